@@ -1,0 +1,26 @@
+//! The vocabulary that every part of Ramhold shares.
+//!
+//! Plain values and pure functions: ids, time, limits, checksums, hashes, chance, statuses, and the
+//! interface between a machine that decides (`core/`) and whatever executes its effects (`io/`, `testing/world`).
+//!
+//! Not here: anything that knows a protocol (see `wire`).
+
+pub mod bytes;
+pub mod checksum;
+pub mod hash;
+pub mod id;
+pub mod limits;
+pub mod machine;
+pub mod map;
+pub mod rng;
+pub mod status;
+pub mod time;
+
+pub use id::*;
+pub use machine::{
+    ConnId, DiskError, DiskFile, DiskToken, Effect, Effects, Input, Level, Lost, Machine, Peer,
+    StoreCondition, StoreRequest, StoreResult, StoreToken,
+};
+pub use rng::Rng;
+pub use status::Status;
+pub use time::{ClusterTime, Instant};

@@ -1,0 +1,35 @@
+//! Every maximum of Ramhold, with its reason.
+
+/// A key's bytes (A2). An empty key is allowed.
+pub const KEY_BYTES_MAX: usize = 64 * 1024 - 1;
+/// A value's bytes (A2). An empty value is allowed.
+pub const VALUE_BYTES_MAX: usize = 1024 * 1024;
+/// A table name's bytes (A1).
+pub const TABLE_NAME_BYTES_MAX: usize = 255;
+/// Tables of one cluster; bounds the coordinator's memory.
+pub const TABLE_COUNT_MAX: usize = 65_536;
+/// Tablets a table may be created with; bounds one message.
+pub const TABLET_COUNT_MAX: u32 = 4096;
+/// Replicas of a segment. More copies than this help nobody.
+pub const REPLICA_COUNT_MAX: u8 = 7;
+/// A segment in production. Large enough for a disk to stream, small enough to scatter (SOSP11 2.5).
+pub const SEGMENT_BYTES: u32 = 8 * 1024 * 1024;
+/// A seglet in production: what memory is given back in.
+pub const SEGLET_BYTES: u32 = 64 * 1024;
+/// The body of one frame: a whole segment's records for one partition, and some room.
+pub const FRAME_BODY_BYTES_MAX: u32 = SEGMENT_BYTES + 64 * 1024;
+/// Data bytes in one append message to a backup; longer runs are sent as several.
+pub const APPEND_BYTES_MAX: u32 = 1024 * 1024;
+/// Labels of a server, and bytes of one label's name or value.
+pub const LABEL_COUNT_MAX: usize = 8;
+pub const LABEL_BYTES_MAX: usize = 64;
+/// Servers of one cluster; bounds the server list.
+pub const SERVER_COUNT_MAX: usize = 10_000;
+/// Connections that one process accepts; bounds its buffers.
+pub const CONNECTION_COUNT_MAX: usize = 10_000;
+/// Streams of one shard (a MultiRing server needs at most 256).
+pub const STREAM_COUNT_MAX: u16 = 512;
+
+// An object must fit an empty segment together with the head's own entries and a tombstone with its key.
+const _: () = assert!((VALUE_BYTES_MAX + 2 * KEY_BYTES_MAX) * 2 < SEGMENT_BYTES as usize);
+const _: () = assert!(SEGMENT_BYTES.is_multiple_of(SEGLET_BYTES));

@@ -1,0 +1,261 @@
+//! How something that decides meets something that does.
+//!
+//! A `Machine` is stepped with the time and one input; it answers with effects, which are executed in order.
+//! The same machine runs under the Linux event loop (`io/runtime`) and in the simulator (`testing/world`).
+//!
+//! Delivery of frames promises little: a sent frame arrives whole and unchanged or not at all; it may arrive late,
+//! twice, or after later ones. Whoever needs more numbers its messages and repeats them.
+//!
+//! Invariants:
+//! - same state, time and input give the same effects;
+//! - an effect that must wait for another is emitted only after that other's completion came in as an input.
+
+use crate::{Instant, ServerId};
+use std::net::SocketAddr;
+use std::ops::Range;
+
+/// A connection that this process accepted or opened; never used again within a process.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ConnId(pub u64);
+
+/// Where a frame goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Peer {
+    /// Back over the connection on which a request came in; dropped if that is gone.
+    Conn(ConnId),
+    /// To whoever listens there; a connection is opened when there is none.
+    Addr(SocketAddr),
+}
+
+/// How an outgoing connection ended. All that was sent over it and not answered has an unknown fate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lost {
+    /// Nobody listens: the process is certainly not there. Nothing sent since the last loss has arrived.
+    Refused,
+    /// The connection broke.
+    Broken,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct DiskToken(pub u64);
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct StoreToken(pub u64);
+
+/// The files of a backup. Paths are the executor's business.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum DiskFile {
+    /// Identity of the data directory; on the device, a few KiB.
+    Superblock,
+    /// Frames with replicas; on the device.
+    Frames,
+    /// Buffers of open replicas; in the buffer directory: survives the process, perhaps not a loss of power.
+    /// Writes to it are executed at once, in order, and their completions come in the same turn.
+    Buffers,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum DiskError {
+    /// No space left.
+    Full,
+    /// Anything else: from then on the file is not to be trusted.
+    Failed(String),
+}
+
+/// What a commit to the coordinator's store demands: the key's version, or that it is absent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StoreCondition {
+    pub key: String,
+    pub version: Option<u64>,
+}
+
+/// A request to the store that keeps the coordinator's state. Keys are paths; values are opaque.
+/// A key's version is 1 after its first put and rises by one with each further put; a removed key starts again at 1.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum StoreRequest {
+    Get {
+        key: String,
+    },
+    List {
+        prefix: String,
+    },
+    /// All puts (`None` removes) or, when a condition fails, none. Durable when answered.
+    Commit {
+        conditions: Vec<StoreCondition>,
+        puts: Vec<(String, Option<Vec<u8>>)>,
+    },
+    /// From now on tell of every change below the prefix.
+    Watch {
+        prefix: String,
+    },
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum StoreResult {
+    /// Key, version, value; for `Get` at most one, for `List` all below the prefix in order of keys.
+    Found(Vec<(String, u64, Vec<u8>)>),
+    Committed,
+    /// A condition did not hold; nothing was changed.
+    Conflict {
+        key: String,
+    },
+    /// A watched key changed; the token is the watch's. `None`: removed.
+    Changed {
+        key: String,
+        value: Option<Vec<u8>>,
+    },
+    /// The store cannot be reached or is broken; whether a commit took place is unknown.
+    Failed(String),
+}
+
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// The first input of a machine's life. `wall_millis` is the wall clock, milliseconds since 1970, untrusted.
+    Start {
+        wall_millis: u64,
+    },
+    /// The deadline has come, or somebody just wants to look.
+    Tick,
+    /// One whole frame, its length and nothing else checked.
+    Frame {
+        from: ConnId,
+        bytes: &'a [u8],
+    },
+    /// An outgoing connection ended or could not be opened.
+    Lost {
+        addr: SocketAddr,
+        how: Lost,
+    },
+    /// A connection that this process accepted has ended.
+    Closed {
+        conn: ConnId,
+    },
+    /// A disk effect is complete. Reads bring their bytes, which may be fewer than asked at the end of the file.
+    Disk {
+        token: DiskToken,
+        result: Result<&'a [u8], DiskError>,
+    },
+    Store {
+        token: StoreToken,
+        result: StoreResult,
+    },
+    /// The operator wants this process to end: finish what must be finished, then `Exit`.
+    Stop,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Level {
+    Debug,
+    Info,
+    Warn,
+    Error,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// One whole frame; the range is in `Effects::bytes`.
+    Send {
+        to: Peer,
+        frame: Range<usize>,
+    },
+    /// Ends a connection after what was sent before has gone out.
+    Close {
+        conn: ConnId,
+    },
+    DiskWrite {
+        token: DiskToken,
+        file: DiskFile,
+        offset: u64,
+        data: Range<usize>,
+    },
+    DiskRead {
+        token: DiskToken,
+        file: DiskFile,
+        offset: u64,
+        bytes: u32,
+    },
+    /// Copies within the executor, so that flushing does not pass through the machine.
+    DiskCopy {
+        token: DiskToken,
+        from: DiskFile,
+        from_offset: u64,
+        to: DiskFile,
+        to_offset: u64,
+        bytes: u32,
+    },
+    /// Complete when everything of the file whose completion came before is on the device.
+    DiskSync {
+        token: DiskToken,
+        file: DiskFile,
+    },
+    /// Makes the file at least this long, its space reserved. An existing part is not changed.
+    DiskReserve {
+        token: DiskToken,
+        file: DiskFile,
+        bytes: u64,
+    },
+    Store {
+        token: StoreToken,
+        request: StoreRequest,
+    },
+    /// A line for the operator.
+    Report {
+        level: Level,
+        text: String,
+    },
+    /// The process now has this identity (for logs and file locks).
+    Named {
+        server: ServerId,
+    },
+    /// The process ends with this exit code; later effects are not executed.
+    Exit {
+        code: u8,
+        reason: String,
+    },
+}
+
+/// The effects of one step, and the bytes that they speak of. Reused from turn to turn.
+#[derive(Default, Debug)]
+pub struct Effects {
+    pub bytes: Vec<u8>,
+    pub list: Vec<Effect>,
+}
+
+impl Effects {
+    pub fn new() -> Effects {
+        Effects::default()
+    }
+
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.list.clear();
+    }
+
+    /// Appends with `write` to `bytes` and sends what was appended. Usually called through `wire::frame`.
+    pub fn send_with(&mut self, to: Peer, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.bytes.len();
+        write(&mut self.bytes);
+        self.list.push(Effect::Send { to, frame: start..self.bytes.len() });
+    }
+
+    pub fn disk_write(&mut self, token: DiskToken, file: DiskFile, offset: u64, data: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(data);
+        self.list.push(Effect::DiskWrite { token, file, offset, data: start..self.bytes.len() });
+    }
+
+    pub fn push(&mut self, effect: Effect) {
+        self.list.push(effect);
+    }
+
+    pub fn report(&mut self, level: Level, text: impl Into<String>) {
+        self.list.push(Effect::Report { level, text: text.into() });
+    }
+}
+
+pub trait Machine {
+    fn step(&mut self, now: Instant, input: Input<'_>, effects: &mut Effects);
+
+    /// When to step with `Tick` if nothing else happens; may only change in `step`.
+    fn deadline(&self) -> Option<Instant>;
+}

@@ -1,0 +1,113 @@
+//! The calls that a machine has made and that are not answered yet.
+//!
+//! Each call carries what the caller wants to know again when the answer, the deadline or the loss of the connection
+//! comes. Ids start at a random place, so that an answer meant for an earlier life is not taken for one of ours.
+//!
+//! Invariant: a call ends exactly once, by `answered`, `overdue` or `lost`.
+
+use ramhold_base::map::FastMap;
+use ramhold_base::{Instant, RpcId};
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+/// One unanswered call.
+#[derive(Clone, Debug)]
+pub struct Call<T> {
+    pub addr: SocketAddr,
+    pub sent: Instant,
+    pub deadline: Instant,
+    pub context: T,
+}
+
+#[derive(Debug)]
+pub struct Calls<T> {
+    /// The top byte tells the roles of one process apart; see `role_of`.
+    next: u64,
+    open: FastMap<RpcId, Call<T>>,
+    by_deadline: BTreeSet<(Instant, RpcId)>,
+}
+
+const ROLE_SHIFT: u32 = 56;
+
+/// Which `Calls` of a process made the call that this answer is for.
+pub fn role_of(rpc: RpcId) -> u8 {
+    (rpc.raw() >> ROLE_SHIFT) as u8
+}
+
+impl<T> Calls<T> {
+    /// `random` is where the ids of this life begin.
+    pub fn new(role: u8, random: u64) -> Calls<T> {
+        let next = u64::from(role) << ROLE_SHIFT | (random >> 16);
+        Calls { next, open: FastMap::default(), by_deadline: BTreeSet::new() }
+    }
+
+    /// Enters a call and gives it its id.
+    pub fn open(&mut self, addr: SocketAddr, now: Instant, deadline: Instant, context: T) -> RpcId {
+        let rpc = RpcId(self.next);
+        self.next += 1;
+        self.open.insert(rpc, Call { addr, sent: now, deadline, context });
+        self.by_deadline.insert((deadline, rpc));
+        rpc
+    }
+
+    /// Ends the call that this answers. `None`: late, doubled, or never ours.
+    pub fn answered(&mut self, rpc: RpcId) -> Option<Call<T>> {
+        let call = self.open.remove(&rpc)?;
+        self.by_deadline.remove(&(call.deadline, rpc));
+        Some(call)
+    }
+
+    /// Ends one call whose deadline has come.
+    pub fn overdue(&mut self, now: Instant) -> Option<Call<T>> {
+        let (deadline, rpc) = *self.by_deadline.first()?;
+        if deadline > now {
+            return None;
+        }
+        self.answered(rpc)
+    }
+
+    /// Ends all calls to an address whose connection is gone, oldest first.
+    pub fn lost(&mut self, addr: SocketAddr) -> Vec<Call<T>> {
+        let mut ids: Vec<RpcId> =
+            self.open.iter().filter(|(_, c)| c.addr == addr).map(|(id, _)| *id).collect();
+        ids.sort_unstable();
+        ids.into_iter().filter_map(|id| self.answered(id)).collect()
+    }
+
+    pub fn deadline(&self) -> Option<Instant> {
+        self.by_deadline.first().map(|(at, _)| *at)
+    }
+
+    pub fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_ends_exactly_once() {
+        let a: SocketAddr = "10.0.0.1:1".parse().unwrap();
+        let b: SocketAddr = "10.0.0.2:1".parse().unwrap();
+        let mut calls = Calls::new(3, 99);
+        let first = calls.open(a, Instant(0), Instant(10), "first");
+        let second = calls.open(b, Instant(0), Instant(5), "second");
+        let third = calls.open(b, Instant(0), Instant(20), "third");
+        assert_eq!(role_of(first), 3);
+        assert_eq!(calls.deadline(), Some(Instant(5)));
+        assert_eq!(calls.overdue(Instant(6)).map(|c| c.context), Some("second"));
+        assert!(calls.overdue(Instant(6)).is_none());
+        assert!(calls.answered(second).is_none());
+        assert_eq!(calls.lost(b).len(), 1);
+        assert!(calls.answered(third).is_none());
+        assert_eq!(calls.answered(first).map(|c| c.context), Some("first"));
+        assert!(calls.is_empty());
+        assert_eq!(calls.deadline(), None);
+    }
+}

@@ -1,0 +1,359 @@
+//! One frame: a header with every identity field, then a body, both under one CRC32C.
+//!
+//! ```text
+//!   0  magic A7 52 48 44      4  protocol version    5  header bytes / 8    6  opcode
+//!   8  flags                 10  status             12  body bytes         16  crc32c
+//!  20  kind  21 (zero)       22  shard              24  rpc id
+//!  32  cluster               40  coordinator term   48  sender             56  target
+//!  64  stream 66 (zero)      68  segment epoch      72  segment
+//!  80  lease                 88  sequence           96  lowest unacknowledged sequence
+//! 104  body
+//! ```
+//!
+//! All little-endian. Growth: the first 20 bytes stay for ever; new fields only at the end of the header; a reader
+//! copies what it knows of a longer header and takes missing fields of a shorter one as zero; unknown flag bits of the
+//! low byte are ignored, of the high byte refused. Full description: docs/formats/frame.md.
+
+use crate::Opcode;
+use ramhold_base::bytes::{Put, Reader};
+use ramhold_base::checksum::{crc, crc_append};
+use ramhold_base::limits::FRAME_BODY_BYTES_MAX;
+use ramhold_base::{
+    ClusterId, Epoch, LeaseId, RpcId, SegmentId, Sequence, ServerId, ShardId, Status, StreamId, Term,
+};
+use std::fmt;
+
+/// The first byte is not ASCII, so that no text protocol (RESP, HTTP) is ever taken for a frame.
+pub const MAGIC: [u8; 4] = [0xA7, b'R', b'H', b'D'];
+pub const VERSION: u8 = 1;
+pub const HEADER_BYTES: usize = 104;
+/// What must be there to know the length of a frame.
+pub const PREFIX_BYTES: usize = 16;
+pub const FRAME_BYTES_MAX: usize = 255 * 8 + FRAME_BODY_BYTES_MAX as usize;
+
+const FLAGS_REFUSED: u16 = 0xFF00;
+const CRC_AT: usize = 16;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub enum Kind {
+    #[default]
+    Request = 1,
+    Reply = 2,
+}
+
+/// The header's fields that have a meaning beyond framing. What a message does not use is zero.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Header {
+    pub kind: Kind,
+    /// Raw, so that an unknown one can be answered; see [`Header::opcode`].
+    pub opcode: u16,
+    /// Raw status of a reply; see [`Header::status`].
+    pub status: u16,
+    pub shard: ShardId,
+    pub rpc: RpcId,
+    pub cluster: ClusterId,
+    pub term: Term,
+    /// The server that sends; none for clients and the coordinator.
+    pub sender: ServerId,
+    /// The life of the server that is meant; none for the coordinator and where any life will do.
+    pub target: ServerId,
+    pub stream: StreamId,
+    pub epoch: Epoch,
+    pub segment: SegmentId,
+    pub lease: LeaseId,
+    pub sequence: Sequence,
+    pub unacknowledged: Sequence,
+}
+
+impl Header {
+    pub fn request(opcode: Opcode, rpc: RpcId) -> Header {
+        Header { kind: Kind::Request, opcode: opcode.code(), rpc, ..Header::default() }
+    }
+
+    /// The header of the answer to this request: same opcode, rpc id and cluster, sender and target exchanged.
+    pub fn answer(&self, status: Status) -> Header {
+        Header { kind: Kind::Reply, status: status.code(), sender: self.target, target: self.sender, ..*self }
+    }
+
+    pub fn opcode(&self) -> Option<Opcode> {
+        Opcode::from_code(self.opcode)
+    }
+
+    /// An unknown status of a newer peer counts as `BadRequest`.
+    pub fn status(&self) -> Status {
+        Status::from_code(self.status).unwrap_or(Status::BadRequest)
+    }
+}
+
+/// Why bytes are no frame. The connection ends after such an answer, since the stream is out of step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BadFrame {
+    Magic,
+    Version { theirs: u8 },
+    HeaderLength { bytes: usize },
+    TooLarge { bytes: u64 },
+    Flags { flags: u16 },
+    Kind { kind: u8 },
+    Truncated { bytes: usize },
+    Checksum,
+}
+
+impl BadFrame {
+    pub fn status(self) -> Status {
+        match self {
+            BadFrame::Version { .. } => Status::UnsupportedVersion,
+            BadFrame::TooLarge { .. } => Status::FrameTooLarge,
+            BadFrame::Magic
+            | BadFrame::HeaderLength { .. }
+            | BadFrame::Flags { .. }
+            | BadFrame::Kind { .. }
+            | BadFrame::Truncated { .. }
+            | BadFrame::Checksum => Status::BadFrame,
+        }
+    }
+}
+
+impl fmt::Display for BadFrame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BadFrame::Magic => write!(f, "does not start with the magic bytes of a frame"),
+            BadFrame::Version { theirs } => {
+                write!(f, "protocol version {theirs} is not spoken here (this is version {VERSION})")
+            }
+            BadFrame::HeaderLength { bytes } => write!(f, "header length {bytes} is impossible"),
+            BadFrame::TooLarge { bytes } => {
+                write!(f, "body of {bytes} bytes is larger than the {FRAME_BODY_BYTES_MAX} allowed")
+            }
+            BadFrame::Flags { flags } => write!(f, "unknown critical flags {flags:#06x}"),
+            BadFrame::Kind { kind } => write!(f, "kind {kind} is neither request nor reply"),
+            BadFrame::Truncated { bytes } => write!(f, "only {bytes} bytes of it are there"),
+            BadFrame::Checksum => write!(f, "checksum does not match"),
+        }
+    }
+}
+
+/// The whole length of the frame that begins with `bytes`, or none while fewer than [`PREFIX_BYTES`] are there.
+/// Every limit is checked here, before any memory is taken for the body.
+pub fn length(bytes: &[u8]) -> Result<Option<usize>, BadFrame> {
+    let seen = bytes.len().min(MAGIC.len());
+    if bytes[..seen] != MAGIC[..seen] {
+        return Err(BadFrame::Magic);
+    }
+    if bytes.len() < PREFIX_BYTES {
+        return Ok(None);
+    }
+    if bytes[4] != VERSION {
+        return Err(BadFrame::Version { theirs: bytes[4] });
+    }
+    let header = usize::from(bytes[5]) * 8;
+    if header < HEADER_BYTES {
+        return Err(BadFrame::HeaderLength { bytes: header });
+    }
+    let flags = u16::from_le_bytes([bytes[8], bytes[9]]);
+    if flags & FLAGS_REFUSED != 0 {
+        return Err(BadFrame::Flags { flags });
+    }
+    let body = u32::from_le_bytes([bytes[12], bytes[13], bytes[14], bytes[15]]);
+    if body > FRAME_BODY_BYTES_MAX {
+        return Err(BadFrame::TooLarge { bytes: u64::from(body) });
+    }
+    Ok(Some(header + body as usize))
+}
+
+/// Takes one whole frame apart; checks everything that needs no context.
+pub fn parse(bytes: &[u8]) -> Result<(Header, &[u8]), BadFrame> {
+    let whole = length(bytes)?.ok_or(BadFrame::Truncated { bytes: bytes.len() })?;
+    if bytes.len() != whole {
+        return Err(BadFrame::Truncated { bytes: bytes.len() });
+    }
+    let header_bytes = usize::from(bytes[5]) * 8;
+    let stored = u32::from_le_bytes([bytes[16], bytes[17], bytes[18], bytes[19]]);
+    if checksum(bytes) != stored {
+        return Err(BadFrame::Checksum);
+    }
+    let header = fields(&bytes[..header_bytes])?;
+    Ok((header, &bytes[header_bytes..]))
+}
+
+fn checksum(frame: &[u8]) -> u32 {
+    let before = crc(&frame[..CRC_AT]);
+    crc_append(crc_append(before, &[0; 4]), &frame[CRC_AT + 4..])
+}
+
+fn fields(header: &[u8]) -> Result<Header, BadFrame> {
+    let short = BadFrame::HeaderLength { bytes: header.len() };
+    let mut reader = Reader::new(header);
+    let mut read = || {
+        reader.take(6)?;
+        let opcode = reader.u16()?;
+        reader.u16()?;
+        let status = reader.u16()?;
+        reader.take(8)?;
+        let kind = reader.u8()?;
+        reader.u8()?;
+        let shard = ShardId(reader.u16()?);
+        let rpc = RpcId(reader.u64()?);
+        let cluster = ClusterId(reader.u64()?);
+        let term = Term(reader.u64()?);
+        let sender = ServerId(reader.u64()?);
+        let target = ServerId(reader.u64()?);
+        let stream = StreamId(reader.u16()?);
+        reader.u16()?;
+        let epoch = Epoch(reader.u32()?);
+        let segment = SegmentId(reader.u64()?);
+        let lease = LeaseId(reader.u64()?);
+        let sequence = Sequence(reader.u64()?);
+        let unacknowledged = Sequence(reader.u64()?);
+        Some((
+            kind,
+            Header {
+                kind: Kind::Request,
+                opcode,
+                status,
+                shard,
+                rpc,
+                cluster,
+                term,
+                sender,
+                target,
+                stream,
+                epoch,
+                segment,
+                lease,
+                sequence,
+                unacknowledged,
+            },
+        ))
+    };
+    let (kind, mut header) = read().ok_or(short)?;
+    header.kind = match kind {
+        1 => Kind::Request,
+        2 => Kind::Reply,
+        kind => return Err(BadFrame::Kind { kind }),
+    };
+    Ok(header)
+}
+
+/// Appends a frame to `out`; `body` appends the body's bytes.
+pub fn write(out: &mut Vec<u8>, header: &Header, body: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    out.put_bytes(&MAGIC);
+    out.put_u8(VERSION);
+    out.put_u8((HEADER_BYTES / 8) as u8);
+    out.put_u16(header.opcode);
+    out.put_u16(0);
+    out.put_u16(header.status);
+    out.put_u64(0); // Body length and checksum, filled in below.
+    out.put_u8(header.kind as u8);
+    out.put_u8(0);
+    out.put_u16(header.shard.raw());
+    out.put_u64(header.rpc.raw());
+    out.put_u64(header.cluster.raw());
+    out.put_u64(header.term.raw());
+    out.put_u64(header.sender.raw());
+    out.put_u64(header.target.raw());
+    out.put_u16(header.stream.raw());
+    out.put_u16(0);
+    out.put_u32(header.epoch.raw());
+    out.put_u64(header.segment.raw());
+    out.put_u64(header.lease.raw());
+    out.put_u64(header.sequence.raw());
+    out.put_u64(header.unacknowledged.raw());
+    debug_assert_eq!(out.len() - start, HEADER_BYTES);
+    body(out);
+    let body_bytes = out.len() - start - HEADER_BYTES;
+    assert!(body_bytes <= FRAME_BODY_BYTES_MAX as usize, "a body of {body_bytes} bytes is over the limit");
+    out[start + 12..start + 16].copy_from_slice(&(body_bytes as u32).to_le_bytes());
+    let sum = crc(&out[start..]); // The checksum field is still zero.
+    out[start + CRC_AT..start + CRC_AT + 4].copy_from_slice(&sum.to_le_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn example() -> Header {
+        Header {
+            kind: Kind::Request,
+            opcode: Opcode::Append.code(),
+            status: 0,
+            shard: ShardId(1),
+            rpc: RpcId(2),
+            cluster: ClusterId(3),
+            term: Term(4),
+            sender: ServerId(5),
+            target: ServerId(6),
+            stream: StreamId(7),
+            epoch: Epoch(8),
+            segment: SegmentId(9),
+            lease: LeaseId(10),
+            sequence: Sequence(11),
+            unacknowledged: Sequence(12),
+        }
+    }
+
+    #[test]
+    fn a_frame_comes_back_as_it_went() {
+        let mut bytes = Vec::new();
+        write(&mut bytes, &example(), |out| out.extend_from_slice(b"body"));
+        assert_eq!(length(&bytes), Ok(Some(bytes.len())));
+        assert_eq!(parse(&bytes), Ok((example(), &b"body"[..])));
+    }
+
+    #[test]
+    fn every_flipped_bit_is_detected() {
+        let mut bytes = Vec::new();
+        write(&mut bytes, &example(), |out| out.extend_from_slice(b"some body"));
+        for bit in 0..bytes.len() * 8 {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(parse(&bytes).is_err(), "bit {bit}");
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+
+    #[test]
+    fn a_longer_header_of_the_future_is_read() {
+        let mut bytes = Vec::new();
+        write(&mut bytes, &example(), |_| {});
+        bytes.splice(HEADER_BYTES..HEADER_BYTES, [0xEE; 16]);
+        bytes[5] += 2;
+        bytes[16..20].fill(0);
+        let sum = crc(&bytes);
+        bytes[16..20].copy_from_slice(&sum.to_le_bytes());
+        assert_eq!(parse(&bytes), Ok((example(), &b""[..])));
+    }
+
+    #[test]
+    fn limits_are_answers() {
+        let mut bytes = Vec::new();
+        write(&mut bytes, &example(), |_| {});
+        let mut other = bytes.clone();
+        other[4] = 9;
+        assert_eq!(parse(&other), Err(BadFrame::Version { theirs: 9 }));
+        let mut large = bytes.clone();
+        large[12..16].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert_eq!(length(&large), Err(BadFrame::TooLarge { bytes: u64::from(u32::MAX) }));
+        assert_eq!(length(b"GET / HTTP"), Err(BadFrame::Magic));
+        let mut flagged = bytes.clone();
+        flagged[9] = 1;
+        assert_eq!(length(&flagged), Err(BadFrame::Flags { flags: 256 }));
+        flagged[9] = 0;
+        flagged[8] = 1;
+        assert_eq!(length(&flagged), Ok(Some(HEADER_BYTES)));
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_bytes_never_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..300), magic in any::<bool>()) {
+            if magic && bytes.len() >= 6 {
+                bytes[..4].copy_from_slice(&MAGIC);
+                bytes[4] = VERSION;
+                bytes[5] = 13;
+            }
+            let _ = length(&bytes);
+            let _ = parse(&bytes);
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! Every byte that Ramhold processes say to each other.
+//!
+//! A frame is a fixed header with all identity fields and a body. Bodies of the data plane (reads, writes, appends to
+//! replicas, recovery data) are laid out by hand in `data`; the control plane uses CBOR structs, one file per
+//! conversation. Roles meet here and nowhere else.
+//!
+//! Not here: what anybody does with a message. Formats: docs/formats/frame.md, docs/formats/messages.md.
+
+pub mod calls;
+pub mod control;
+pub mod data;
+pub mod frame;
+pub mod membership;
+pub mod opcode;
+pub mod recovery;
+pub mod server_list;
+pub mod status;
+pub mod table;
+
+pub use calls::{Call, Calls};
+pub use control::{Message, decode, reply, reply_with, request};
+pub use frame::{BadFrame, Header, Kind};
+pub use opcode::Opcode;
+pub use server_list::{ServerList, Standing, View};

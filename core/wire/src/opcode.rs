@@ -1,0 +1,73 @@
+//! The operations, numbered for ever.
+
+macro_rules! opcodes {
+    ($($(#[$doc:meta])* $name:ident = $code:literal;)*) => {
+        /// Sent: a number is never used for something else.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord, Hash)]
+        #[repr(u16)]
+        pub enum Opcode { $($(#[$doc])* $name = $code,)* }
+
+        impl Opcode {
+            pub const ALL: &'static [Opcode] = &[$(Opcode::$name,)*];
+
+            pub fn from_code(code: u16) -> Option<Opcode> {
+                match code { $($code => Some(Opcode::$name),)* _ => None }
+            }
+            pub const fn code(self) -> u16 { self as u16 }
+            pub const fn name(self) -> &'static str {
+                match self { $(Opcode::$name => stringify!($name),)* }
+            }
+        }
+    };
+}
+
+opcodes! {
+    /// Anybody to anybody: are you there, and who are you.
+    Ping = 1;
+    /// The answer to bytes that are no frame; its status says why, then the connection ends.
+    Malformed = 2;
+    /// Anybody to a server or the coordinator: what one can see of it.
+    ProcessStatus = 3;
+
+    // Clients to masters (A3, A4).
+    Read = 10;
+    Write = 11;
+    Remove = 12;
+
+    // Clients to the coordinator (A1).
+    TableCreate = 20;
+    TableList = 21;
+    TableDescribe = 22;
+    TableDrop = 23;
+    ClusterStatus = 24;
+    Recoveries = 25;
+    LossAcknowledge = 26;
+
+    // Masters to backups (D1).
+    Append = 30;
+    ReplicaFree = 31;
+    // Backups to masters (D7).
+    ReplicasNeeded = 32;
+
+    // Recovery masters to backups (F4).
+    RecoveryRead = 40;
+    // Coordinator to backups (F2).
+    Fence = 41;
+    // Coordinator to recovery masters.
+    Recover = 42;
+    // Recovery masters to the coordinator.
+    Recovered = 43;
+
+    // Servers to the coordinator.
+    Enlist = 50;
+    SuspectServer = 51;
+    StreamRegister = 52;
+    HeadRecord = 53;
+    CeilingRaise = 54;
+    MembershipVerify = 55;
+
+    // Coordinator to servers.
+    ServerListUpdate = 60;
+    TabletTake = 61;
+    TabletDrop = 62;
+}

@@ -1,0 +1,248 @@
+//! The conversation of a crash recovery. Protocol: docs/protocols/recovery.md.
+
+use crate::Opcode;
+use crate::control::{Address, Empty, Message};
+use crate::membership::Durability;
+use minicbor::{Decode, Encode};
+use ramhold_base::hash::PlacementSeed;
+use ramhold_base::{
+    ClusterTime, Epoch, KeyHash, LogId, RecoveryId, SegmentId, ServerId, ShardId, StreamId, TableId, Version,
+};
+
+/// Coordinator to backup: this server is dead. Accept nothing from it any more, and tell what you hold of it.
+/// Repeatable; each answer is as of then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Fence {
+    #[n(0)]
+    pub crashed: ServerId,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode)]
+pub struct Fenced {
+    #[n(0)]
+    pub replicas: Vec<ReplicaReport>,
+}
+
+impl Message for Fence {
+    const OPCODE: Opcode = Opcode::Fence;
+    type Reply = Fenced;
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct ReplicaReport {
+    #[n(0)]
+    pub shard: ShardId,
+    #[n(1)]
+    pub stream: StreamId,
+    #[n(2)]
+    pub segment: SegmentId,
+    #[n(3)]
+    pub epoch: Epoch,
+    #[n(4)]
+    pub closed: bool,
+    /// Bytes that the newest certificate covers. A replica without any certificate is not reported.
+    #[n(5)]
+    pub certified: u32,
+    #[n(6)]
+    pub primary: bool,
+    /// Not wholly on the device when the buffers were lost: never proves a head.
+    #[n(7)]
+    pub cut: bool,
+    #[n(8)]
+    pub side: bool,
+    /// Cluster time of the certificate.
+    #[n(9)]
+    pub time: ClusterTime,
+    /// What the segment begins with: for every open replica, and for the newest closed one of a stream that is not
+    /// of a side log.
+    #[n(10)]
+    pub opening: Option<Opening>,
+}
+
+/// The entries that a head segment starts with.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Opening {
+    /// All segments of the stream, this one included.
+    #[n(0)]
+    pub digest: Vec<SegmentId>,
+    #[n(1)]
+    pub safe_version: Version,
+    #[n(2)]
+    pub stats: Vec<TabletStat>,
+}
+
+/// What a range of a table held when a head was opened (C3, F3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Encode, Decode)]
+pub struct TabletStat {
+    #[n(0)]
+    pub table: TableId,
+    #[n(1)]
+    pub first: KeyHash,
+    #[n(2)]
+    pub last: KeyHash,
+    #[n(3)]
+    pub bytes: u64,
+    #[n(4)]
+    pub records: u64,
+}
+
+/// A part of a dead server's tablets that one recovery master takes over: some hash range of one tablet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct PartitionRange {
+    /// Ranges with the same number form one partition.
+    #[n(0)]
+    pub partition: u32,
+    #[n(1)]
+    pub table: TableId,
+    #[n(2)]
+    pub seed: PlacementSeed,
+    #[n(3)]
+    pub first: KeyHash,
+    #[n(4)]
+    pub last: KeyHash,
+    /// Where the dead server kept it: only entries of this stream, from this segment on, count.
+    #[n(5)]
+    pub shard: ShardId,
+    #[n(6)]
+    pub stream: StreamId,
+    #[n(7)]
+    pub first_segment: SegmentId,
+    #[n(8)]
+    pub durability: Durability,
+    #[n(9)]
+    pub replicas: u8,
+}
+
+/// One segment of a dead log, and who holds a usable replica, the best first.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct RecoverySegment {
+    #[n(0)]
+    pub shard: ShardId,
+    #[n(1)]
+    pub stream: StreamId,
+    #[n(2)]
+    pub segment: SegmentId,
+    /// Replay it exactly up to here: for the head the end that the coordinator fixed, else `u32::MAX`.
+    #[n(3)]
+    pub end: u32,
+    #[n(4)]
+    pub sources: Vec<SegmentSource>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct SegmentSource {
+    #[n(0)]
+    pub backup: ServerId,
+    #[n(1)]
+    pub address: Address,
+    #[n(2)]
+    pub epoch: Epoch,
+}
+
+/// Coordinator to recovery master: recover this partition. Accepted at once; the end is told with `Recovered`.
+/// Idempotent by (recovery, partition, attempt); a higher attempt replaces a lower one.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Recover {
+    #[n(0)]
+    pub recovery: RecoveryId,
+    #[n(1)]
+    pub crashed: ServerId,
+    #[n(2)]
+    pub partition: u32,
+    #[n(3)]
+    pub attempt: u32,
+    /// The ranges of all partitions of this recovery, so that backups divide a segment once for all.
+    #[n(4)]
+    pub ranges: Vec<PartitionRange>,
+    #[n(5)]
+    pub segments: Vec<RecoverySegment>,
+    /// At least the maximum over all heads of the dead log.
+    #[n(6)]
+    pub safe_version: Version,
+    /// After a reported loss: versions jump to here, also of existing keys; else 0.
+    #[n(7)]
+    pub version_floor: Version,
+}
+
+impl Message for Recover {
+    const OPCODE: Opcode = Opcode::Recover;
+    type Reply = Empty;
+}
+
+/// Recovery master to coordinator: how it ended. On success the partition is durable and waits to be published;
+/// the answer `Ok` publishes it: from then on the sender serves. `NotAllowed`: give it up.
+/// Repeated until answered.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Recovered {
+    #[n(0)]
+    pub recovery: RecoveryId,
+    #[n(1)]
+    pub partition: u32,
+    #[n(2)]
+    pub attempt: u32,
+    #[n(3)]
+    pub outcome: RecoveryOutcome,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub enum RecoveryOutcome {
+    #[n(0)]
+    Done {
+        /// Where each range of the partition now lives, in the order of the ranges.
+        #[n(0)]
+        assignments: Vec<Assignment>,
+        /// Log bytes read from backups for this partition, and records replayed.
+        #[n(1)]
+        bytes: u64,
+        #[n(2)]
+        records: u64,
+    },
+    #[n(1)]
+    Failed {
+        #[n(0)]
+        reason: String,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Assignment {
+    #[n(0)]
+    pub shard: ShardId,
+    #[n(1)]
+    pub stream: StreamId,
+    #[n(2)]
+    pub first_segment: SegmentId,
+}
+
+impl Message for Recovered {
+    const OPCODE: Opcode = Opcode::Recovered;
+    type Reply = Empty;
+}
+
+/// Recovery master to backup: the records of this partition in this segment.
+/// The answer's body is not CBOR: whole log entries one after the other, checked by the backup and to be checked again.
+/// `CorruptReplica`, `UnknownReplica`: take the next source. `Retry`: being read, or no room just now.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct RecoveryRead {
+    #[n(0)]
+    pub recovery: RecoveryId,
+    #[n(1)]
+    pub log: LogId,
+    #[n(2)]
+    pub stream: StreamId,
+    #[n(3)]
+    pub segment: SegmentId,
+    #[n(4)]
+    pub epoch: Epoch,
+    #[n(5)]
+    pub end: u32,
+    #[n(6)]
+    pub partition: u32,
+    #[n(7)]
+    pub ranges: Vec<PartitionRange>,
+}
+
+impl Message for RecoveryRead {
+    const OPCODE: Opcode = Opcode::RecoveryRead;
+    type Reply = Empty;
+}

@@ -1,0 +1,269 @@
+//! What an operator sees: the state of a process and of the cluster.
+
+use crate::Opcode;
+use crate::control::{Address, Empty, Message};
+use crate::membership::{Durability, ServerEntry};
+use minicbor::{Decode, Encode};
+use ramhold_base::{ClusterId, ClusterTime, RecoveryId, ServerId, StreamId, TableId, Term};
+
+/// Anybody to anybody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Ping {}
+
+/// Who answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Pong {
+    #[n(0)]
+    pub server: ServerId,
+    /// The version of the server list that the answering server has; 0 from a coordinator.
+    #[n(1)]
+    pub list_version: u64,
+}
+
+impl Message for Ping {
+    const OPCODE: Opcode = Opcode::Ping;
+    type Reply = Pong;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct ProcessStatusRequest {}
+
+/// What one server says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode)]
+pub struct ProcessStatus {
+    #[n(0)]
+    pub server: ServerId,
+    #[n(1)]
+    pub version: String,
+    #[n(2)]
+    pub uptime_millis: u64,
+    /// `--memory` and its parts.
+    #[n(3)]
+    pub memory_bytes: u64,
+    #[n(4)]
+    pub log_bytes: u64,
+    #[n(5)]
+    pub log_used_bytes: u64,
+    #[n(6)]
+    pub log_live_bytes: u64,
+    #[n(7)]
+    pub index_bytes_max: u64,
+    #[n(8)]
+    pub index_bytes: u64,
+    #[n(9)]
+    pub buffer_bytes: u64,
+    #[n(10)]
+    pub objects: u64,
+    #[n(11)]
+    pub tablets: u64,
+    #[n(12)]
+    pub reads: u64,
+    #[n(13)]
+    pub writes: u64,
+    #[n(14)]
+    pub streams: Vec<StreamStatus>,
+    #[n(15)]
+    pub backup: Option<BackupStatus>,
+    #[n(16)]
+    pub connections: u64,
+    #[n(17)]
+    pub recovering_partitions: u64,
+    #[n(18)]
+    pub bad_frames: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct StreamStatus {
+    #[n(0)]
+    pub stream: StreamId,
+    #[n(1)]
+    pub durability: Durability,
+    #[n(2)]
+    pub replicas: u8,
+    #[n(3)]
+    pub segments: u64,
+    /// Segments with fewer replicas than wanted, or not yet whole.
+    #[n(4)]
+    pub incomplete_segments: u64,
+    /// Why acknowledgements wait, when they do.
+    #[n(5)]
+    pub waits_for: Option<String>,
+    /// Bytes appended and not yet acknowledged by all replicas.
+    #[n(6)]
+    pub unreplicated_bytes: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode)]
+pub struct BackupStatus {
+    #[n(0)]
+    pub frames: u64,
+    #[n(1)]
+    pub frames_used: u64,
+    #[n(2)]
+    pub frames_max: u64,
+    #[n(3)]
+    pub buffers: u64,
+    #[n(4)]
+    pub buffers_used: u64,
+    /// Where acknowledged writes are held until flushed: `buffers` or `frames`, and in which directory.
+    #[n(5)]
+    pub mode: String,
+    #[n(6)]
+    pub unflushed_bytes: u64,
+    #[n(7)]
+    pub cut_replicas: u64,
+    #[n(8)]
+    pub failed: Option<String>,
+    #[n(9)]
+    pub disk_bytes: u64,
+}
+
+impl Message for ProcessStatusRequest {
+    const OPCODE: Opcode = Opcode::ProcessStatus;
+    type Reply = ProcessStatus;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct ClusterStatusRequest {}
+
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct ClusterStatus {
+    #[n(0)]
+    pub cluster: ClusterId,
+    #[n(1)]
+    pub term: Term,
+    #[n(2)]
+    pub time: ClusterTime,
+    #[n(3)]
+    pub servers: Vec<ServerEntry>,
+    #[n(4)]
+    pub tables: u64,
+    #[n(5)]
+    pub tablets: u64,
+    #[n(6)]
+    pub tablets_recovering: u64,
+    /// Not yet over.
+    #[n(7)]
+    pub recoveries: Vec<RecoveryReport>,
+    /// Not yet acknowledged.
+    #[n(8)]
+    pub losses: Vec<LossReport>,
+    /// What the operator should know: one sentence each.
+    #[n(9)]
+    pub warnings: Vec<String>,
+    #[n(10)]
+    pub version: String,
+}
+
+impl Message for ClusterStatusRequest {
+    const OPCODE: Opcode = Opcode::ClusterStatus;
+    type Reply = ClusterStatus;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct RecoveriesRequest {}
+
+#[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode)]
+pub struct Recoveries {
+    /// Newest first, bounded.
+    #[n(0)]
+    pub recoveries: Vec<RecoveryReport>,
+}
+
+impl Message for RecoveriesRequest {
+    const OPCODE: Opcode = Opcode::Recoveries;
+    type Reply = Recoveries;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum RecoveryPhase {
+    /// Waiting for the answers of the backups.
+    #[n(0)]
+    Asking,
+    /// The log is not complete: see `missing`.
+    #[n(1)]
+    Incomplete,
+    /// Recovery masters are at work.
+    #[n(2)]
+    Replaying,
+    #[n(3)]
+    Done,
+}
+
+/// One recovery, live or over. Times are milliseconds after `detected`.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct RecoveryReport {
+    #[n(0)]
+    pub recovery: RecoveryId,
+    #[n(1)]
+    pub crashed: ServerId,
+    #[n(2)]
+    pub address: Address,
+    /// When the coordinator declared the server dead.
+    #[n(3)]
+    pub detected: ClusterTime,
+    #[n(4)]
+    pub phase: RecoveryPhase,
+    /// When the log was proven complete, when the first and the last partition went live.
+    #[n(5)]
+    pub complete_millis: Option<u64>,
+    #[n(6)]
+    pub first_live_millis: Option<u64>,
+    #[n(7)]
+    pub done_millis: Option<u64>,
+    #[n(8)]
+    pub partitions: u32,
+    #[n(9)]
+    pub partitions_live: u32,
+    #[n(10)]
+    pub segments: u64,
+    #[n(11)]
+    pub bytes: u64,
+    #[n(12)]
+    pub records: u64,
+    /// What is missing while the log is not complete.
+    #[n(13)]
+    pub missing: Vec<String>,
+    #[n(14)]
+    pub failed_attempts: u32,
+    #[n(15)]
+    pub tablets: u32,
+    /// How the death was noticed and proven.
+    #[n(16)]
+    pub cause: String,
+}
+
+/// Acknowledged writes that may be gone (power loss with buffers, `none` tables).
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct LossReport {
+    #[n(0)]
+    pub id: u64,
+    #[n(1)]
+    pub crashed: ServerId,
+    #[n(2)]
+    pub stream: StreamId,
+    #[n(3)]
+    pub durability: Durability,
+    #[n(4)]
+    pub tables: Vec<TableId>,
+    /// Cluster time of the last certificate that was found; 0: none.
+    #[n(5)]
+    pub certified: ClusterTime,
+    #[n(6)]
+    pub crash: ClusterTime,
+    #[n(7)]
+    pub reason: String,
+}
+
+/// Client to coordinator: the operator has seen this report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct LossAcknowledge {
+    #[n(0)]
+    pub id: u64,
+}
+
+impl Message for LossAcknowledge {
+    const OPCODE: Opcode = Opcode::LossAcknowledge;
+    type Reply = Empty;
+}

@@ -1,0 +1,202 @@
+//! Tables and tablets: what clients ask the coordinator and the coordinator tells masters.
+
+use crate::Opcode;
+use crate::control::{Address, Empty, Message};
+use crate::membership::Durability;
+use minicbor::{Decode, Encode};
+use ramhold_base::hash::PlacementSeed;
+use ramhold_base::{KeyHash, SegmentId, ServerId, ShardId, StreamId, TableId};
+
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct TableOptions {
+    #[n(0)]
+    pub durability: Durability,
+    /// Copies on backups, 0 to `REPLICA_COUNT_MAX`; 0 exactly when the durability is `none`.
+    #[n(1)]
+    pub replicas: u8,
+    /// Tablets to begin with; 0 lets the coordinator choose one per master.
+    #[n(2)]
+    pub tablets: u32,
+}
+
+/// Client to coordinator. Idempotent by (name, token): repeating it gives the same answer; another token with a
+/// name in use gives `TableExists`.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct TableCreate {
+    #[n(0)]
+    pub name: String,
+    #[n(1)]
+    pub options: TableOptions,
+    #[n(2)]
+    pub token: u64,
+}
+
+/// Answered when every tablet has an owner that serves it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct TableCreated {
+    #[n(0)]
+    pub table: TableId,
+}
+
+impl Message for TableCreate {
+    const OPCODE: Opcode = Opcode::TableCreate;
+    type Reply = TableCreated;
+}
+
+/// Client to coordinator, by id, so that a late repetition cannot hit a namesake. Idempotent.
+/// Answered when every owner has stopped serving, or is dead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct TableDrop {
+    #[n(0)]
+    pub table: TableId,
+}
+
+impl Message for TableDrop {
+    const OPCODE: Opcode = Opcode::TableDrop;
+    type Reply = Empty;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct TableList {}
+
+#[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode)]
+pub struct Tables {
+    #[n(0)]
+    pub tables: Vec<TableSummary>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct TableSummary {
+    #[n(0)]
+    pub table: TableId,
+    #[n(1)]
+    pub name: String,
+    #[n(2)]
+    pub options: TableOptions,
+    #[n(3)]
+    pub tablets: u32,
+    /// Losses reported and not yet acknowledged.
+    #[n(4)]
+    pub losses: u32,
+}
+
+impl Message for TableList {
+    const OPCODE: Opcode = Opcode::TableList;
+    type Reply = Tables;
+}
+
+/// By name, or by id when the name is empty. `UnknownTable` when there is none.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct TableDescribe {
+    #[n(0)]
+    pub name: String,
+    #[n(1)]
+    pub table: TableId,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct TableDescription {
+    #[n(0)]
+    pub table: TableId,
+    #[n(1)]
+    pub name: String,
+    #[n(2)]
+    pub options: TableOptions,
+    #[n(3)]
+    pub seed: PlacementSeed,
+    /// In order of hashes; together they cover all hashes.
+    #[n(4)]
+    pub tablets: Vec<TabletDescription>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum TabletState {
+    #[n(0)]
+    Serving,
+    /// Its owner is dead; wait for the new one.
+    #[n(1)]
+    Recovering,
+    /// Not yet taken by its first owner.
+    #[n(2)]
+    Creating,
+    /// The table is being dropped.
+    #[n(3)]
+    Dropping,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct TabletDescription {
+    #[n(0)]
+    pub first: KeyHash,
+    /// Inclusive.
+    #[n(1)]
+    pub last: KeyHash,
+    #[n(2)]
+    pub state: TabletState,
+    #[n(3)]
+    pub owner: ServerId,
+    #[n(4)]
+    pub shard: ShardId,
+    /// Where the owner listens; absent while it is dead.
+    #[n(5)]
+    pub address: Option<Address>,
+    #[n(6)]
+    pub stream: StreamId,
+    /// Entries of the tablet before this segment of the stream do not count (consistency rule 7).
+    #[n(7)]
+    pub first_segment: SegmentId,
+}
+
+impl Message for TableDescribe {
+    const OPCODE: Opcode = Opcode::TableDescribe;
+    type Reply = TableDescription;
+}
+
+/// Coordinator to master: this tablet is yours, and empty. The master rolls the head of the stream of this class
+/// (opening and registering one if needed), waits until that is durable, and answers. Idempotent.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct TabletTake {
+    #[n(0)]
+    pub table: TableId,
+    #[n(1)]
+    pub seed: PlacementSeed,
+    #[n(2)]
+    pub first: KeyHash,
+    #[n(3)]
+    pub last: KeyHash,
+    #[n(4)]
+    pub durability: Durability,
+    #[n(5)]
+    pub replicas: u8,
+    /// The new owner's versions start at least here (after a loss: the dead owner's ceiling).
+    #[n(6)]
+    pub version_floor: ramhold_base::Version,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct TabletTaken {
+    #[n(0)]
+    pub shard: ShardId,
+    #[n(1)]
+    pub stream: StreamId,
+    #[n(2)]
+    pub first_segment: SegmentId,
+}
+
+impl Message for TabletTake {
+    const OPCODE: Opcode = Opcode::TabletTake;
+    type Reply = TabletTaken;
+}
+
+/// Coordinator to master: stop serving whatever you have of this table, and forget it. Idempotent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct TabletDrop {
+    #[n(0)]
+    pub table: TableId,
+}
+
+impl Message for TabletDrop {
+    const OPCODE: Opcode = Opcode::TabletDrop;
+    type Reply = Empty;
+}
