@@ -1,0 +1,121 @@
+//! What kinds of entries there are, and what each kind means to those who clean, divide and recover.
+//!
+//! One table answers for every kind. A new kind is a variant, a row here and its layout in `entry`; the exhaustive
+//! matches of the compiler find the rest.
+//!
+//! Invariant: a number is persisted and never used for something else.
+//! Bytes: docs/formats/log.md. Catalogue: C3.
+
+/// The kind of an entry. The discriminant is the number in the entry's header.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    Object = 1,
+    Tombstone = 2,
+    SegmentHeader = 3,
+    Digest = 4,
+    SafeVersion = 5,
+    TabletStats = 6,
+}
+
+/// To which partition of a recovery an entry goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Partition {
+    /// To the partition that holds the hash of its key.
+    ByKeyHash,
+    /// To none: it speaks about the log that it stands in.
+    None,
+}
+
+/// How to tell whether an entry still matters to its own log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Alive {
+    /// While the index refers to it.
+    WhileIndexed,
+    /// While the segment that it names may count in a recovery.
+    WhileItsSegmentCounts,
+    /// For the recovery of its own segment; the cleaner never moves it.
+    InItsSegment,
+}
+
+/// A row of the table of kinds.
+#[derive(Clone, Copy, Debug)]
+pub struct KindRow {
+    pub kind: Kind,
+    pub name: &'static str,
+    pub partition: Partition,
+    pub alive: Alive,
+}
+
+/// All kinds, in the order of their numbers, from 1.
+pub const KINDS: [KindRow; 6] = [
+    row(Kind::Object, "object", Partition::ByKeyHash, Alive::WhileIndexed),
+    row(Kind::Tombstone, "tombstone", Partition::ByKeyHash, Alive::WhileItsSegmentCounts),
+    row(Kind::SegmentHeader, "segment header", Partition::None, Alive::InItsSegment),
+    row(Kind::Digest, "log digest", Partition::None, Alive::InItsSegment),
+    row(Kind::SafeVersion, "safe version", Partition::None, Alive::InItsSegment),
+    row(Kind::TabletStats, "tablet statistics", Partition::None, Alive::InItsSegment),
+];
+
+/// Numbers that are spoken for and have no layout yet. Until they do, reading one is an error.
+pub const RESERVED: [(u8, &str); 6] = [
+    (7, "RPC result"),
+    (8, "prepared operation"),
+    (9, "prepared operation's tombstone"),
+    (10, "transaction decision"),
+    (11, "participant list"),
+    (12, "quorum record"),
+];
+
+/// The largest number that the six bits of an entry's header hold.
+pub const KIND_NUMBER_MAX: u8 = 63;
+
+const fn row(kind: Kind, name: &'static str, partition: Partition, alive: Alive) -> KindRow {
+    KindRow { kind, name, partition, alive }
+}
+
+impl Kind {
+    /// The kind of a number; `None` for 0, for reserved numbers and for those of later versions.
+    pub const fn from_number(number: u8) -> Option<Kind> {
+        match number {
+            1 => Some(Kind::Object),
+            2 => Some(Kind::Tombstone),
+            3 => Some(Kind::SegmentHeader),
+            4 => Some(Kind::Digest),
+            5 => Some(Kind::SafeVersion),
+            6 => Some(Kind::TabletStats),
+            _ => None,
+        }
+    }
+
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
+    pub const fn row(self) -> &'static KindRow {
+        &KINDS[self as usize - 1]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // C3
+    #[test]
+    fn every_number_means_one_thing() {
+        let mut seen = [false; KIND_NUMBER_MAX as usize + 1];
+        for (at, row) in KINDS.iter().enumerate() {
+            assert_eq!(usize::from(row.kind.number()), at + 1);
+            assert_eq!(Kind::from_number(row.kind.number()), Some(row.kind));
+            assert_eq!(row.kind.row().name, row.name);
+            seen[at + 1] = true;
+        }
+        for (number, name) in RESERVED {
+            assert!(!seen[usize::from(number)], "{name}");
+            assert_eq!(Kind::from_number(number), None);
+            seen[usize::from(number)] = true;
+        }
+        assert_eq!(Kind::from_number(0), None);
+    }
+}

@@ -1,0 +1,49 @@
+//! The log-structured memory of one shard: seglets, segments, entries, streams and the index.
+//!
+//! All data of a shard lies in one region of DRAM, cut into *seglets*. A *segment* is a chain of seglets that fills
+//! from the front with *entries*; an entry is never changed. Several *streams* share the region and one *index*,
+//! which leads from a key to its newest entry. The bytes of a segment are the same in DRAM, on the wire and on the
+//! backups, so whoever replicates reads them from here.
+//!
+//! ```text
+//!   kind ── entry ── reader ── opening        the bytes (docs/formats/log.md)
+//!            │
+//!   free ── memory ── segment, pieces         where they lie
+//!            │
+//!           log ── stream, replay, sweep      what they mean; index, stats
+//! ```
+//!
+//! Not here: sending bytes to backups (replication), who owns which keys (master), time and chance (handed in).
+//! Catalogue: C1, C2, C3, C4. Source: SOSP11 2.5, TUT15 Part III.
+
+mod entry;
+mod free;
+mod index;
+mod kind;
+mod log;
+mod memory;
+pub mod opening;
+mod pieces;
+mod reader;
+mod replay;
+mod segment;
+mod stats;
+mod stream;
+mod sweep;
+
+pub use entry::{
+    Damage, Digest, Entry, FORMAT, HEADER_BYTES, OBJECT_OVERHEAD_BYTES, Object, SegmentHeader, TabletStat,
+    TabletStats, Tombstone, VERSION_MAX,
+};
+pub use index::Cursor;
+pub use kind::{Alive, KIND_NUMBER_MAX, KINDS, Kind, KindRow, Partition, RESERVED};
+pub use log::{
+    AppendRefusal, Found, Geometry, Log, LogConfig, OutOfMemory, Purpose, Removal, Usage, Written,
+};
+pub use memory::Reference;
+pub use pieces::{PieceIter, Pieces};
+pub use reader::{CorruptEntry, EntryReader};
+pub use replay::Replayed;
+pub use segment::SegmentInfo;
+pub use stats::HashRange;
+pub use stream::SideId;

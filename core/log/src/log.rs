@@ -1,0 +1,470 @@
+//! A shard's log: objects go in at the heads of streams and are found again through the index.
+//!
+//! A write appends the new object and, when it supersedes one, a tombstone for that, as one group; then the index
+//! leads to the new one. A remove appends a tombstone and takes the key out of the index. Ordinary appends leave a
+//! reserve of seglets alone, so that what frees memory can always make progress.
+//!
+//! Invariants:
+//! - a group lies in one segment, whole, or nothing of it does;
+//! - the index refers to exactly the newest live object of every key (and, during replay, to tombstones);
+//! - a tombstone stands in the stream of the object that it buries and names its segment;
+//! - the safe version is above every version whose key has left the index.
+//!
+//! Not here: heads and side logs (`stream`), foreign entries (`replay`), walks over the index (`sweep`).
+//! Catalogue: C1, C2, C3, C4, A2. Source: SOSP11 2.5.
+
+use crate::entry::BODY_BYTES_MAX;
+use crate::index::bucket::What;
+use crate::index::{INDEX_BYTES_MIN, Index, REGION_BYTES_MAX};
+use crate::memory::{Floor, Memory};
+use crate::segment::Slot;
+use crate::stats::TabletCounters;
+use crate::stream::{Side, Stream};
+use crate::{Entry, HashRange, Kind, Object, Pieces, Reference, SegmentInfo, SideId, TabletStat, Tombstone};
+use ramhold_base::hash::index_hash;
+use ramhold_base::{ClusterId, KeyHash, LogId, Position, SegmentId, StreamId, TableId, Version};
+use std::collections::BTreeMap;
+
+/// The sizes of segments and seglets, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Geometry {
+    /// A multiple of `seglet_bytes`. At least twice the largest group of entries.
+    pub segment_bytes: u32,
+    /// A power of two.
+    pub seglet_bytes: u32,
+}
+
+impl Geometry {
+    pub fn seglets_per_segment(&self) -> u32 {
+        self.segment_bytes / self.seglet_bytes
+    }
+}
+
+/// What a log is made with.
+#[derive(Clone, Copy, Debug)]
+pub struct LogConfig {
+    pub cluster: ClusterId,
+    pub log: LogId,
+    pub geometry: Geometry,
+    /// Memory for segments: a multiple of a seglet, at most 4 TiB.
+    pub log_bytes: u64,
+    /// Bound of the index's memory, at least 2 KiB; beyond it new keys are refused.
+    pub index_bytes_max: u64,
+    /// The part of `log_bytes` that ordinary appends leave alone: at least two seglets, at most half.
+    pub reserve_bytes: u64,
+    /// Secret of this process, so that nobody can aim at one bucket.
+    pub index_secret: u64,
+}
+
+/// What an append is for, which decides whether it may use the reserve.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    Ordinary,
+    /// It leads to memory being freed.
+    Freeing,
+}
+
+/// Why an append did not take place. Nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AppendRefusal {
+    /// The group does not fit the head, or there is none: roll, then try again.
+    HeadFull,
+    /// No memory for the group or for its key's place in the index.
+    OutOfMemory,
+    /// The group takes more than half a segment, and would fit none.
+    TooLarge,
+}
+
+/// There is no seglet left for a new head, or its digest has outgrown the segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OutOfMemory;
+
+/// A group that has been appended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Written {
+    /// The object, or for a remove its tombstone.
+    pub at: Reference,
+    /// The end of the group: when its stream is durable up to here, so is the group.
+    pub position: Position,
+}
+
+/// A key to be removed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Removal<'a> {
+    pub table: TableId,
+    pub key: &'a [u8],
+    /// The version of the remove: above the object's.
+    pub version: Version,
+    /// Seconds of cluster time.
+    pub time: u32,
+}
+
+/// What the index holds for a key.
+#[derive(Clone, Copy)]
+pub struct Found<'a> {
+    pub at: Reference,
+    /// `Object`; or, for a key that is being replayed, `Tombstone`: then there is no object.
+    pub kind: Kind,
+    pub version: Version,
+    /// Seconds of cluster time.
+    pub time: u32,
+    pub value: Pieces<'a>,
+    entry_bytes: u32,
+    memory: &'a Memory,
+}
+
+impl Found<'_> {
+    /// The end of the group that wrote it. An answer that tells of it waits until its stream is durable up to here.
+    pub fn position(&self) -> Position {
+        self.memory.end_of(self.at, self.entry_bytes)
+    }
+
+    pub fn segment(&self) -> &SegmentInfo {
+        self.memory.segment_of(self.at)
+    }
+
+    /// Of the whole entry: header, key and value.
+    pub fn entry_bytes(&self) -> u32 {
+        self.entry_bytes
+    }
+}
+
+/// How full the shard is, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Usage {
+    pub log_bytes: u64,
+    /// Whole free seglets, the reserve included.
+    pub free_bytes: u64,
+    pub reserve_bytes: u64,
+    pub index_bytes: u64,
+    /// Entries of the index: keys that have an object, and tombstones in replay.
+    pub index_entry_count: u64,
+}
+
+/// The log-structured memory of one shard.
+pub struct Log {
+    pub(crate) config: LogConfig,
+    pub(crate) memory: Memory,
+    pub(crate) index: Index,
+    pub(crate) counters: TabletCounters,
+    pub(crate) streams: BTreeMap<StreamId, Stream>,
+    pub(crate) sides: BTreeMap<SideId, Side>,
+    pub(crate) segment_last: SegmentId,
+    pub(crate) side_last: SideId,
+    pub(crate) reserve: Floor,
+    safe_version: Version,
+}
+
+/// An entry of the index that is about to give way.
+#[derive(Clone, Copy)]
+pub(crate) struct Dead {
+    pub(crate) at: Reference,
+    pub(crate) slot: Slot,
+    pub(crate) segment: SegmentId,
+    pub(crate) kind: Kind,
+    pub(crate) version: Version,
+    pub(crate) entry_bytes: u32,
+}
+
+impl Log {
+    /// An empty log in `region`, which has `log_bytes` bytes. Panics when the configuration contradicts itself.
+    pub fn new(config: LogConfig, region: Vec<u8>) -> Log {
+        let Geometry { segment_bytes, seglet_bytes } = config.geometry;
+        assert!(seglet_bytes.is_power_of_two());
+        assert!(segment_bytes >= seglet_bytes);
+        assert!(segment_bytes.is_multiple_of(seglet_bytes));
+        assert!(segment_bytes as usize <= BODY_BYTES_MAX);
+        assert!(region.len() as u64 == config.log_bytes);
+        assert!(config.log_bytes.is_multiple_of(u64::from(seglet_bytes)));
+        assert!(config.log_bytes <= REGION_BYTES_MAX);
+        assert!(config.log_bytes / u64::from(seglet_bytes) < u64::from(u32::MAX));
+        assert!(config.index_bytes_max >= INDEX_BYTES_MIN);
+        // A new head and one more group of tombstones.
+        assert!(config.reserve_bytes >= 2 * u64::from(seglet_bytes));
+        assert!(config.reserve_bytes <= config.log_bytes / 2);
+        let reserve = config.reserve_bytes.div_ceil(u64::from(seglet_bytes));
+        Log {
+            config,
+            memory: Memory::new(config.geometry, region),
+            index: Index::new(config.log_bytes, config.index_bytes_max),
+            counters: TabletCounters::default(),
+            streams: BTreeMap::new(),
+            sides: BTreeMap::new(),
+            segment_last: SegmentId::NONE,
+            side_last: SideId::default(),
+            reserve: Floor(u32::try_from(reserve).expect("the reserve is a part of the region")),
+            safe_version: Version(1),
+        }
+    }
+
+    pub fn config(&self) -> &LogConfig {
+        &self.config
+    }
+
+    /// The largest group of entries that can be appended, in bytes. The other half of a segment is for its opening.
+    pub fn group_bytes_max(&self) -> u32 {
+        self.config.geometry.segment_bytes / 2
+    }
+
+    /// The object of a key; for a key in replay perhaps its tombstone. `hash` is the key's placement hash.
+    #[inline]
+    pub fn lookup(&self, table: TableId, hash: KeyHash, key: &[u8]) -> Option<Found<'_>> {
+        let memory = &self.memory;
+        self.index.find(self.place(table, hash), |at| {
+            let record = memory.record(at);
+            if record.table != table || !record.key.is_equal(key) {
+                return None;
+            }
+            let (kind, version, time) = (record.kind, record.version, record.time);
+            Some(Found {
+                at,
+                kind,
+                version,
+                time,
+                value: record.value,
+                entry_bytes: record.entry_bytes,
+                memory,
+            })
+        })
+    }
+
+    /// Appends an object to a stream's head and leads its key to it.
+    ///
+    /// `replaces` is what `lookup` found for this key in the same turn, object or tombstone; its version must be
+    /// lower. An object that is replaced gets its tombstone in the same group.
+    pub fn write(
+        &mut self,
+        stream: StreamId,
+        purpose: Purpose,
+        hash: KeyHash,
+        object: &Object<'_>,
+        replaces: Option<Reference>,
+    ) -> Result<Written, AppendRefusal> {
+        let head = self.head(stream).ok_or(AppendRefusal::HeadFull)?;
+        let dead = replaces.map(|at| self.dead(at));
+        if let Some(dead) = dead {
+            assert!(dead.version < object.version, "a key's version only grows");
+            assert!(self.memory.segments.at(dead.slot).stream == stream, "a key stays in one stream");
+        }
+        self.put_object(head, self.floor(purpose), hash, object, dead)
+    }
+
+    /// Appends the tombstone of the object at `at`, which `lookup` found for this key in the same turn, and takes the
+    /// key out of the index. Raises the safe version above the remove's. May use the reserve.
+    pub fn remove(
+        &mut self,
+        stream: StreamId,
+        hash: KeyHash,
+        removal: &Removal<'_>,
+        at: Reference,
+    ) -> Result<Written, AppendRefusal> {
+        let head = self.head(stream).ok_or(AppendRefusal::HeadFull)?;
+        let dead = self.dead(at);
+        assert!(dead.kind == Kind::Object);
+        assert!(dead.version < removal.version, "a key's version only grows");
+        assert!(self.memory.segments.at(dead.slot).stream == stream, "a key stays in one stream");
+        let Removal { table, key, version, time } = *removal;
+        let tombstone = Tombstone { table, version, time, segment: dead.segment, key };
+        self.admit(head, tombstone.entry_bytes(), self.floor(Purpose::Freeing))?;
+        let written = self.append_tombstone(head, &tombstone);
+        self.index.remove(self.place(table, hash), at);
+        self.bury(table, hash, dead);
+        self.raise_safe_version(version.next());
+        Ok(written)
+    }
+
+    /// Appends the value of the object at `at` to `out`.
+    pub fn read_value(&self, at: Reference, out: &mut Vec<u8>) {
+        let record = self.memory.record(at);
+        assert!(record.kind == Kind::Object);
+        record.value.append_to(out);
+    }
+
+    /// The version from which new keys start: above every version whose key has left the index.
+    pub fn safe_version(&self) -> Version {
+        self.safe_version
+    }
+
+    pub fn raise_safe_version(&mut self, at_least: Version) {
+        self.safe_version = self.safe_version.max(at_least);
+    }
+
+    /// Counts the live objects of a range from now on; the index must hold none of its keys yet.
+    pub fn track(&mut self, range: HashRange) {
+        self.counters.track(range);
+    }
+
+    /// Stops counting a range that is tracked as it is.
+    pub fn untrack(&mut self, range: HashRange) {
+        self.counters.untrack(range);
+    }
+
+    /// The counts of all tracked ranges, in the order of tables and hashes.
+    pub fn stats(&self) -> impl Iterator<Item = TabletStat> {
+        self.counters.iter()
+    }
+
+    pub fn usage(&self) -> Usage {
+        Usage {
+            log_bytes: self.config.log_bytes,
+            free_bytes: u64::from(self.memory.free_count()) * u64::from(self.config.geometry.seglet_bytes),
+            reserve_bytes: self.config.reserve_bytes,
+            index_bytes: self.index.bytes(),
+            index_entry_count: self.index.entry_count(),
+        }
+    }
+
+    pub fn index_bytes(&self) -> u64 {
+        self.index.bytes()
+    }
+
+    /// What is known about a segment; `None` when it is not in memory.
+    pub fn segment(&self, id: SegmentId) -> Option<&SegmentInfo> {
+        self.memory.segments.slot(id).map(|slot| self.memory.segments.at(slot))
+    }
+
+    /// Bytes `from..to` of a segment that is in memory, which must lie within its length.
+    pub fn segment_pieces(&self, id: SegmentId, from: u32, to: u32) -> Pieces<'_> {
+        let slot = self.memory.segments.slot(id).expect("only segments in memory are read");
+        self.memory.pieces(slot, from, to)
+    }
+
+    /// Appends bytes `from..to` of a segment to `out`, as `segment_pieces` gives them.
+    pub fn copy_segment(&self, id: SegmentId, from: u32, to: u32, out: &mut Vec<u8>) {
+        self.segment_pieces(id, from, to).append_to(out);
+    }
+
+    /// Panics when something that must always hold does not. Walks over the whole index.
+    pub fn check_invariants(&self) {
+        self.memory.check_invariants();
+        self.index.check_invariants();
+        let mut seen = BTreeMap::<SegmentId, (u32, u32)>::new();
+        let mut entries = Vec::new();
+        (0..self.index.bucket_count()).for_each(|bucket| self.index.entries_of(bucket, &mut entries));
+        for (what, at) in entries {
+            let record = self.memory.record(at);
+            assert_eq!(what == What::Object, record.kind == Kind::Object);
+            let (object_bytes, count) = seen.entry(self.memory.segment_of(at).id).or_default();
+            *object_bytes += if what == What::Object { record.entry_bytes } else { 0 };
+            *count += 1;
+        }
+        for segment in self.memory.segments.iter() {
+            let (object_bytes, count) = seen.get(&segment.id).copied().unwrap_or_default();
+            assert_eq!(segment.live_bytes - segment.tombstone_bytes, object_bytes);
+            assert_eq!(segment.indexed_count, count);
+            let pieces = self.segment_pieces(segment.id, 0, segment.len_bytes);
+            let crc = pieces.into_iter().fold(0, ramhold_base::checksum::crc_append);
+            assert_eq!(segment.crc, crc);
+        }
+        self.check_streams();
+    }
+
+    #[inline]
+    pub(crate) fn place(&self, table: TableId, hash: KeyHash) -> u64 {
+        index_hash(self.config.index_secret, table, hash)
+    }
+
+    pub(crate) fn floor(&self, purpose: Purpose) -> Floor {
+        match purpose {
+            Purpose::Ordinary => self.reserve,
+            Purpose::Freeing => Floor(0),
+        }
+    }
+
+    pub(crate) fn dead(&self, at: Reference) -> Dead {
+        let record = self.memory.record(at);
+        let (slot, _) = self.memory.locate(at);
+        let segment = self.memory.segments.at(slot).id;
+        Dead {
+            at,
+            slot,
+            segment,
+            kind: record.kind,
+            version: record.version,
+            entry_bytes: record.entry_bytes,
+        }
+    }
+
+    /// Makes room for a group, or refuses it.
+    pub(crate) fn admit(&mut self, slot: Slot, bytes: usize, floor: Floor) -> Result<(), AppendRefusal> {
+        match u32::try_from(bytes) {
+            Ok(bytes) if bytes <= self.group_bytes_max() => self.memory.reserve(slot, bytes, floor),
+            _ => Err(AppendRefusal::TooLarge),
+        }
+    }
+
+    /// Appends an object, after the tombstone of the object that it replaces, and leads its key to it.
+    pub(crate) fn put_object(
+        &mut self,
+        slot: Slot,
+        floor: Floor,
+        hash: KeyHash,
+        object: &Object<'_>,
+        dead: Option<Dead>,
+    ) -> Result<Written, AppendRefusal> {
+        let table = object.table;
+        let tombstone = dead.and_then(|dead| tombstone_of(dead, object));
+        let tombstone_bytes = tombstone.map_or(0, |tombstone| tombstone.entry_bytes());
+        let object_bytes = object.entry_bytes();
+        let place = self.place(table, hash);
+        if dead.is_none() {
+            self.index.prepare(place).map_err(|_| AppendRefusal::OutOfMemory)?;
+        }
+        self.admit(slot, tombstone_bytes + object_bytes, floor)?;
+
+        // From here on nothing can fail.
+        if let Some(tombstone) = tombstone {
+            self.append_tombstone(slot, &tombstone);
+        }
+        let offset = self.memory.append(slot, &Entry::Object(*object));
+        let at = self.memory.reference(slot, offset);
+        let segment = self.memory.segments.at_mut(slot);
+        segment.live_bytes += object_bytes as u32;
+        segment.live_count += 1;
+        segment.indexed_count += 1;
+        let position = Position { segment: segment.id, offset: segment.len_bytes };
+        match dead {
+            Some(dead) => {
+                self.index.replace(place, dead.at, What::Object, at);
+                self.bury(table, hash, dead);
+            }
+            None => self.index.insert(place, What::Object, at),
+        }
+        self.counters.add(table, hash, object_bytes as u32);
+        Ok(Written { at, position })
+    }
+
+    /// Appends a tombstone for which there is room. One that names no segment is dead from the start.
+    pub(crate) fn append_tombstone(&mut self, slot: Slot, tombstone: &Tombstone<'_>) -> Written {
+        let offset = self.memory.append(slot, &Entry::Tombstone(*tombstone));
+        let segment = self.memory.segments.at_mut(slot);
+        if !tombstone.segment.is_none() {
+            let bytes = tombstone.entry_bytes() as u32;
+            segment.live_bytes += bytes;
+            segment.live_count += 1;
+            segment.tombstone_bytes += bytes;
+        }
+        let position = Position { segment: segment.id, offset: segment.len_bytes };
+        Written { at: self.memory.reference(slot, offset), position }
+    }
+
+    /// Takes what has left the index off the counts.
+    pub(crate) fn bury(&mut self, table: TableId, hash: KeyHash, dead: Dead) {
+        if dead.kind == Kind::Tombstone {
+            self.forget_tombstone(dead.slot);
+            return;
+        }
+        let segment = self.memory.segments.at_mut(dead.slot);
+        segment.indexed_count -= 1;
+        segment.live_bytes -= dead.entry_bytes;
+        segment.live_count -= 1;
+        self.counters.take_off(table, hash, dead.entry_bytes);
+    }
+}
+
+/// The tombstone that `object` needs for what it replaces: none when that is a tombstone itself.
+pub(crate) fn tombstone_of<'a>(dead: Dead, object: &Object<'a>) -> Option<Tombstone<'a>> {
+    let Object { table, time, key, .. } = *object;
+    let (version, segment) = (dead.version, dead.segment);
+    (dead.kind == Kind::Object).then_some(Tombstone { table, version, time, segment, key })
+}

@@ -1,0 +1,274 @@
+//! Segments in memory: bytes in seglets of one region, entries found by their physical place.
+//!
+//! The region is handed in whole and never grows. A segment takes seglets one at a time as it fills and gives back
+//! whole ones. Entries run across the boundaries of seglets; neighbouring seglets need not lie together.
+//!
+//! Invariants:
+//! - a seglet is free or belongs to exactly one segment, at one place of its chain;
+//! - bytes before a segment's length never change while the segment lives;
+//! - a segment's checksum covers exactly its bytes up to its length.
+//!
+//! Not here: what the entries mean to each other (`log`), which of them are alive.
+//! Catalogue: C1.
+
+use crate::entry::{Entry, HEADER_BYTES, RECORD_PREFIX_BYTES_MAX, RecordPrefix, Word};
+use crate::free::FreeSeglets;
+use crate::segment::{NewSegment, SegmentInfo, Segments, Slot};
+use crate::{AppendRefusal, Geometry, Kind, Pieces};
+use ramhold_base::checksum::crc_append;
+use ramhold_base::{Position, TableId, Version};
+
+/// The physical place of an entry in the shard's region. Good while the entry's segment lives and is not cleaned.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Reference(pub(crate) u64);
+
+/// An object or a tombstone in our own memory.
+pub(crate) struct Record<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) table: TableId,
+    pub(crate) version: Version,
+    pub(crate) time: u32,
+    pub(crate) entry_bytes: u32,
+    pub(crate) key: Pieces<'a>,
+    pub(crate) value: Pieces<'a>,
+}
+
+/// How many seglets an append must leave free.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Floor(pub(crate) u32);
+
+#[derive(Clone, Copy)]
+struct Seglet {
+    owner: Slot,
+    /// Its place in the owner's chain.
+    ordinal: u32,
+}
+
+const NOBODY: Slot = Slot(u32::MAX);
+
+pub(crate) struct Memory {
+    region: Vec<u8>,
+    segment_bytes: u32,
+    seglet_shift: u32,
+    seglets: Vec<Seglet>,
+    free: FreeSeglets,
+    pub(crate) segments: Segments,
+}
+
+impl Memory {
+    pub(crate) fn new(geometry: Geometry, region: Vec<u8>) -> Memory {
+        let seglet_count = u32::try_from(region.len() as u64 / u64::from(geometry.seglet_bytes))
+            .expect("the configuration bounds the number of seglets");
+        Memory {
+            region,
+            segment_bytes: geometry.segment_bytes,
+            seglet_shift: geometry.seglet_bytes.trailing_zeros(),
+            seglets: vec![Seglet { owner: NOBODY, ordinal: 0 }; seglet_count as usize],
+            free: FreeSeglets::new(seglet_count, geometry.seglets_per_segment()),
+            segments: Segments::default(),
+        }
+    }
+
+    pub(crate) fn free_count(&self) -> u32 {
+        self.free.count()
+    }
+
+    pub(crate) fn seglet_count(&self) -> u32 {
+        self.seglets.len() as u32
+    }
+
+    fn seglet_bytes(&self) -> u32 {
+        1 << self.seglet_shift
+    }
+
+    /// Makes an empty segment if there is room for its first `bytes`.
+    pub(crate) fn create(
+        &mut self,
+        new: NewSegment,
+        bytes: u32,
+        floor: Floor,
+    ) -> Result<Slot, AppendRefusal> {
+        assert!(bytes <= self.segment_bytes);
+        if !self.may_take(bytes.div_ceil(self.seglet_bytes()), floor) {
+            return Err(AppendRefusal::OutOfMemory);
+        }
+        let seglet_count_max = self.segment_bytes >> self.seglet_shift;
+        let slot = self.segments.insert(SegmentInfo::new(new, seglet_count_max));
+        self.reserve(slot, bytes, floor)?;
+        Ok(slot)
+    }
+
+    /// Makes room for `bytes` more of the segment. A head is only called full when a new one could take the append.
+    pub(crate) fn reserve(&mut self, slot: Slot, bytes: u32, floor: Floor) -> Result<(), AppendRefusal> {
+        let segment = self.segments.at(slot);
+        assert!(!segment.closed);
+        let end = u64::from(segment.len_bytes) + u64::from(bytes);
+        if end > u64::from(self.segment_bytes) {
+            let refusal =
+                if self.may_take(1, floor) { AppendRefusal::HeadFull } else { AppendRefusal::OutOfMemory };
+            return Err(refusal);
+        }
+        let wanted = (end as u32).div_ceil(self.seglet_bytes()).saturating_sub(segment.seglet_count());
+        if !self.may_take(wanted, floor) {
+            return Err(AppendRefusal::OutOfMemory);
+        }
+        let segment = self.segments.at_mut(slot);
+        for _ in 0..wanted {
+            let seglet = self.free.take(segment.seglets.last().copied()).expect("counted before");
+            self.seglets[seglet as usize] = Seglet { owner: slot, ordinal: segment.seglet_count() };
+            segment.seglets.push(seglet);
+        }
+        Ok(())
+    }
+
+    fn may_take(&self, seglet_count: u32, floor: Floor) -> bool {
+        u64::from(self.free.count()) >= u64::from(seglet_count) + u64::from(floor.0)
+    }
+
+    /// Appends an entry for which room was made; returns where it starts in the segment.
+    #[inline]
+    pub(crate) fn append(&mut self, slot: Slot, entry: &Entry<'_>) -> u32 {
+        let segment = self.segments.at_mut(slot);
+        let start = segment.len_bytes;
+        let parts = entry.parts();
+        for run in parts.runs() {
+            let mut rest = run;
+            while !rest.is_empty() {
+                let ordinal = (segment.len_bytes >> self.seglet_shift) as usize;
+                let within = segment.len_bytes & ((1 << self.seglet_shift) - 1);
+                let room = (1 << self.seglet_shift) - within;
+                let (now, later) = rest.split_at(rest.len().min(room as usize));
+                let at = (u64::from(segment.seglets[ordinal]) << self.seglet_shift) + u64::from(within);
+                self.region[at as usize..at as usize + now.len()].copy_from_slice(now);
+                segment.len_bytes += now.len() as u32;
+                rest = later;
+            }
+            if !run.is_empty() {
+                segment.crc = crc_append(segment.crc, run);
+            }
+        }
+        segment.entry_count += 1;
+        start
+    }
+
+    /// Gives the segment's seglets back.
+    pub(crate) fn free_segment(&mut self, slot: Slot) -> SegmentInfo {
+        let segment = self.segments.remove(slot);
+        for seglet in &segment.seglets {
+            self.seglets[*seglet as usize] = Seglet { owner: NOBODY, ordinal: 0 };
+            self.free.give_back(*seglet);
+        }
+        segment
+    }
+
+    /// Bytes `from..to` of a segment.
+    pub(crate) fn pieces(&self, slot: Slot, from: u32, to: u32) -> Pieces<'_> {
+        let segment = self.segments.at(slot);
+        assert!(to <= segment.len_bytes);
+        Pieces::of(&self.region, &segment.seglets, self.seglet_shift, from, to)
+    }
+
+    /// The physical place of an offset that lies before the segment's length.
+    pub(crate) fn reference(&self, slot: Slot, offset: u32) -> Reference {
+        let seglet = self.segments.at(slot).seglets[(offset >> self.seglet_shift) as usize];
+        let within = offset & (self.seglet_bytes() - 1);
+        Reference((u64::from(seglet) << self.seglet_shift) + u64::from(within))
+    }
+
+    /// The segment and the offset in it of a physical place.
+    #[inline]
+    pub(crate) fn locate(&self, at: Reference) -> (Slot, u32) {
+        let seglet = self.seglets[(at.0 >> self.seglet_shift) as usize];
+        assert!(seglet.owner != NOBODY, "a reference leads into a segment");
+        let within = at.0 as u32 & (self.seglet_bytes() - 1);
+        (seglet.owner, (seglet.ordinal << self.seglet_shift) + within)
+    }
+
+    pub(crate) fn segment_of(&self, at: Reference) -> &SegmentInfo {
+        self.segments.at(self.locate(at).0)
+    }
+
+    /// The end of an entry, as a place in its stream.
+    pub(crate) fn end_of(&self, at: Reference, entry_bytes: u32) -> Position {
+        let (slot, offset) = self.locate(at);
+        Position { segment: self.segments.at(slot).id, offset: offset + entry_bytes }
+    }
+
+    /// The object or tombstone at a place. What is not one means that our own memory is broken, which is a bug.
+    #[inline]
+    pub(crate) fn record(&self, at: Reference) -> Record<'_> {
+        let start = at.0 as usize;
+        let seglet_end = (start | (self.seglet_bytes() as usize - 1)) + 1;
+        let here = &self.region[start..seglet_end];
+        if let Some(header) = here.first_chunk::<HEADER_BYTES>()
+            && let Some(entry) = here.get(..word_of(header).entry_bytes())
+        {
+            let word = word_of(header);
+            let prefix = RecordPrefix::read(word, entry).expect("a reference leads to a whole record");
+            let (key, value) = entry[prefix.key_start..].split_at(prefix.key_bytes);
+            return record(word, &prefix, Pieces::one(key), Pieces::one(value));
+        }
+        self.record_across_seglets(at)
+    }
+
+    #[cold]
+    fn record_across_seglets(&self, at: Reference) -> Record<'_> {
+        let (slot, start) = self.locate(at);
+        let mut header = [0; HEADER_BYTES];
+        copy_pieces(&self.pieces(slot, start, start + HEADER_BYTES as u32), &mut header);
+        let word = word_of(&header);
+        let end = start + word.entry_bytes() as u32;
+        let mut prefix_bytes = [0; RECORD_PREFIX_BYTES_MAX];
+        let prefix_bytes = &mut prefix_bytes[..word.entry_bytes().min(RECORD_PREFIX_BYTES_MAX)];
+        copy_pieces(&self.pieces(slot, start, start + prefix_bytes.len() as u32), prefix_bytes);
+        let prefix = RecordPrefix::read(word, prefix_bytes).expect("a reference leads to a whole record");
+        let key_start = start + prefix.key_start as u32;
+        let key_end = key_start + prefix.key_bytes as u32;
+        record(word, &prefix, self.pieces(slot, key_start, key_end), self.pieces(slot, key_end, end))
+    }
+
+    /// Panics when a seglet is lost or doubly owned. Costs as much as there are seglets.
+    pub(crate) fn check_invariants(&self) {
+        let mut owned = 0;
+        for segment in self.segments.iter() {
+            let slot = self.segments.slot(segment.id).expect("a segment is found by its id");
+            assert!(segment.seglet_count() == segment.len_bytes.div_ceil(self.seglet_bytes()));
+            assert!(segment.live_bytes <= segment.len_bytes);
+            assert!(segment.live_count <= segment.entry_count);
+            assert!(segment.tombstone_bytes <= segment.live_bytes);
+            for (ordinal, seglet) in segment.seglets.iter().enumerate() {
+                let entry = self.seglets[*seglet as usize];
+                assert!(entry.owner == slot);
+                assert!(entry.ordinal as usize == ordinal);
+                assert!(!self.free.is_free(*seglet));
+                owned += 1;
+            }
+        }
+        assert_eq!(owned + self.free.count(), self.seglet_count());
+    }
+}
+
+fn word_of(header: &[u8; HEADER_BYTES]) -> Word {
+    let [.., a, b, c, d] = *header;
+    Word(u32::from_le_bytes([a, b, c, d]))
+}
+
+fn record<'a>(word: Word, prefix: &RecordPrefix, key: Pieces<'a>, value: Pieces<'a>) -> Record<'a> {
+    Record {
+        kind: word.kind().expect("the prefix was read by its kind"),
+        table: prefix.table,
+        version: prefix.version,
+        time: prefix.time,
+        entry_bytes: word.entry_bytes() as u32,
+        key,
+        value,
+    }
+}
+
+fn copy_pieces(pieces: &Pieces<'_>, mut out: &mut [u8]) {
+    for piece in pieces {
+        let (now, later) = out.split_at_mut(piece.len());
+        now.copy_from_slice(piece);
+        out = later;
+    }
+}

@@ -1,0 +1,107 @@
+//! Entries of other logs, taken in through a side log in whatever order they come.
+//!
+//! For each key the higher version wins; a tombstone ends all versions up to and with its own. So that an older object
+//! that comes later finds out that it is dead, a tombstone stays in the index until replay is finished. What loses is
+//! not appended. What was appended here and is superseded later gets a tombstone of our own, naming our segment:
+//! without it the older entry could return after the newer one is removed and cleaned away.
+//!
+//! Invariants:
+//! - any order of the same entries, with any repetitions, leads to the same objects;
+//! - the safe version is at least every object's version and above every tombstone's.
+//!
+//! Not here: which entries belong to this recovery (the caller filters by tablet, stream and first segment).
+//! Catalogue: F4. Source: SOSP11 3.4.
+
+use crate::index::bucket::What;
+use crate::log::{AppendRefusal, Log, Purpose, tombstone_of};
+use crate::{Entry, Kind, Object, SideId, Tombstone};
+use ramhold_base::{KeyHash, SegmentId};
+
+/// What became of an entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Replayed {
+    /// It is the newest so far of its key: an object is live, a tombstone is remembered.
+    Applied,
+    /// Something at least as new is here already.
+    Superseded,
+    /// It told about the log that it stood in; a safe version was taken over.
+    Noted,
+}
+
+impl Log {
+    /// Takes in an entry of another log. `hash` is the placement hash of its key, if it has one.
+    /// When refused, nothing has changed but the safe version.
+    pub fn replay(
+        &mut self,
+        side: SideId,
+        entry: &Entry<'_>,
+        hash: KeyHash,
+    ) -> Result<Replayed, AppendRefusal> {
+        match entry {
+            Entry::Object(object) => self.replay_object(side, hash, object),
+            Entry::Tombstone(tombstone) => self.replay_tombstone(side, hash, tombstone),
+            Entry::SafeVersion(version) => {
+                self.raise_safe_version(*version);
+                Ok(Replayed::Noted)
+            }
+            Entry::SegmentHeader(_) | Entry::Digest(_) | Entry::TabletStats(_) => Ok(Replayed::Noted),
+        }
+    }
+
+    fn replay_object(
+        &mut self,
+        side: SideId,
+        hash: KeyHash,
+        object: &Object<'_>,
+    ) -> Result<Replayed, AppendRefusal> {
+        self.raise_safe_version(object.version);
+        let dead = self.lookup(object.table, hash, object.key).map(|found| found.at).map(|at| self.dead(at));
+        if dead.is_some_and(|dead| dead.version >= object.version) {
+            return Ok(Replayed::Superseded);
+        }
+        let floor = self.floor(Purpose::Ordinary);
+        let bytes = object.entry_bytes()
+            + dead.and_then(|dead| tombstone_of(dead, object)).map_or(0, |it| it.entry_bytes());
+        let slot = self.side_room(side, bytes, floor)?;
+        self.put_object(slot, floor, hash, object, dead)?;
+        Ok(Replayed::Applied)
+    }
+
+    fn replay_tombstone(
+        &mut self,
+        side: SideId,
+        hash: KeyHash,
+        foreign: &Tombstone<'_>,
+    ) -> Result<Replayed, AppendRefusal> {
+        self.raise_safe_version(foreign.version.next());
+        let dead =
+            self.lookup(foreign.table, hash, foreign.key).map(|found| found.at).map(|at| self.dead(at));
+        let segment = match dead {
+            Some(dead) if dead.kind == Kind::Object && dead.version > foreign.version => {
+                return Ok(Replayed::Superseded);
+            }
+            Some(dead) if dead.kind == Kind::Object => dead.segment,
+            Some(dead) if dead.version >= foreign.version => return Ok(Replayed::Superseded),
+            Some(_) | None => SegmentId::NONE,
+        };
+        let tombstone = Tombstone { segment, ..*foreign };
+        let place = self.place(foreign.table, hash);
+        if dead.is_none() {
+            self.index.prepare(place).map_err(|_| AppendRefusal::OutOfMemory)?;
+        }
+        let slot = self.side_room(side, tombstone.entry_bytes(), self.floor(Purpose::Ordinary))?;
+
+        // From here on nothing can fail.
+        let at = self.append_tombstone(slot, &tombstone).at;
+        self.memory.segments.at_mut(slot).indexed_count += 1;
+        match dead {
+            Some(dead) => {
+                self.index.replace(place, dead.at, What::Tombstone, at);
+                self.bury(foreign.table, hash, dead);
+            }
+            None => self.index.insert(place, What::Tombstone, at),
+        }
+        self.sides.get_mut(&side).expect("side_room has found it").tombstone_count += 1;
+        Ok(Replayed::Applied)
+    }
+}

@@ -1,0 +1,122 @@
+//! What the shard knows about each of its segments, and how they are found by id.
+//!
+//! Segments stand in dense slots, so that a seglet can name its segment in 32 bits.
+
+use crate::SideId;
+use ramhold_base::map::FastMap;
+use ramhold_base::{ClusterTime, SegmentId, StreamId};
+
+/// A segment of the shard's log.
+#[derive(Clone, Debug)]
+pub struct SegmentInfo {
+    pub id: SegmentId,
+    pub stream: StreamId,
+    /// The side log that it belongs to, until that is entered into the stream.
+    pub side: Option<SideId>,
+    pub created: ClusterTime,
+    /// Nothing is appended any more.
+    pub closed: bool,
+    /// Bytes appended.
+    pub len_bytes: u32,
+    /// CRC32C of all bytes appended.
+    pub crc: u32,
+    /// Bytes of the entries that it was opened with: the header, and in a head what follows that.
+    pub opening_bytes: u32,
+    /// Entries of every kind.
+    pub entry_count: u32,
+    /// Bytes of live objects, and of tombstones that name a segment.
+    pub live_bytes: u32,
+    /// How many entries `live_bytes` counts.
+    pub live_count: u32,
+    /// The part of `live_bytes` that is tombstones; the cleaner looks there for those whose segment is gone.
+    pub tombstone_bytes: u32,
+    /// Entries that the index refers to. The segment cannot be freed before this is 0.
+    pub indexed_count: u32,
+    pub(crate) seglets: Vec<u32>,
+}
+
+/// What a segment is made with.
+pub(crate) struct NewSegment {
+    pub(crate) id: SegmentId,
+    pub(crate) stream: StreamId,
+    pub(crate) side: Option<SideId>,
+    pub(crate) created: ClusterTime,
+}
+
+impl SegmentInfo {
+    pub(crate) fn new(new: NewSegment, seglet_count_max: u32) -> SegmentInfo {
+        let NewSegment { id, stream, side, created } = new;
+        SegmentInfo {
+            id,
+            stream,
+            side,
+            created,
+            closed: false,
+            len_bytes: 0,
+            crc: 0,
+            opening_bytes: 0,
+            entry_count: 0,
+            live_bytes: 0,
+            live_count: 0,
+            tombstone_bytes: 0,
+            indexed_count: 0,
+            // All of it now, so that appending never allocates.
+            seglets: Vec::with_capacity(seglet_count_max as usize),
+        }
+    }
+
+    /// Seglets that it takes in memory.
+    pub fn seglet_count(&self) -> u32 {
+        self.seglets.len() as u32
+    }
+}
+
+/// A segment's place in the table; used again after the segment is freed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Slot(pub(crate) u32);
+
+/// All segments of the shard.
+#[derive(Default)]
+pub(crate) struct Segments {
+    slots: Vec<Option<SegmentInfo>>,
+    free: Vec<Slot>,
+    by_id: FastMap<SegmentId, Slot>,
+}
+
+impl Segments {
+    pub(crate) fn insert(&mut self, segment: SegmentInfo) -> Slot {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            Slot(self.slots.len() as u32 - 1)
+        });
+        let before = self.by_id.insert(segment.id, slot);
+        assert!(before.is_none(), "segment ids are given out once");
+        assert!(self.slots[slot.0 as usize].replace(segment).is_none());
+        slot
+    }
+
+    pub(crate) fn remove(&mut self, slot: Slot) -> SegmentInfo {
+        let segment =
+            self.slots[slot.0 as usize].take().expect("a slot is held until its segment is removed");
+        self.by_id.remove(&segment.id);
+        self.free.push(slot);
+        segment
+    }
+
+    pub(crate) fn slot(&self, id: SegmentId) -> Option<Slot> {
+        self.by_id.get(&id).copied()
+    }
+
+    pub(crate) fn at(&self, slot: Slot) -> &SegmentInfo {
+        self.slots[slot.0 as usize].as_ref().expect("a slot is held until its segment is removed")
+    }
+
+    pub(crate) fn at_mut(&mut self, slot: Slot) -> &mut SegmentInfo {
+        self.slots[slot.0 as usize].as_mut().expect("a slot is held until its segment is removed")
+    }
+
+    /// In no order that means anything.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &SegmentInfo> {
+        self.slots.iter().flatten()
+    }
+}

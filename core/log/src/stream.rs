@@ -1,0 +1,298 @@
+//! Heads, digests and side logs: how segments join a stream and leave it.
+//!
+//! A stream appends at one head. Rolling opens the next segment, whose opening names every live segment of the
+//! stream, and closes the one before. A *side log* is a set of segments of a stream outside this order: nobody's
+//! recovery counts them before they are entered and one head names them.
+//!
+//! Invariants:
+//! - segment ids are unique in the shard and rise in the order of opening;
+//! - a stream has at most one open segment besides those of its side logs: its head;
+//! - a head's digest names exactly the segments that were in the stream when it was opened, itself included.
+//!
+//! Not here: the order of opening and closing on backups (replication). Catalogue: C1, C6, D9.
+
+use crate::log::{AppendRefusal, Log, OutOfMemory, Purpose};
+use crate::memory::Floor;
+use crate::opening::OpeningLists;
+use crate::segment::{NewSegment, Slot};
+use crate::{Entry, Partition, SegmentHeader, TabletStat};
+use ramhold_base::limits::STREAM_COUNT_MAX;
+use ramhold_base::{ClusterTime, Position, SegmentId, StreamId};
+use std::collections::BTreeSet;
+
+/// A side log of this shard; never used again while the shard lives.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct SideId(pub u32);
+
+/// A stream: its head and the segments that the next digest names.
+#[derive(Default)]
+pub(crate) struct Stream {
+    head: Option<Slot>,
+    segments: BTreeSet<SegmentId>,
+}
+
+/// A side log that is not entered yet.
+pub(crate) struct Side {
+    stream: StreamId,
+    created: ClusterTime,
+    segments: BTreeSet<SegmentId>,
+    open: Option<Slot>,
+    closed: bool,
+    /// Tombstones of this side log that the index refers to.
+    pub(crate) tombstone_count: u64,
+}
+
+impl Log {
+    /// Adds a stream without a head: roll it before the first append. Panics when there is one of this id.
+    pub fn open_stream(&mut self, stream: StreamId) {
+        assert!(!stream.is_none());
+        assert!(self.streams.len() < usize::from(STREAM_COUNT_MAX));
+        assert!(self.streams.insert(stream, Stream::default()).is_none());
+    }
+
+    /// The id that the next segment will have, of whatever stream.
+    pub fn next_segment_id(&self) -> SegmentId {
+        self.segment_last.next()
+    }
+
+    /// The open segment of a stream, if it was rolled.
+    pub fn head_segment(&self, stream: StreamId) -> Option<SegmentId> {
+        self.head(stream).map(|slot| self.memory.segments.at(slot).id)
+    }
+
+    /// The live segments of a stream, rising: what the next digest names beside the new head.
+    pub fn stream_segments(&self, stream: StreamId) -> impl Iterator<Item = SegmentId> {
+        self.stream(stream).segments.iter().copied()
+    }
+
+    /// Opens the next head of a stream and closes the one before. May use the reserve. When refused, nothing changes.
+    pub fn roll(
+        &mut self,
+        stream: StreamId,
+        now: ClusterTime,
+        stats: &[TabletStat],
+    ) -> Result<SegmentId, OutOfMemory> {
+        let id = self.next_segment_id();
+        let header = self.header(stream, id, now);
+        let segments = self.stream(stream).segments.iter().copied().chain([id]);
+        let lists = OpeningLists::new(header, segments, self.safe_version(), stats);
+        let entries = lists.entries(self.group_bytes_max() as usize).ok_or(OutOfMemory)?;
+        let new = NewSegment { id, stream, side: None, created: now };
+        let slot = self.open_segment(new, &entries, self.floor(Purpose::Freeing)).map_err(|_| OutOfMemory)?;
+        if let Some(before) = self.head(stream) {
+            self.memory.segments.at_mut(before).closed = true;
+        }
+        let stream = self.streams.get_mut(&stream).expect("looked up before");
+        stream.head = Some(slot);
+        stream.segments.insert(id);
+        Ok(id)
+    }
+
+    /// Closes the head of a stream without a next one. Appends are refused with `HeadFull` until it is rolled.
+    pub fn close_head(&mut self, stream: StreamId) {
+        let stream = self.streams.get_mut(&stream).expect("a stream is opened before it is used");
+        if let Some(head) = stream.head.take() {
+            self.memory.segments.at_mut(head).closed = true;
+        }
+    }
+
+    /// Appends entries that speak about the log itself to a stream's head, as one group. Returns the group's end.
+    pub fn append(
+        &mut self,
+        stream: StreamId,
+        purpose: Purpose,
+        group: &[Entry<'_>],
+    ) -> Result<Position, AppendRefusal> {
+        let head = self.head(stream).ok_or(AppendRefusal::HeadFull)?;
+        self.append_group(head, purpose, group)
+    }
+
+    /// Begins a side log of a stream. Its segments are made as they are needed and carry `now` as their creation.
+    pub fn open_side(&mut self, stream: StreamId, now: ClusterTime) -> SideId {
+        assert!(self.streams.contains_key(&stream));
+        self.side_last.0 =
+            self.side_last.0.checked_add(1).expect("no shard opens four thousand million side logs");
+        let segments = BTreeSet::new();
+        let side = Side { stream, created: now, segments, open: None, closed: false, tombstone_count: 0 };
+        self.sides.insert(self.side_last, side);
+        self.side_last
+    }
+
+    /// The segments of a side log that is not entered yet, rising.
+    pub fn side_segments(&self, side: SideId) -> impl Iterator<Item = SegmentId> {
+        self.side(side).segments.iter().copied()
+    }
+
+    /// Appends entries that speak about the log itself to a side log, as one group, in a new segment if need be.
+    pub fn append_side(
+        &mut self,
+        side: SideId,
+        purpose: Purpose,
+        group: &[Entry<'_>],
+    ) -> Result<Position, AppendRefusal> {
+        let bytes = group.iter().map(Entry::entry_bytes).sum();
+        let slot = self.side_room(side, bytes, self.floor(purpose))?;
+        self.append_group(slot, purpose, group)
+    }
+
+    /// Ends a side log: its last segment is closed and nothing more goes in. May be called again.
+    pub fn close_side(&mut self, side: SideId) {
+        let side = self.sides.get_mut(&side).expect("a side log is there until it is entered or abandoned");
+        side.closed = true;
+        if let Some(open) = side.open.take() {
+            self.memory.segments.at_mut(open).closed = true;
+        }
+    }
+
+    /// Makes the segments of a closed side log part of its stream: the next roll's digest names them. For a side log
+    /// that was replayed into, `finish_replay_step` comes first.
+    pub fn enter_side(&mut self, side: SideId) {
+        let side = self.sides.remove(&side).expect("a side log is there until it is entered or abandoned");
+        assert!(side.closed);
+        assert!(side.tombstone_count == 0, "replay is finished before its side log is entered");
+        for id in &side.segments {
+            let slot = self.memory.segments.slot(*id).expect("a side log's segments are in memory");
+            self.memory.segments.at_mut(slot).side = None;
+        }
+        self.streams
+            .get_mut(&side.stream)
+            .expect("a stream outlives its side logs")
+            .segments
+            .extend(side.segments);
+    }
+
+    /// Gives the memory of a closed segment back and takes it out of its stream or side log. The index must not refer
+    /// into it any more. Whether backups and digests still need it is for the caller to know.
+    pub fn free_segment(&mut self, id: SegmentId) {
+        let slot = self.memory.segments.slot(id).expect("only segments in memory are freed");
+        let segment = self.memory.segments.at(slot);
+        assert!(segment.closed);
+        assert!(segment.indexed_count == 0, "the index refers into {id}");
+        match segment.side {
+            Some(side) => {
+                self.sides.get_mut(&side).expect("an entered segment knows no side").segments.remove(&id)
+            }
+            None => {
+                let stream = self.streams.get_mut(&segment.stream).expect("a stream outlives its segments");
+                stream.segments.remove(&id)
+            }
+        };
+        self.memory.free_segment(slot);
+    }
+
+    pub(crate) fn head(&self, stream: StreamId) -> Option<Slot> {
+        self.stream(stream).head
+    }
+
+    pub(crate) fn side(&self, side: SideId) -> &Side {
+        self.sides.get(&side).expect("a side log is there until it is entered or abandoned")
+    }
+
+    /// The open segment of a side log with room for `bytes`; a new one if need be.
+    pub(crate) fn side_room(
+        &mut self,
+        side: SideId,
+        bytes: usize,
+        floor: Floor,
+    ) -> Result<Slot, AppendRefusal> {
+        let state = self.side(side);
+        assert!(!state.closed);
+        if let Some(open) = state.open {
+            match self.admit(open, bytes, floor) {
+                Ok(()) => return Ok(open),
+                Err(AppendRefusal::HeadFull) => {}
+                Err(refusal) => return Err(refusal),
+            }
+        } else if bytes > self.group_bytes_max() as usize {
+            return Err(AppendRefusal::TooLarge);
+        }
+        let (stream, created, before) =
+            (self.side(side).stream, self.side(side).created, self.side(side).open);
+        let id = self.next_segment_id();
+        let header = Entry::SegmentHeader(self.header(stream, id, created));
+        let slot =
+            self.open_segment(NewSegment { id, stream, side: Some(side), created }, &[header], floor)?;
+        if let Some(before) = before {
+            self.memory.segments.at_mut(before).closed = true;
+        }
+        let state = self.sides.get_mut(&side).expect("looked up before");
+        state.open = Some(slot);
+        state.segments.insert(id);
+        self.admit(slot, bytes, floor)?;
+        Ok(slot)
+    }
+
+    /// Frees all segments of a side log into which the index does not refer any more.
+    pub(crate) fn free_side(&mut self, side: SideId) {
+        let segments: Vec<SegmentId> = self.side(side).segments.iter().copied().collect();
+        segments.into_iter().for_each(|id| self.free_segment(id));
+        self.sides.remove(&side);
+    }
+
+    pub(crate) fn check_streams(&self) {
+        let mut known = 0;
+        for (id, stream) in &self.streams {
+            for segment in &stream.segments {
+                let info = self.segment(*segment).expect("a stream's segments are in memory");
+                assert_eq!((info.stream, info.side), (*id, None));
+                assert!(*segment <= self.segment_last);
+                assert_eq!(info.closed, stream.head != self.memory.segments.slot(*segment));
+            }
+            known += stream.segments.len();
+        }
+        for (id, side) in &self.sides {
+            for segment in &side.segments {
+                let info = self.segment(*segment).expect("a side log's segments are in memory");
+                assert_eq!((info.stream, info.side), (side.stream, Some(*id)));
+                assert_eq!(info.closed, side.open != self.memory.segments.slot(*segment));
+            }
+            known += side.segments.len();
+        }
+        assert_eq!(known, self.memory.segments.iter().count());
+    }
+
+    fn stream(&self, stream: StreamId) -> &Stream {
+        self.streams.get(&stream).expect("a stream is opened before it is used")
+    }
+
+    fn header(&self, stream: StreamId, segment: SegmentId, created: ClusterTime) -> SegmentHeader {
+        SegmentHeader { cluster: self.config.cluster, log: self.config.log, stream, segment, created }
+    }
+
+    /// Makes a segment that starts with `entries`, and counts its id as given out.
+    fn open_segment(
+        &mut self,
+        new: NewSegment,
+        entries: &[Entry<'_>],
+        floor: Floor,
+    ) -> Result<Slot, AppendRefusal> {
+        let id = new.id;
+        let bytes: usize = entries.iter().map(Entry::entry_bytes).sum();
+        let slot = self.memory.create(new, bytes as u32, floor)?;
+        self.segment_last = id;
+        for entry in entries {
+            self.memory.append(slot, entry);
+        }
+        let segment = self.memory.segments.at_mut(slot);
+        segment.opening_bytes = segment.len_bytes;
+        Ok(slot)
+    }
+
+    fn append_group(
+        &mut self,
+        slot: Slot,
+        purpose: Purpose,
+        group: &[Entry<'_>],
+    ) -> Result<Position, AppendRefusal> {
+        assert!(
+            group.iter().all(|entry| entry.kind().row().partition == Partition::None),
+            "records go by write"
+        );
+        self.admit(slot, group.iter().map(Entry::entry_bytes).sum(), self.floor(purpose))?;
+        for entry in group {
+            self.memory.append(slot, entry);
+        }
+        let segment = self.memory.segments.at(slot);
+        Ok(Position { segment: segment.id, offset: segment.len_bytes })
+    }
+}

@@ -1,0 +1,213 @@
+//! A small log with a map beside it that says what the log must hold.
+
+use ramhold_base::hash::{PlacementHasher, PlacementSeed};
+use ramhold_base::{
+    ClusterId, ClusterTime, KeyHash, LogId, Rng, SegmentId, ServerId, ShardId, StreamId, TableId, Version,
+};
+use ramhold_log::{
+    AppendRefusal, Cursor, Entry, EntryReader, Geometry, HashRange, Log, LogConfig, Object, OutOfMemory,
+    Purpose, Removal, SideId, TabletStat, Tombstone, Written,
+};
+use std::collections::BTreeMap;
+
+pub const STREAM: StreamId = StreamId(1);
+pub const OTHER: StreamId = StreamId(2);
+pub const TABLES: [TableId; 3] = [TableId(1), TableId(2), TableId(3)];
+/// Large enough for no chain of overflow buckets to be refused.
+pub const INDEX_BYTES: u64 = 1 << 22;
+
+pub type Key = (TableId, Vec<u8>);
+pub type Model = BTreeMap<Key, (Version, Vec<u8>)>;
+
+/// Segments of 4 KiB in seglets of 1 KiB, so that everything that is rare in production is common here.
+pub fn config(log_bytes: u64) -> LogConfig {
+    LogConfig {
+        cluster: ClusterId(0xC1),
+        log: LogId { server: ServerId(7), shard: ShardId(1) },
+        geometry: Geometry { segment_bytes: 4096, seglet_bytes: 1024 },
+        log_bytes,
+        index_bytes_max: INDEX_BYTES,
+        reserve_bytes: 8 * 1024,
+        index_secret: 99,
+    }
+}
+
+pub fn hash_of(table: TableId, key: &[u8]) -> KeyHash {
+    PlacementHasher::new(PlacementSeed(u64::from(table.0))).hash(key)
+}
+
+/// A table is in one stream for good.
+pub fn stream_of(table: TableId) -> StreamId {
+    if table == TABLES[2] { OTHER } else { STREAM }
+}
+
+pub struct Harness {
+    pub log: Log,
+    pub model: Model,
+    /// The last version that each key ever had, removes included.
+    pub versions: BTreeMap<Key, Version>,
+    pub now: ClusterTime,
+}
+
+impl Harness {
+    pub fn new(config: LogConfig) -> Harness {
+        let mut log = Log::new(config, vec![0; config.log_bytes as usize]);
+        for stream in [STREAM, OTHER] {
+            log.open_stream(stream);
+        }
+        TABLES.into_iter().for_each(|table| log.track(HashRange::whole(table)));
+        Harness { log, model: Model::new(), versions: BTreeMap::new(), now: ClusterTime(1_000_000) }
+    }
+
+    pub fn roll(&mut self, stream: StreamId) -> Result<SegmentId, OutOfMemory> {
+        self.now.0 += 10;
+        let stats: Vec<TabletStat> = self.log.stats().collect();
+        self.log.roll(stream, self.now, &stats)
+    }
+
+    /// Writes as a master would: the version grows by one, or starts at the safe version.
+    pub fn write(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<Written, AppendRefusal> {
+        let hash = hash_of(table, key);
+        let stream = stream_of(table);
+        let before = self.log.lookup(table, hash, key).map(|found| (found.at, found.version));
+        let version = before.map_or(self.log.safe_version(), |(_, version)| version.next());
+        let object = Object { table, version, time: self.now.seconds(), key, value };
+        let write =
+            |log: &mut Log| log.write(stream, Purpose::Ordinary, hash, &object, before.map(|(at, _)| at));
+        let written = match write(&mut self.log) {
+            Err(AppendRefusal::HeadFull) => {
+                self.roll(stream).expect("a head is only called full when a new one fits");
+                write(&mut self.log)?
+            }
+            other => other?,
+        };
+        self.note_version(table, key, version);
+        self.model.insert((table, key.to_vec()), (version, value.to_vec()));
+        Ok(written)
+    }
+
+    /// Removes a key that exists.
+    pub fn remove(&mut self, table: TableId, key: &[u8]) -> Result<Written, AppendRefusal> {
+        let hash = hash_of(table, key);
+        let stream = stream_of(table);
+        let found = self.log.lookup(table, hash, key).expect("the model says it exists");
+        let (at, version) = (found.at, found.version.next());
+        let removal = Removal { table, key, version, time: self.now.seconds() };
+        let written = match self.log.remove(stream, hash, &removal, at) {
+            Err(AppendRefusal::HeadFull) => {
+                self.roll(stream).expect("a head is only called full when a new one fits");
+                self.log.remove(stream, hash, &removal, at)?
+            }
+            other => other?,
+        };
+        self.note_version(table, key, version);
+        self.model.remove(&(table, key.to_vec()));
+        Ok(written)
+    }
+
+    fn note_version(&mut self, table: TableId, key: &[u8], version: Version) {
+        let before = self.versions.insert((table, key.to_vec()), version);
+        assert!(before.is_none_or(|before| before < version), "a version went back");
+    }
+
+    /// One random operation of a client or of the log itself; returns whether memory sufficed.
+    pub fn step(&mut self, rng: &mut Rng) -> bool {
+        self.now.0 += rng.below(2000);
+        let table = *rng.pick(&TABLES).unwrap();
+        let key = random_key(rng);
+        let outcome = match rng.below(20) {
+            0..=13 => {
+                let bytes = if rng.chance(1, 10) { rng.below(1200) } else { rng.below(60) };
+                let value: Vec<u8> = (0..bytes).map(|_| rng.u64() as u8).collect();
+                self.write(table, &key, &value).map(|_| ())
+            }
+            14..=18 if self.model.contains_key(&(table, key.clone())) => self.remove(table, &key).map(|_| ()),
+            14..=18 => Ok(()),
+            _ => self.roll(stream_of(table)).map(|_| ()).map_err(|_| AppendRefusal::OutOfMemory),
+        };
+        match outcome {
+            Ok(()) => true,
+            Err(AppendRefusal::OutOfMemory) => false,
+            Err(refusal) => panic!("{refusal:?}"),
+        }
+    }
+
+    /// The log holds what the model says, no more, and its counters agree.
+    pub fn check(&self) {
+        self.log.check_invariants();
+        for ((table, key), (version, value)) in &self.model {
+            let found = self.log.lookup(*table, hash_of(*table, key), key).expect("the model says it exists");
+            assert_eq!(found.version, *version);
+            assert!(found.value.is_equal(value));
+            assert_eq!(found.value.to_vec(), *value);
+            let mut copy = Vec::new();
+            self.log.read_value(found.at, &mut copy);
+            assert_eq!(copy, *value);
+            assert!(found.position().offset <= found.segment().len_bytes);
+        }
+        assert_eq!(self.log.usage().index_entry_count, self.model.len() as u64);
+        for (key, version) in self.versions.iter().filter(|(key, _)| !self.model.contains_key(key)) {
+            assert!(self.log.lookup(key.0, hash_of(key.0, &key.1), &key.1).is_none());
+            assert!(self.log.safe_version() > *version);
+        }
+        self.check_stats();
+    }
+
+    fn check_stats(&self) {
+        for stat in self.log.stats() {
+            let of_table = self.model.iter().filter(|((table, _), _)| *table == stat.table);
+            let (mut bytes, mut records) = (0, 0);
+            for ((table, key), (version, value)) in of_table {
+                let object = Object { table: *table, version: *version, time: 0, key, value };
+                bytes += object.entry_bytes() as u64;
+                records += 1;
+            }
+            assert_eq!((stat.bytes, stat.records), (bytes, records), "{stat:?}");
+        }
+    }
+
+    pub fn finish_replay(&mut self, side: SideId) {
+        let mut cursor = Some(Cursor::default());
+        while let Some(from) = cursor {
+            cursor = self.log.finish_replay_step(side, from, 3);
+        }
+    }
+}
+
+pub fn random_key(rng: &mut Rng) -> Vec<u8> {
+    match rng.below(50) {
+        0 => Vec::new(),
+        // Long enough to lie across seglets now and then.
+        1 => vec![b'x'; 300 + rng.below(4) as usize],
+        _ => format!("key{}", rng.below(60)).into_bytes(),
+    }
+}
+
+/// The bytes of every segment that is in the log's streams.
+pub fn segments(log: &Log) -> Vec<Vec<u8>> {
+    let ids: Vec<SegmentId> =
+        [STREAM, OTHER].into_iter().flat_map(|stream| log.stream_segments(stream)).collect();
+    ids.into_iter().map(|id| segment_bytes(log, id)).collect()
+}
+
+pub fn segment_bytes(log: &Log, id: SegmentId) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    log.copy_segment(id, 0, log.segment(id).unwrap().len_bytes, &mut bytes);
+    bytes
+}
+
+pub fn entries(segments: &[Vec<u8>]) -> Vec<Entry<'_>> {
+    segments.iter().flat_map(|bytes| EntryReader::new(bytes)).map(|entry| entry.unwrap().1).collect()
+}
+
+/// The placement hash of an entry's key; any value for entries without one.
+pub fn entry_hash(entry: &Entry<'_>) -> KeyHash {
+    match entry {
+        Entry::Object(Object { table, key, .. }) | Entry::Tombstone(Tombstone { table, key, .. }) => {
+            hash_of(*table, key)
+        }
+        Entry::SegmentHeader(_) | Entry::Digest(_) | Entry::SafeVersion(_) | Entry::TabletStats(_) => {
+            KeyHash(0)
+        }
+    }
+}

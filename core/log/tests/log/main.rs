@@ -1,0 +1,11 @@
+//! The log from outside: against a model, through replay, and at its limits.
+
+#![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
+
+mod damage;
+mod format;
+mod harness;
+mod limits;
+mod model;
+mod replay;
+mod side;

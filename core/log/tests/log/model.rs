@@ -1,0 +1,96 @@
+//! Random histories against a map.
+
+use crate::harness::*;
+use ramhold_base::Rng;
+use ramhold_log::{Entry, opening};
+
+// C1, C2, C3, C4
+#[test]
+fn random_histories_agree_with_a_map() {
+    let mut split_values = 0;
+    for seed in 0..30 {
+        println!("seed {seed}");
+        let mut rng = Rng::new(seed);
+        let mut harness = Harness::new(config(256 * 1024));
+        let mut refused = 0;
+        for step in 0..6000 {
+            refused += u32::from(!harness.step(&mut rng));
+            if step % 300 == 0 {
+                harness.check();
+            }
+        }
+        harness.check();
+        assert!(refused > 0, "the history is long enough to fill the memory");
+        for (table, key) in harness.model.keys() {
+            let found = harness.log.lookup(*table, hash_of(*table, key), key).unwrap();
+            split_values += u32::from(found.value.contiguous().is_none());
+        }
+    }
+    assert!(split_values > 0, "some value lies in seglets that are apart");
+}
+
+/// The digest of the newest head names the stream's segments; every other entry can be read back as it was written.
+// C1, D9
+#[test]
+fn a_new_head_names_the_segments_of_its_own_stream() {
+    let mut rng = Rng::new(77);
+    let mut harness = Harness::new(config(256 * 1024));
+    for _ in 0..800 {
+        harness.step(&mut rng);
+    }
+    for stream in [STREAM, OTHER] {
+        let id = harness.roll(stream).unwrap();
+        assert_eq!(harness.log.next_segment_id(), id.next());
+        let opening = opening::parse(&segment_bytes(&harness.log, id)).unwrap();
+        assert_eq!(opening.header.segment, id);
+        assert_eq!(opening.header.stream, stream);
+        assert!(opening.digest.unwrap().into_iter().eq(harness.log.stream_segments(stream)));
+        assert_eq!(opening.safe_version, Some(harness.log.safe_version()));
+        assert!(opening.stats.into_iter().eq(harness.log.stats()));
+        for segment in harness.log.stream_segments(stream) {
+            assert_eq!(harness.log.segment(segment).unwrap().closed, segment != id);
+        }
+    }
+}
+
+/// Without its tombstone a dead object could return in a recovery.
+// C4
+#[test]
+fn every_dead_object_has_a_tombstone_that_names_its_segment() {
+    for seed in 100..106 {
+        println!("seed {seed}");
+        let mut rng = Rng::new(seed);
+        let mut harness = Harness::new(config(256 * 1024));
+        for _ in 0..1500 {
+            harness.step(&mut rng);
+        }
+        check_tombstones(&harness);
+    }
+}
+
+/// For every object in the segments: it is the live one, or a tombstone buries it by name.
+pub fn check_tombstones(harness: &Harness) {
+    let segments = segments(&harness.log);
+    let all = entries(&segments);
+    let mut segment = None;
+    for entry in &all {
+        match entry {
+            Entry::SegmentHeader(header) => segment = Some(header.segment),
+            Entry::Object(object) => {
+                let live = harness.model.get(&(object.table, object.key.to_vec()));
+                let is_buried = all.iter().any(|other| {
+                    matches!(other, Entry::Tombstone(tombstone) if tombstone.table == object.table
+                        && tombstone.key == object.key
+                        && tombstone.version >= object.version
+                        && Some(tombstone.segment) == segment)
+                });
+                assert_ne!(
+                    live.is_some_and(|(version, _)| *version == object.version),
+                    is_buried,
+                    "{object:?}"
+                );
+            }
+            Entry::Tombstone(_) | Entry::Digest(_) | Entry::SafeVersion(_) | Entry::TabletStats(_) => {}
+        }
+    }
+}
