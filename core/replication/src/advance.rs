@@ -1,0 +1,349 @@
+//! Moving every replica from what it has reached towards what is wanted.
+
+use crate::{Context, Event, Replicator, Segments, Tail};
+use ramhold_base::{Effects, Instant, Peer, Position, SegmentId, ServerId, StreamId, time::earliest};
+use ramhold_placement::{Wish, choose_backup};
+use ramhold_wire::data::{AppendRequest, Certificate};
+use ramhold_wire::membership::{HeadRecord, StreamRegister};
+use ramhold_wire::{Header, Opcode, View, frame, request};
+use std::time::Duration;
+
+/// How long a call to the coordinator may take before it is repeated.
+const COORDINATOR_TIMEOUT: Duration = Duration::from_millis(500);
+/// How long to wait when no backup fits, before looking again.
+const NONE_FITS_PAUSE: Duration = Duration::from_millis(50);
+
+impl Replicator {
+    /// Sends whatever can be sent now. Safe to call at any time, any number of times.
+    pub fn advance(&mut self, now: Instant, log: &dyn Segments, view: &View, effects: &mut Effects) {
+        self.retry = None;
+        let active: Vec<SegmentId> = self.active.iter().copied().collect();
+        for segment in active {
+            self.advance_segment(now, segment, log, view, effects);
+        }
+        let streams: Vec<StreamId> = self.streams.keys().copied().collect();
+        for stream in streams {
+            self.settle(now, stream, log, view, effects);
+        }
+        self.advance_frees(now, view, effects);
+    }
+
+    pub fn deadline(&self) -> Option<Instant> {
+        earliest(self.retry, self.calls.deadline())
+    }
+
+    /// How much of a segment may be sent, and whether it may be closed. `None`: nothing yet.
+    fn wanted(&self, id: SegmentId, log: &dyn Segments) -> Option<(Tail, bool)> {
+        let segment = &self.segments[&id];
+        let tail = log.tail(id)?;
+        if segment.side {
+            return Some((tail, tail.closed));
+        }
+        let order = &self.streams[&segment.stream].order;
+        match order.iter().position(|s| *s == id) {
+            // Durably closed earlier; being copied again.
+            None => Some((tail, true)),
+            Some(0) => {
+                let next_is_open = order.get(1).is_some_and(|next| {
+                    let next = &self.segments[next];
+                    next.holds(next.opening.length)
+                });
+                Some((tail, tail.closed && next_is_open))
+            }
+            Some(1) => Some((segment.opening, false)),
+            Some(_) => None,
+        }
+    }
+
+    fn advance_segment(
+        &mut self,
+        now: Instant,
+        id: SegmentId,
+        log: &dyn Segments,
+        view: &View,
+        effects: &mut Effects,
+    ) {
+        let Some((limit, may_close)) = self.wanted(id, log) else { return };
+        for place in 0..self.segments[&id].places.len() {
+            if self.segments[&id].places[place].backup.is_none() {
+                self.fill_place(now, id, place, view);
+            }
+            while self.send_next(now, id, place, limit, may_close, log, view, effects) {}
+        }
+    }
+
+    fn fill_place(&mut self, now: Instant, id: SegmentId, place: usize, view: &View) {
+        let segment = &self.segments[&id];
+        if segment.places[place].retry_at > now {
+            self.retry = earliest(self.retry, Some(segment.places[place].retry_at));
+            return;
+        }
+        let in_order = self.streams[&segment.stream].order.contains(&id);
+        if !in_order && !segment.side && self.copies_running(id) >= self.config.copies_max {
+            self.retry = earliest(self.retry, Some(now + NONE_FITS_PAUSE));
+            return;
+        }
+        let (taken, avoided) = (segment.taken(), segment.avoided(now));
+        let wish = Wish {
+            taken: &taken,
+            avoided: &avoided,
+            primary: place == 0,
+            primaries: &self.primaries,
+            local_allowed: self.config.local_allowed,
+        };
+        let chosen = choose_backup(view, &wish, &mut self.rng);
+        let segment = self.segments.get_mut(&id).expect("looked up above");
+        segment.avoided.retain(|(_, until)| *until > now);
+        segment.places[place].backup = chosen;
+        match chosen {
+            Some(backup) if place == 0 => *self.primaries.entry(backup).or_insert(0) += 1,
+            Some(_) => {}
+            None => {
+                segment.places[place].retry_at = now + NONE_FITS_PAUSE;
+                self.retry = earliest(self.retry, Some(now + NONE_FITS_PAUSE));
+            }
+        }
+    }
+
+    /// Other closed segments that are being copied again just now.
+    fn copies_running(&self, id: SegmentId) -> usize {
+        self.active
+            .iter()
+            .filter(|other| **other != id)
+            .filter(|other| {
+                let segment = &self.segments[*other];
+                !segment.side && !self.streams[&segment.stream].order.contains(other)
+            })
+            .filter(|other| self.segments[*other].places.iter().any(|p| p.backup.is_some() && !p.closed))
+            .count()
+    }
+
+    /// Sends one message for a replica if there is one to send.
+    fn send_next(
+        &mut self,
+        now: Instant,
+        id: SegmentId,
+        index: usize,
+        limit: Tail,
+        may_close: bool,
+        log: &dyn Segments,
+        view: &View,
+        effects: &mut Effects,
+    ) -> bool {
+        let segment = self.segments.get_mut(&id).expect("callers pass segments of ours");
+        let (stream, side, epoch) = (segment.stream, segment.side, segment.epoch);
+        let place = &mut segment.places[index];
+        let Some(backup) = place.backup else { return false };
+        let missing =
+            place.sent < limit.length || place.sent_epoch != Some(epoch) || (may_close && !place.sent_close);
+        if !missing || place.in_flight >= self.config.in_flight_max {
+            return false;
+        }
+        if place.retry_at > now {
+            self.retry = earliest(self.retry, Some(place.retry_at));
+            return false;
+        }
+        let Some(address) = view.list.address(backup) else { return false };
+        let from = place.sent.min(limit.length);
+        let to = limit.length.min(from.saturating_add(self.config.append_bytes_max));
+        let whole = to == limit.length;
+        let close = whole && may_close;
+        let request = AppendRequest {
+            open: from == 0,
+            close,
+            primary: index == 0,
+            side,
+            raise_epoch: place.epoch != Some(epoch),
+            certificate: whole.then(|| Certificate { length: to, crc: limit.crc, time: view.time(now) }),
+            offset: from,
+            data: &[],
+        };
+        place.touched = true;
+        place.sent = to;
+        if whole {
+            place.sent_epoch = Some(epoch);
+            place.sent_close = close;
+        }
+        place.in_flight += 1;
+        let context = Context::Append { segment: id, place: index, backup, attempt: place.attempt };
+        let rpc = self.calls.open(address, now, now + self.config.append_timeout, context);
+        let header = Header {
+            opcode: Opcode::Append.code(),
+            rpc,
+            shard: self.config.shard,
+            stream,
+            segment: id,
+            epoch,
+            ..view.to_server(backup)
+        };
+        effects.send_with(Peer::Addr(address), |out| {
+            frame::write(out, &header, |out| {
+                request.encode_head(out);
+                log.copy(id, from, to, out);
+            });
+        });
+        true
+    }
+
+    /// Moves the durable position of a stream, and tells the coordinator what it must know first.
+    pub(crate) fn settle(
+        &mut self,
+        now: Instant,
+        stream_id: StreamId,
+        log: &dyn Segments,
+        view: &View,
+        effects: &mut Effects,
+    ) {
+        loop {
+            let stream = &self.streams[&stream_id];
+            let Some(&head) = stream.order.front() else { return };
+            let Some(tail) = log.tail(head) else { return };
+            self.tell_coordinator(now, stream_id, head, view, effects);
+            let stream = &self.streams[&stream_id];
+            let segment = &self.segments[&head];
+            if !stream.registered
+                || !segment.holds(segment.opening.length)
+                || segment.recorded != segment.epoch
+            {
+                return;
+            }
+            let next = stream.order.get(1).copied();
+            let certified = segment.places.iter().map(|p| p.certified).min().unwrap_or(tail.length);
+            let position = Position { segment: head, offset: certified };
+            let closes = tail.closed
+                && segment.is_durably_closed(tail.length)
+                && next.is_some_and(|next| {
+                    let next = &self.segments[&next];
+                    next.holds(next.opening.length)
+                });
+            let segment = self.segments.get_mut(&head).expect("looked up above");
+            segment.floor = segment.floor.max(certified);
+            let stream = self.streams.get_mut(&stream_id).expect("looked up above");
+            stream.durable = stream.durable.max(position);
+            if !closes {
+                return;
+            }
+            stream.order.pop_front();
+            segment.complete = true;
+            self.active.remove(&head);
+            // The next head may take data now.
+            let next = next.expect("a head closes only when the next is open");
+            self.advance_segment(now, next, log, view, effects);
+        }
+    }
+
+    fn tell_coordinator(
+        &mut self,
+        now: Instant,
+        stream_id: StreamId,
+        head: SegmentId,
+        view: &View,
+        effects: &mut Effects,
+    ) {
+        let stream = self.streams.get_mut(&stream_id).expect("callers pass streams of ours");
+        let segment = self.segments.get_mut(&head).expect("heads are segments of ours");
+        if !segment.holds(segment.floor.max(segment.opening.length)) {
+            return;
+        }
+        let epoch = segment.epoch;
+        let deadline = now + COORDINATOR_TIMEOUT;
+        let to = Peer::Addr(view.coordinator);
+        if !stream.registered {
+            if !stream.registering {
+                stream.registering = true;
+                let context = Context::Register { stream: stream_id, segment: head, epoch };
+                let rpc = self.calls.open(view.coordinator, now, deadline, context);
+                let message = StreamRegister {
+                    shard: self.config.shard,
+                    stream: stream_id,
+                    durability: stream.durability,
+                    replicas: stream.replicas,
+                    segment: head,
+                    epoch,
+                };
+                request(effects, to, &view.to_coordinator(), rpc, &message);
+            }
+        } else if segment.recorded != epoch && !segment.recording {
+            segment.recording = true;
+            let rpc =
+                self.calls.open(view.coordinator, now, deadline, Context::Record { segment: head, epoch });
+            let message = HeadRecord { shard: self.config.shard, stream: stream_id, segment: head, epoch };
+            request(effects, to, &view.to_coordinator(), rpc, &message);
+        }
+    }
+
+    /// Takes a backup away from a place. `fault`: it cannot be trusted with this segment for a while.
+    pub(crate) fn lose(&mut self, now: Instant, id: SegmentId, index: usize, avoid: Option<Duration>) {
+        let in_order = self.is_in_order(id);
+        let segment = self.segments.get_mut(&id).expect("callers pass segments of ours");
+        let place = &mut segment.places[index];
+        let Some(backup) = place.backup else { return };
+        let touched = place.touched;
+        place.reset();
+        segment.complete = false;
+        if let Some(avoid) = avoid {
+            segment.avoided.push((backup, now + avoid));
+        }
+        if in_order && touched {
+            segment.raise_epoch();
+            segment.recording = false;
+        }
+        self.active.insert(id);
+        if index == 0 {
+            self.primary_gone(backup);
+        }
+    }
+
+    pub(crate) fn is_in_order(&self, id: SegmentId) -> bool {
+        let segment = &self.segments[&id];
+        !segment.side && self.streams[&segment.stream].order.contains(&id)
+    }
+
+    /// The server list changed: whatever was on a server that is not Up is lost.
+    pub fn on_list(&mut self, now: Instant, view: &View) {
+        let ids: Vec<SegmentId> = self.segments.keys().copied().collect();
+        for id in ids {
+            for index in 0..self.segments[&id].places.len() {
+                let gone = self.segments[&id].places[index]
+                    .backup
+                    .is_some_and(|backup| view.list.address(backup).is_none());
+                if gone {
+                    self.lose(now, id, index, None);
+                }
+            }
+        }
+        self.primaries.retain(|backup, _| view.list.address(*backup).is_some());
+    }
+
+    fn advance_frees(&mut self, now: Instant, view: &View, effects: &mut Effects) {
+        self.frees.retain(|free| view.list.address(free.backup).is_some());
+        for free in &mut self.frees {
+            if free.next > now {
+                self.retry = earliest(self.retry, Some(free.next));
+                continue;
+            }
+            let Some(address) = view.list.address(free.backup) else { continue };
+            free.next = now + COORDINATOR_TIMEOUT;
+            self.retry = earliest(self.retry, Some(free.next));
+            let context = Context::Free { segment: free.segment, backup: free.backup };
+            let rpc = self.calls.open(address, now, free.next, context);
+            let header = Header {
+                opcode: Opcode::ReplicaFree.code(),
+                rpc,
+                shard: self.config.shard,
+                stream: free.stream,
+                segment: free.segment,
+                epoch: free.epoch,
+                ..view.to_server(free.backup)
+            };
+            effects.send_with(Peer::Addr(address), |out| frame::write(out, &header, |_| {}));
+        }
+    }
+
+    pub(crate) fn suspect(&mut self, backup: ServerId) {
+        let event = Event::Suspect(backup);
+        if !self.events.contains(&event) {
+            self.events.push(event);
+        }
+    }
+}

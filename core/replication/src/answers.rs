@@ -1,0 +1,209 @@
+//! What the answers, and the missing of answers, change.
+
+use crate::{Context, Event, Replicator, Segments};
+use ramhold_base::{Instant, SegmentId, ServerId, Status};
+use ramhold_wire::data::AppendReply;
+use ramhold_wire::membership::{ReplicaName, ReplicasNeeded, ReplicasNotNeeded};
+use ramhold_wire::{Call, Header, View};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// How long a backup that had no room is left alone.
+const REFUSED_PAUSE: Duration = Duration::from_millis(300);
+/// How long a backup that failed a segment is not chosen for it.
+const FAILED_PAUSE: Duration = Duration::from_secs(5);
+
+impl Replicator {
+    /// An answer to one of our calls. The caller then calls `advance`.
+    pub fn on_reply(&mut self, now: Instant, header: &Header, body: &[u8], log: &dyn Segments, view: &View) {
+        let Some(call) = self.calls.answered(header.rpc) else { return };
+        if header.cluster != view.cluster {
+            return self.on_unanswered(now, call);
+        }
+        match call.context {
+            Context::Append { segment, place, backup, attempt } => {
+                self.on_append_reply(now, (segment, place, backup, attempt), header.status(), body, log);
+            }
+            Context::Register { stream, segment, epoch } => {
+                let entry = self.streams.get_mut(&stream).expect("streams stay");
+                entry.registering = false;
+                match header.status() {
+                    Status::Ok => {
+                        entry.registered = true;
+                        if let Some(segment) = self.segments.get_mut(&segment) {
+                            segment.recorded = epoch;
+                        }
+                    }
+                    Status::Fenced => self.events.push(Event::SaidDead),
+                    _ => {}
+                }
+            }
+            Context::Record { segment, epoch } => {
+                let Some(entry) = self.segments.get_mut(&segment) else { return };
+                if entry.epoch != epoch {
+                    return; // Raised again meanwhile; that record is asked for on its own.
+                }
+                entry.recording = false;
+                match header.status() {
+                    Status::Ok => entry.recorded = epoch,
+                    Status::Fenced => self.events.push(Event::SaidDead),
+                    _ => {}
+                }
+            }
+            Context::Free { segment, backup } => {
+                if matches!(header.status(), Status::Ok | Status::UnknownReplica | Status::WrongServer) {
+                    self.frees.retain(|f| (f.segment, f.backup) != (segment, backup));
+                }
+            }
+        }
+    }
+
+    fn on_append_reply(
+        &mut self,
+        now: Instant,
+        (id, index, backup, attempt): (SegmentId, usize, ServerId, u32),
+        status: Status,
+        body: &[u8],
+        log: &dyn Segments,
+    ) {
+        let Some(segment) = self.segments.get_mut(&id) else { return };
+        let wanted_epoch = segment.epoch;
+        let place = &mut segment.places[index];
+        if place.backup != Some(backup) {
+            return;
+        }
+        let current = place.attempt == attempt;
+        if current {
+            place.in_flight = place.in_flight.saturating_sub(1);
+        }
+        place.answered();
+        let reached = AppendReply::decode(body).unwrap_or_default();
+        match status {
+            Status::Ok => {
+                place.certified = place.certified.max(reached.certified);
+                place.epoch = place.epoch.max(Some(reached.epoch));
+                place.closed |= reached.closed;
+                place.sent = place.sent.max(place.certified);
+                if place.closed && !self.is_in_order(id) {
+                    self.check_complete(id, log);
+                }
+            }
+            Status::OutOfOrder => {
+                if current {
+                    // Bytes held without certificate may be overwritten by nothing else than ourselves: go on there.
+                    place.certified = place.certified.max(reached.certified);
+                    let from = reached.length.min(place.sent).max(place.certified);
+                    place.rewind_to(from);
+                }
+            }
+            Status::UnknownReplica if place.certified == 0 => {
+                if current {
+                    place.rewind_to(0); // A later message overtook the one that opens.
+                }
+            }
+            Status::StaleEpoch if reached.epoch <= wanted_epoch => {
+                if current {
+                    place.rewind(now);
+                    place.sent_epoch = None;
+                    place.epoch = None;
+                }
+            }
+            Status::Retry
+            | Status::NotReady
+            | Status::TooMany
+            | Status::NotInCluster
+            | Status::OutOfMemory => {
+                if current {
+                    place.rewind(now);
+                }
+            }
+            Status::Fenced => {
+                if current {
+                    place.rewind(now);
+                }
+                self.events.push(Event::SaidDead);
+            }
+            Status::OpenRefused => {
+                // It certainly holds nothing of this segment unless an earlier message opened it.
+                place.touched = place.certified > 0;
+                self.lose(now, id, index, Some(REFUSED_PAUSE));
+            }
+            _ => self.lose(now, id, index, Some(FAILED_PAUSE)),
+        }
+    }
+
+    /// A segment outside the head order is complete when every place holds all of it, closed.
+    fn check_complete(&mut self, id: SegmentId, log: &dyn Segments) {
+        let Some(tail) = log.tail(id) else { return };
+        let segment = self.segments.get_mut(&id).expect("callers pass segments of ours");
+        if tail.closed && segment.is_durably_closed(tail.length) {
+            segment.complete = true;
+            self.active.remove(&id);
+        }
+    }
+
+    /// Ends calls whose answer did not come in time. The caller then calls `advance`.
+    pub fn tick(&mut self, now: Instant) {
+        while let Some(call) = self.calls.overdue(now) {
+            self.on_unanswered(now, call);
+        }
+    }
+
+    /// The connection to an address is gone: its calls will not be answered.
+    pub fn on_lost(&mut self, now: Instant, addr: SocketAddr) {
+        for call in self.calls.lost(addr) {
+            if let Context::Append { backup, .. } = call.context {
+                self.suspect(backup);
+            }
+            self.on_unanswered(now, call);
+        }
+    }
+
+    fn on_unanswered(&mut self, now: Instant, call: Call<Context>) {
+        match call.context {
+            Context::Append { segment: id, place: index, backup, attempt } => {
+                let Some(segment) = self.segments.get_mut(&id) else { return };
+                let place = &mut segment.places[index];
+                if place.backup != Some(backup) {
+                    return;
+                }
+                let since = *place.silent_since.get_or_insert(call.sent);
+                if place.attempt == attempt {
+                    place.rewind(now);
+                }
+                if now.since(since) >= self.config.replica_timeout {
+                    self.suspect(backup);
+                    if self.is_in_order(id) || self.segments[&id].side {
+                        self.lose(now, id, index, Some(FAILED_PAUSE));
+                    }
+                }
+            }
+            Context::Register { stream, .. } => {
+                self.streams.get_mut(&stream).expect("streams stay").registering = false;
+            }
+            Context::Record { segment, epoch } => {
+                if let Some(segment) = self.segments.get_mut(&segment)
+                    && segment.epoch == epoch
+                {
+                    segment.recording = false;
+                }
+            }
+            Context::Free { .. } => {}
+        }
+    }
+
+    /// Which of these replicas of a backup may be freed: those of segments that we do not have, and those of
+    /// segments whose places are all filled by others, closed and whole.
+    pub fn not_needed(&self, backup: ServerId, asked: &ReplicasNeeded) -> ReplicasNotNeeded {
+        let needless = |replica: &&ReplicaName| {
+            if replica.shard != self.config.shard {
+                return false;
+            }
+            match self.segments.get(&replica.segment) {
+                None => true,
+                Some(segment) => segment.complete && segment.places.iter().all(|p| p.backup != Some(backup)),
+            }
+        };
+        ReplicasNotNeeded { replicas: asked.replicas.iter().filter(needless).copied().collect() }
+    }
+}

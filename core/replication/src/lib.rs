@@ -1,0 +1,215 @@
+//! Keeps every segment of this master's log on R backups.
+//!
+//! A segment states what is wanted; each of its places remembers what its backup has reached. `advance` emits the one
+//! next message per place; a lost backup empties its place and starts again from nothing. The durable position of each
+//! stream follows from what all places have reached.
+//!
+//! Invariants:
+//! - a head is open on all backups before the one before it is closed; data follows only when that is durably closed;
+//! - a certificate covers whole groups only;
+//! - an epoch is recorded at the coordinator only when all R replicas durably hold it, and nothing is durable before.
+//!
+//! Not here: choosing backups (placement), the log's bytes (log), buffers and disks (backup).
+//! Protocol: docs/protocols/replication.md. Catalogue: D1, D6, D8, D9, F8. Source: SOSP11 2.4, TUT15 Part III.
+
+mod advance;
+mod answers;
+mod segment;
+mod status;
+mod stream;
+
+use ramhold_base::{Epoch, Instant, Position, Rng, SegmentId, ServerId, ShardId, StreamId};
+use ramhold_wire::Calls;
+use ramhold_wire::membership::Durability;
+use segment::Segment;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use stream::Stream;
+
+/// Which `Calls` of the process are these; see `wire::calls::role_of`.
+pub const CALLS_ROLE: u8 = 3;
+
+/// Where a segment's bytes come from: the log in DRAM.
+pub trait Segments {
+    /// Its present end; `None` when the log has no such segment.
+    fn tail(&self, segment: SegmentId) -> Option<Tail>;
+    /// Appends the bytes `from..to` of a segment to `out`.
+    fn copy(&self, segment: SegmentId, from: u32, to: u32, out: &mut Vec<u8>);
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tail {
+    pub length: u32,
+    /// CRC32C of the first `length` bytes.
+    pub crc: u32,
+    /// Nothing will be appended any more.
+    pub closed: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct ReplicationConfig {
+    pub shard: ShardId,
+    /// Whether replicas may be on the master's own failure domain.
+    pub local_allowed: bool,
+    /// After this an unanswered append is sent again.
+    pub append_timeout: Duration,
+    /// A backup silent for this long loses its replicas of open segments.
+    pub replica_timeout: Duration,
+    /// Unanswered appends per replica; more data waits and goes out together.
+    pub in_flight_max: u16,
+    /// Closed segments that are copied again at the same time.
+    pub copies_max: usize,
+    /// Data bytes in one append.
+    pub append_bytes_max: u32,
+}
+
+impl ReplicationConfig {
+    pub fn new(shard: ShardId) -> ReplicationConfig {
+        ReplicationConfig {
+            shard,
+            local_allowed: false,
+            append_timeout: Duration::from_millis(250),
+            replica_timeout: Duration::from_secs(3),
+            in_flight_max: 4,
+            copies_max: 4,
+            append_bytes_max: ramhold_base::limits::APPEND_BYTES_MAX,
+        }
+    }
+}
+
+/// What the master must know of what happened here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// A backup or the coordinator says that this server is dead: verify at the coordinator.
+    SaidDead,
+    /// This backup does not answer.
+    Suspect(ServerId),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Context {
+    Append { segment: SegmentId, place: usize, backup: ServerId, attempt: u32 },
+    Register { stream: StreamId, segment: SegmentId, epoch: Epoch },
+    Record { segment: SegmentId, epoch: Epoch },
+    Free { segment: SegmentId, backup: ServerId },
+}
+
+/// A replica that is of no use any more and is to be freed.
+#[derive(Clone, Copy, Debug)]
+struct Free {
+    segment: SegmentId,
+    stream: StreamId,
+    epoch: Epoch,
+    backup: ServerId,
+    next: Instant,
+}
+
+/// The replication of one shard's log.
+pub struct Replicator {
+    config: ReplicationConfig,
+    rng: Rng,
+    streams: BTreeMap<StreamId, Stream>,
+    segments: BTreeMap<SegmentId, Segment>,
+    /// Segments with something left to do; the heads are always in it.
+    active: BTreeSet<SegmentId>,
+    /// Primaries of this log on each backup, for placement.
+    primaries: BTreeMap<ServerId, u32>,
+    calls: Calls<Context>,
+    frees: Vec<Free>,
+    events: Vec<Event>,
+    /// The earliest time at which a place may be tried again.
+    retry: Option<Instant>,
+}
+
+impl Replicator {
+    pub fn new(config: ReplicationConfig, seed: u64) -> Replicator {
+        let mut rng = Rng::new(seed);
+        let calls = Calls::new(CALLS_ROLE, rng.u64());
+        Replicator {
+            config,
+            rng,
+            streams: BTreeMap::new(),
+            segments: BTreeMap::new(),
+            active: BTreeSet::new(),
+            primaries: BTreeMap::new(),
+            calls,
+            frees: Vec::new(),
+            events: Vec::new(),
+            retry: None,
+        }
+    }
+
+    /// A new stream; its first head must follow at once.
+    pub fn add_stream(&mut self, stream: StreamId, durability: Durability, replicas: u8) {
+        assert!(!self.streams.contains_key(&stream), "a stream is added once");
+        assert_eq!(replicas == 0, durability == Durability::None);
+        self.streams.insert(stream, Stream::new(durability, replicas));
+    }
+
+    /// The log rolled the head of a stream: `segment` is the next head, and `opening` its tail right after the roll.
+    pub fn head_rolled(&mut self, stream: StreamId, segment: SegmentId, opening: Tail) {
+        let owner = self.streams.get_mut(&stream).expect("streams are added before their heads");
+        owner.order.push_back(segment);
+        let replicas = owner.replicas;
+        self.segments.insert(segment, Segment::new(stream, false, replicas, opening));
+        self.active.insert(segment);
+    }
+
+    /// The log began a side segment.
+    pub fn side_begun(&mut self, stream: StreamId, segment: SegmentId, opening: Tail) {
+        let replicas = self.streams.get(&stream).expect("streams are added before their segments").replicas;
+        self.segments.insert(segment, Segment::new(stream, true, replicas, opening));
+        self.active.insert(segment);
+    }
+
+    /// The log gave up a segment that no digest names: its replicas are freed.
+    pub fn abandon(&mut self, segment: SegmentId) {
+        let Some(gone) = self.segments.remove(&segment) else { return };
+        assert!(gone.side, "only side segments can be abandoned");
+        self.active.remove(&segment);
+        for (index, place) in gone.places.iter().enumerate() {
+            let Some(backup) = place.backup else { continue };
+            if index == 0 {
+                self.primary_gone(backup);
+            }
+            if place.touched {
+                self.frees.push(Free {
+                    segment,
+                    stream: gone.stream,
+                    epoch: gone.epoch,
+                    backup,
+                    next: Instant::ZERO,
+                });
+            }
+        }
+    }
+
+    /// Up to where the stream is on R backups. Only grows.
+    pub fn durable(&self, stream: StreamId) -> Position {
+        self.streams.get(&stream).map(|s| s.durable).unwrap_or_default()
+    }
+
+    /// The stream's first head is durable and the coordinator knows of it: acknowledgements may begin.
+    pub fn is_registered(&self, stream: StreamId) -> bool {
+        self.streams.get(&stream).is_some_and(|s| s.registered)
+    }
+
+    /// Whether a side segment is closed and whole on all its backups.
+    pub fn is_complete(&self, segment: SegmentId) -> bool {
+        self.segments.get(&segment).is_some_and(|s| s.complete)
+    }
+
+    pub fn take_events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events)
+    }
+
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    fn primary_gone(&mut self, backup: ServerId) {
+        if let Some(count) = self.primaries.get_mut(&backup) {
+            *count = count.saturating_sub(1);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! What can be seen of the replication.
+
+use crate::Replicator;
+use ramhold_base::{Epoch, SegmentId, ServerId, StreamId};
+use ramhold_placement::domain_count;
+use ramhold_wire::View;
+use ramhold_wire::membership::Durability;
+use ramhold_wire::status::StreamStatus;
+
+/// One replica as the master sees it, for state audits.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplicaSeen {
+    pub stream: StreamId,
+    pub segment: SegmentId,
+    pub epoch: Epoch,
+    pub backup: ServerId,
+    pub certified: u32,
+    pub closed: bool,
+}
+
+impl Replicator {
+    pub fn streams(&self) -> impl Iterator<Item = (StreamId, Durability, u8)> {
+        self.streams.iter().map(|(id, s)| (*id, s.durability, s.replicas))
+    }
+
+    /// One stream's state for the operator; `appended` is its end in DRAM.
+    pub fn status(&self, view: &View, unreplicated: impl Fn(StreamId) -> u64) -> Vec<StreamStatus> {
+        self.streams
+            .iter()
+            .map(|(id, stream)| {
+                let own = || self.segments.values().filter(|s| s.stream == *id);
+                let incomplete = own().filter(|s| s.places.iter().any(|p| p.certified == 0)).count();
+                StreamStatus {
+                    stream: *id,
+                    durability: stream.durability,
+                    replicas: stream.replicas,
+                    segments: own().count() as u64,
+                    incomplete_segments: incomplete as u64,
+                    waits_for: self.waits_for(*id, view),
+                    unreplicated_bytes: unreplicated(*id),
+                }
+            })
+            .collect()
+    }
+
+    /// Why acknowledgements of a stream wait, if for anything that an operator can change.
+    pub fn waits_for(&self, stream: StreamId, view: &View) -> Option<String> {
+        let entry = &self.streams[&stream];
+        let head = entry.order.front()?;
+        let segment = &self.segments[head];
+        if segment.places.iter().any(|p| p.backup.is_none()) {
+            let domains = domain_count(view, self.config.local_allowed);
+            if domains < usize::from(entry.replicas) {
+                return Some(format!(
+                    "R = {} replicas need as many other failure domains; there are {domains}",
+                    entry.replicas
+                ));
+            }
+            return Some("a backup with room for another replica".into());
+        }
+        if segment.recorded != segment.epoch || !entry.registered {
+            return Some("the coordinator, to record the head".into());
+        }
+        None
+    }
+
+    /// Whether every segment has all its replicas, whole.
+    pub fn is_fully_replicated(&self) -> bool {
+        self.segments.iter().all(|(id, s)| {
+            s.complete
+                || s.places.is_empty()
+                || (self.is_in_order(*id) && s.holds(s.opening.length.min(s.floor)))
+        })
+    }
+
+    pub fn replicas(&self) -> impl Iterator<Item = ReplicaSeen> {
+        self.segments.iter().flat_map(|(id, s)| {
+            s.places.iter().filter_map(|p| {
+                Some(ReplicaSeen {
+                    stream: s.stream,
+                    segment: *id,
+                    epoch: p.epoch?,
+                    backup: p.backup?,
+                    certified: p.certified,
+                    closed: p.closed,
+                })
+            })
+        })
+    }
+
+    /// Panics when a rule of the protocol is broken. Cheap enough for every step in the simulator.
+    pub fn check_invariants(&self) {
+        for stream in self.streams.values() {
+            for (at, id) in stream.order.iter().enumerate() {
+                let segment = &self.segments[id];
+                assert!(!segment.side);
+                assert!(segment.recorded <= segment.epoch);
+                if at >= 2 {
+                    assert!(segment.places.iter().all(|p| !p.touched), "at most two heads are open");
+                }
+                if at == 1 {
+                    assert!(
+                        segment.places.iter().all(|p| p.sent <= segment.opening.length),
+                        "the newer of two open heads holds nothing but its opening"
+                    );
+                }
+            }
+        }
+        for (id, segment) in &self.segments {
+            for place in &segment.places {
+                assert!(place.certified <= place.sent || place.in_flight == 0, "{id}: {place:?}");
+                assert!(place.epoch.is_none_or(|e| e <= segment.epoch), "{id}: {place:?}");
+            }
+            if !segment.complete {
+                assert!(self.active.contains(id), "{id} is not complete and forgotten");
+            }
+        }
+    }
+}

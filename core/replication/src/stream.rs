@@ -1,0 +1,30 @@
+//! One stream: its heads that are not durably closed, oldest first, and how far it is durable.
+
+use ramhold_base::{Position, SegmentId};
+use ramhold_wire::membership::Durability;
+use std::collections::VecDeque;
+
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub durability: Durability,
+    pub replicas: u8,
+    /// The coordinator has an entry for it.
+    pub registered: bool,
+    pub registering: bool,
+    /// The first is the head that recovery would choose, the second the next one; later ones are not sent yet.
+    pub order: VecDeque<SegmentId>,
+    pub durable: Position,
+}
+
+impl Stream {
+    pub fn new(durability: Durability, replicas: u8) -> Stream {
+        Stream {
+            durability,
+            replicas,
+            registered: false,
+            registering: false,
+            order: VecDeque::new(),
+            durable: Position::default(),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Who may import whom: the table of ARCHITECTURE.md, checked.
+//!
+//! Read from the crates' manifests: a folder is a boundary, and roles never see each other.
+
+use crate::shell::{Failure, root};
+use std::fs;
+
+/// What crates of a folder may depend on, by folder.
+const FOLDERS: &[(&str, &[&str])] = &[
+    ("core", &["core"]),
+    ("io", &["core", "io"]),
+    ("clients", &["core", "io"]),
+    ("apps", &["core", "io", "clients"]),
+    ("testing", &["core", "io", "clients"]),
+    ("xtask", &[]),
+];
+
+/// Roles: each meets the others only in `wire`; only `node` may know several.
+const ROLES: &[&str] = &["master", "backup", "coordinator", "client"];
+const MAY_KNOW_ROLES: &[&str] = &["node"];
+
+/// Third-party crates that the pure core may use.
+const CORE_FOREIGN: &[&str] = &["crc32c", "minicbor", "rapidhash", "proptest"];
+
+pub fn check() -> Result<(), Failure> {
+    let mut faults = Vec::new();
+    for (folder, allowed) in FOLDERS {
+        for (name, manifest) in manifests(folder)? {
+            for dependency in dependencies(&manifest) {
+                match place_of(&dependency)? {
+                    None => {
+                        if *folder == "core" && !CORE_FOREIGN.contains(&dependency.as_str()) {
+                            faults.push(format!("core/{name} uses {dependency}, which the pure core may not"));
+                        }
+                    }
+                    Some((other_folder, other)) => {
+                        if !allowed.contains(&other_folder.as_str()) {
+                            faults.push(format!("{folder}/{name} imports {other_folder}/{other}"));
+                        }
+                        let knows_role = *folder == "core"
+                            && ROLES.contains(&other.as_str())
+                            && !MAY_KNOW_ROLES.contains(&name.as_str());
+                        if knows_role {
+                            faults.push(format!("core/{name} imports the role {other}; roles meet in wire"));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    if faults.is_empty() {
+        println!("=== import rules: ok");
+        return Ok(());
+    }
+    Err(Failure(format!("import rules are broken (see ARCHITECTURE.md):\n  {}", faults.join("\n  "))))
+}
+
+/// The crates of a folder: (folder name, manifest text).
+fn manifests(folder: &str) -> Result<Vec<(String, String)>, Failure> {
+    let path = root().join(folder);
+    let read = |path: &std::path::Path| fs::read_to_string(path.join("Cargo.toml")).ok();
+    if let Some(own) = read(&path) {
+        return Ok(vec![(folder.to_string(), own)]);
+    }
+    let entries = fs::read_dir(&path).map_err(|e| Failure(format!("cannot read {}: {e}", path.display())))?;
+    let mut found: Vec<(String, String)> = entries
+        .flatten()
+        .filter_map(|e| Some((e.file_name().to_string_lossy().into_owned(), read(&e.path())?)))
+        .collect();
+    found.sort();
+    Ok(found)
+}
+
+/// Names in the sections of normal dependencies.
+fn dependencies(manifest: &str) -> Vec<String> {
+    let mut inside = false;
+    let mut names = Vec::new();
+    for line in manifest.lines().map(str::trim) {
+        if line.starts_with('[') {
+            inside = line == "[dependencies]";
+        } else if inside && !line.is_empty() && !line.starts_with('#') {
+            let end = line.find(['.', '=', ' ']).unwrap_or(line.len());
+            names.push(line[..end].to_string());
+        }
+    }
+    names
+}
+
+/// The folder and name of a crate of ours; none for others.
+fn place_of(dependency: &str) -> Result<Option<(String, String)>, Failure> {
+    if !dependency.starts_with("ramhold-") {
+        return Ok(None);
+    }
+    for (folder, _) in FOLDERS {
+        for (name, manifest) in manifests(folder)? {
+            if manifest.contains(&format!("name = \"{dependency}\"\n")) {
+                return Ok(Some(((*folder).to_string(), name)));
+            }
+        }
+    }
+    Err(Failure(format!("{dependency} is no crate of this workspace")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dependencies_are_read_from_a_manifest() {
+        let manifest = "[package]\nname = \"x\"\n[dependencies]\nramhold-base.workspace = true\nserde = { a = 1 }\n\
+                        # no\n[dev-dependencies]\nproptest.workspace = true\n";
+        assert_eq!(dependencies(manifest), ["ramhold-base", "serde"]);
+    }
+}

@@ -1,0 +1,59 @@
+//! The project's own commands: `cargo xtask` lists them.
+//!
+//! Light on purpose: no dependencies, so that it builds in a second; everything heavy is a program of the workspace
+//! that it builds and runs. It writes nothing but build artefacts, except `fix`.
+
+mod imports;
+mod shell;
+mod suite;
+
+use shell::{Failure, Step};
+use std::process::ExitCode;
+
+const HELP: &str = "\
+cargo xtask COMMAND
+
+  check      before every commit: format, clippy, unit tests, import rules, a few simulator seeds (< 2 minutes warm)
+  demo       builds and runs `ramhold demo`: a cluster, real data, kill -9, recovery, cold start (arguments are passed on)
+  test       everything that CI runs: check, then simulator seeds, real processes, the demo and its sabotage
+  soak       long runs, never in CI: seeds and kill rounds until stopped   [--minutes N]
+  world      simulator seeds: world --seeds A..B [--seconds 60] [--into FILE] [--replay SEED --verbose]
+  rounds     kill rounds on real processes (arguments are passed on)
+  bench      bench compare: ramhold and redis-server in one run, the same client machine
+  fix        formats the code (the only command that writes)
+
+`test` needs only the Rust toolchain. What else is missing (redis-server) is skipped by name;
+with CI=true a skip is a failure.";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let Some((command, rest)) = arguments.split_first() else {
+        println!("{HELP}");
+        return ExitCode::SUCCESS;
+    };
+    let outcome = match command.as_str() {
+        "check" => suite::check(),
+        "demo" => suite::demo(rest),
+        "test" => suite::test(),
+        "soak" => suite::soak(rest),
+        "world" => suite::world(rest),
+        "rounds" => suite::rounds(rest),
+        "bench" => suite::bench(rest),
+        "fix" => Step::new("format").cargo(&["fmt", "--all"]).run(),
+        "help" | "--help" | "-h" => {
+            println!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        other => {
+            eprintln!("xtask: there is no command '{other}'; `cargo xtask` lists them");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure(text)) => {
+            eprintln!("xtask: {text}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Running one program after the other, and saying which.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Instant;
+
+#[derive(Debug)]
+pub struct Failure(pub String);
+
+/// One named step: a program that must succeed.
+pub struct Step {
+    name: String,
+    command: Option<Command>,
+    quiet: bool,
+}
+
+impl Step {
+    pub fn new(name: &str) -> Step {
+        Step { name: name.to_string(), command: None, quiet: false }
+    }
+
+    pub fn cargo(self, arguments: &[&str]) -> Step {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        self.program(cargo, arguments)
+    }
+
+    pub fn program(mut self, program: impl AsRef<std::ffi::OsStr>, arguments: &[&str]) -> Step {
+        let mut command = Command::new(program);
+        command.args(arguments).current_dir(root());
+        self.command = Some(command);
+        self
+    }
+
+    pub fn arguments(mut self, more: &[String]) -> Step {
+        if let Some(command) = &mut self.command {
+            command.args(more);
+        }
+        self
+    }
+
+    pub fn env(mut self, name: &str, value: &str) -> Step {
+        if let Some(command) = &mut self.command {
+            command.env(name, value);
+        }
+        self
+    }
+
+    /// Without the lines that say what runs and how long it took.
+    pub fn quiet(mut self) -> Step {
+        self.quiet = true;
+        self
+    }
+
+    pub fn run(self) -> Result<(), Failure> {
+        self.expect_code(|code| code == 0)
+    }
+
+    /// Runs a program that must fail: a check that cannot fail is none.
+    pub fn run_expecting_failure(self) -> Result<(), Failure> {
+        self.expect_code(|code| code != 0)
+    }
+
+    fn expect_code(mut self, accepts: impl Fn(i32) -> bool) -> Result<(), Failure> {
+        let mut command = self.command.take().ok_or_else(|| Failure(format!("{}: nothing to run", self.name)))?;
+        if !self.quiet {
+            println!("=== {}", self.name);
+        }
+        let started = Instant::now();
+        let status =
+            command.status().map_err(|e| Failure(format!("{}: cannot run {command:?}: {e}", self.name)))?;
+        let code = status.code().unwrap_or(-1);
+        if !accepts(code) {
+            return Err(Failure(format!("{} failed (exit code {code}): {command:?}", self.name)));
+        }
+        if !self.quiet {
+            println!("=== {}: ok, {:.1} s", self.name, started.elapsed().as_secs_f64());
+        }
+        Ok(())
+    }
+}
+
+/// The workspace's root.
+pub fn root() -> PathBuf {
+    let own = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    own.parent().map(PathBuf::from).unwrap_or(own)
+}
+
+/// Where a built program is.
+pub fn built(name: &str) -> String {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from).unwrap_or_else(|| root().join("target"));
+    target.join("release").join(name).to_string_lossy().into_owned()
+}
+
+/// Whether a program is on the search path.
+pub fn is_installed(program: &str) -> bool {
+    std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(program).is_file()))
+}

@@ -1,0 +1,110 @@
+//! What the commands run.
+
+use crate::imports;
+use crate::shell::{Failure, Step, built, is_installed};
+
+/// Simulator seeds in `check` and `test`, of 60 simulated seconds each.
+const CHECK_SEEDS: &str = "0..4";
+const TEST_SEEDS: &str = "0..200";
+
+pub fn check() -> Result<(), Failure> {
+    Step::new("format").cargo(&["fmt", "--all", "--check"]).run()?;
+    imports::check()?;
+    Step::new("clippy").cargo(&["clippy", "--quiet", "--release", "--workspace", "--all-targets"]).run()?;
+    Step::new("unit tests").cargo(&["test", "--quiet", "--release", "--workspace"]).run()?;
+    build()?;
+    run_world(&["--seeds", CHECK_SEEDS])
+}
+
+pub fn test() -> Result<(), Failure> {
+    check()?;
+    run_world(&["--seeds", TEST_SEEDS])?;
+    Step::new("real processes").program(built("rounds"), &["--suite"]).env("RAMHOLD_BIN", &built("ramhold")).run()?;
+    Step::new("demo").program(built("ramhold"), &["demo"]).run()?;
+    for kind in ["flip", "drop"] {
+        Step::new(&format!("demo --sabotage {kind} is noticed"))
+            .program(built("ramhold"), &["demo", "--sabotage", kind])
+            .run_expecting_failure()?;
+    }
+    let mut skipped = Vec::new();
+    if is_installed("redis-server") && is_installed("redis-benchmark") {
+        bench(&["compare".into(), "--smoke".into()])?;
+    } else {
+        skipped.push("bench compare: redis-server or redis-benchmark is not installed");
+    }
+    for what in &skipped {
+        println!("skipped: {what}");
+    }
+    let in_ci = std::env::var("CI").is_ok_and(|v| v == "true");
+    if in_ci && !skipped.is_empty() {
+        return Err(Failure("CI runs everything: nothing may be skipped".into()));
+    }
+    println!("all tests passed{}", if skipped.is_empty() { "" } else { ", some were skipped (named above)" });
+    Ok(())
+}
+
+fn build() -> Result<(), Failure> {
+    Step::new("build").cargo(&["build", "--quiet", "--release", "--workspace", "--bins"]).run()
+}
+
+fn build_quietly() -> Result<(), Failure> {
+    Step::new("build").cargo(&["build", "--release", "--workspace", "--bins"]).quiet().run()
+}
+
+fn run_world(arguments: &[&str]) -> Result<(), Failure> {
+    Step::new(&format!("simulator {}", arguments.join(" "))).program(built("ramhold-world"), arguments).run()
+}
+
+pub fn demo(arguments: &[String]) -> Result<(), Failure> {
+    println!("building ramhold (a minute or two the first time)");
+    Step::new("build").cargo(&["build", "--release", "--package", "ramhold"]).quiet().run()?;
+    Step::new("demo").program(built("ramhold"), &["demo"]).arguments(arguments).quiet().run()
+}
+
+pub fn world(arguments: &[String]) -> Result<(), Failure> {
+    Step::new("build").cargo(&["build", "--quiet", "--release", "--package", "ramhold-world"]).quiet().run()?;
+    Step::new("world").program(built("ramhold-world"), &[]).arguments(arguments).quiet().run()
+}
+
+pub fn rounds(arguments: &[String]) -> Result<(), Failure> {
+    build_quietly()?;
+    Step::new("rounds")
+        .program(built("rounds"), &[])
+        .arguments(arguments)
+        .env("RAMHOLD_BIN", &built("ramhold"))
+        .quiet()
+        .run()
+}
+
+pub fn bench(arguments: &[String]) -> Result<(), Failure> {
+    build_quietly()?;
+    Step::new("bench").program(built("compare"), &[]).arguments(arguments).env("RAMHOLD_BIN", &built("ramhold")).run()
+}
+
+pub fn soak(arguments: &[String]) -> Result<(), Failure> {
+    let minutes: u64 = match arguments {
+        [] => 60,
+        [flag, value] if flag == "--minutes" => {
+            value.parse().map_err(|_| Failure(format!("--minutes takes a number, not '{value}'")))?
+        }
+        _ => return Err(Failure("soak takes --minutes N".into())),
+    };
+    build_quietly()?;
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(minutes * 60);
+    // Seeds that CI never runs, a fresh range each time.
+    let mut seed = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_err(|e| Failure(e.to_string()))?
+        .as_secs()
+        * 1000;
+    while std::time::Instant::now() < end {
+        let range = format!("{seed}..{}", seed + 100);
+        run_world(&["--seeds", &range])?;
+        Step::new("kill rounds")
+            .program(built("rounds"), &["--one", "5", "--two", "2"])
+            .env("RAMHOLD_BIN", &built("ramhold"))
+            .run()?;
+        seed += 100;
+    }
+    Ok(())
+}
