@@ -1,0 +1,373 @@
+//! Appends: checked against what is held, written, and answered when they outlive the process.
+//!
+//! A message is checked as a whole before anything is changed. Bytes already held are skipped; bytes beyond the last
+//! certificate are dropped when a certificate ends among them, since they do not exist and their checksum there is not
+//! known any more.
+//!
+//! Protocol: docs/protocols/replication.md. Catalogue: D1, D6, D8.
+
+use crate::Backup;
+use crate::disk::Task;
+use crate::marks::{self, mark};
+use crate::replica::{Held, Operation, Replica, ReplicaKey, ReplicaNumber};
+use ramhold_base::checksum::crc_append;
+use ramhold_base::limits::APPEND_BYTES_MAX;
+use ramhold_base::{ConnId, Effects, Instant, LogId, Peer, Status};
+use ramhold_wire::data::AppendRequest;
+use ramhold_wire::{Header, View, frame};
+
+/// Appends to one replica that wait for the disk; more are refused with `TooMany`.
+const OPERATION_COUNT_MAX: usize = 256;
+
+/// What an accepted append makes of a replica.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Accepted {
+    held: Held,
+    crc: u32,
+    /// Where the new bytes go, and which part of the message's data they are.
+    write_at: u32,
+    skip: usize,
+}
+
+impl Backup {
+    pub(crate) fn on_append(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        body: &[u8],
+        from: ConnId,
+        view: &View,
+        effects: &mut Effects,
+    ) {
+        let key = ReplicaKey {
+            log: LogId { server: header.sender, shard: header.shard },
+            segment: header.segment,
+            stream: header.stream,
+        };
+        if let Err(status) = self.try_append(now, key, header, body, from, view, effects) {
+            let held = self.present.get(&key).map(|number| &self.replicas[number]);
+            // What to go on from is what is accepted; what counts is what is stored.
+            let held = held.map_or(Held::default(), |r| Held { length: r.accepted.length, ..r.stored });
+            Backup::answer_append(header, from, status, &held, effects);
+        }
+    }
+
+    fn try_append(
+        &mut self,
+        now: Instant,
+        key: ReplicaKey,
+        header: &Header,
+        body: &[u8],
+        from: ConnId,
+        view: &View,
+        effects: &mut Effects,
+    ) -> Result<(), Status> {
+        self.check_sender(header, view)?;
+        if header.sender.is_none() {
+            return Err(Status::NotInCluster);
+        }
+        self.check_device()?;
+        let request = self.decode_append(header, body)?;
+        let (number, accepted) = match self.present.get(&key).copied() {
+            Some(number) if !is_reopened(&self.replicas[&number], header, &request) => {
+                let replica = &self.replicas[&number];
+                let accepted = accept(replica, header, &request);
+                if accepted == Err(Status::OutOfOrder) {
+                    self.drop_uncertified(number, &request);
+                }
+                (number, accepted?)
+            }
+            before => {
+                if !request.open {
+                    return Err(Status::UnknownReplica);
+                }
+                let blank = Replica::new(key, 0, None, None);
+                let accepted = accept(&blank, header, &request)?;
+                (self.open(key, before, &request, effects)?, accepted)
+            }
+        };
+        self.apply(now, number, accepted, &request, (header, from), effects);
+        Ok(())
+    }
+
+    fn decode_append<'a>(&self, header: &Header, body: &'a [u8]) -> Result<AppendRequest<'a>, Status> {
+        let request = AppendRequest::decode(body)?;
+        let end = u64::from(request.offset) + request.data.len() as u64;
+        let is_named = !header.segment.is_none() && !header.stream.is_none();
+        let is_sized =
+            end <= u64::from(self.config.segment_bytes) && request.data.len() <= APPEND_BYTES_MAX as usize;
+        let is_open_sound = !request.open || request.offset == 0;
+        let is_close_sound = !request.close || request.certificate.is_some();
+        if is_named && is_sized && is_open_sound && is_close_sound {
+            Ok(request)
+        } else {
+            Err(Status::BadRequest)
+        }
+    }
+
+    /// Gives a new replica a frame and a buffer. One that it replaces stays until the new one has a certificate.
+    fn open(
+        &mut self,
+        key: ReplicaKey,
+        before: Option<ReplicaNumber>,
+        request: &AppendRequest<'_>,
+        effects: &mut Effects,
+    ) -> Result<ReplicaNumber, Status> {
+        let needs_buffer = self.config.buffer_count() > 0;
+        if !self.space.has_frame() {
+            return Err(if self.space.is_frame_coming() { Status::Retry } else { Status::OpenRefused });
+        }
+        if needs_buffer && !self.space.has_buffer() {
+            return Err(Status::OpenRefused);
+        }
+        let frame = self.space.take_frame();
+        let buffer = if needs_buffer { self.space.take_buffer() } else { None };
+        if let Some(before) = before {
+            self.present.remove(&key);
+            if let Some(older) = self.found.insert(key, before) {
+                self.free(older);
+            }
+            self.replicas.get_mut(&before).expect("named replicas exist").found = true;
+        }
+        let number = self.next_number();
+        let incarnation = self.next_sequence();
+        let mut replica = Replica::new(key, incarnation, buffer, frame);
+        replica.side = request.side;
+        self.replicas.insert(number, replica);
+        self.present.insert(key, number);
+        mark(effects, marks::OPENED);
+        Ok(number)
+    }
+
+    /// Forgets bytes beyond the last certificate when a certificate ends among them, so that the master sends them again.
+    fn drop_uncertified(&mut self, number: ReplicaNumber, request: &AppendRequest<'_>) {
+        let replica = self.replicas.get_mut(&number).expect("named replicas exist");
+        if request.certificate.is_some_and(|certificate| certificate.length < replica.accepted.length) {
+            replica.accepted.length = replica.accepted.certified();
+            replica.crc = replica.accepted.certificate_crc();
+        }
+    }
+
+    fn apply(
+        &mut self,
+        now: Instant,
+        number: ReplicaNumber,
+        accepted: Accepted,
+        request: &AppendRequest<'_>,
+        (header, from): (&Header, ConnId),
+        effects: &mut Effects,
+    ) {
+        let replica = self.replicas.get_mut(&number).expect("named replicas exist");
+        let slot_needed =
+            accepted.held.certificate.is_some() && !accepted.held.is_certified_like(&replica.accepted);
+        let data = &request.data[accepted.skip..];
+        let operation = replica.operations_over + replica.operations.len() as u64;
+        if accepted.held.epoch > replica.accepted.epoch && replica.accepted.certificate.is_some() {
+            mark(effects, marks::EPOCH_RAISED);
+        }
+        replica.accepted = accepted.held;
+        replica.crc = accepted.crc;
+        replica.operations.push_back(Operation {
+            data_written: data.is_empty(),
+            slot_needed,
+            after: accepted.held,
+            header: *header,
+            from,
+        });
+        if !data.is_empty() {
+            let place = replica.place();
+            let offset = place.data_offset(self.config.segment_bytes) + u64::from(accepted.write_at);
+            let task = Task::Data { replica: number, operation };
+            self.disk.write(task, place.file(), offset, data, effects);
+        }
+        self.advance_operations(now, number, effects);
+    }
+
+    pub(crate) fn on_data_written(
+        &mut self,
+        now: Instant,
+        number: ReplicaNumber,
+        operation: u64,
+        effects: &mut Effects,
+    ) {
+        if self.failed.is_some() {
+            return;
+        }
+        let replica = self.replicas.get_mut(&number).expect("a replica stays while it is written");
+        let index = operation - replica.operations_over;
+        replica.operations[index as usize].data_written = true;
+        mark(effects, marks::DATA_WRITTEN);
+        self.advance_operations(now, number, effects);
+    }
+
+    /// Certifies and answers the operations whose data is written.
+    fn advance_operations(&mut self, now: Instant, number: ReplicaNumber, effects: &mut Effects) {
+        let replica = self.replicas.get_mut(&number).expect("a replica stays while it has operations");
+        if replica.slot_writing.is_some() {
+            return;
+        }
+        let count = replica.operations.iter().take_while(|operation| operation.data_written).count();
+        if count == 0 {
+            return;
+        }
+        if replica.operations.iter().take(count).any(|operation| operation.slot_needed) {
+            let after = replica.operations[count - 1].after;
+            let at = (replica.place(), replica.ring);
+            let slot = self.write_slot(Task::Slot(number), number, (after, false), at, effects);
+            self.replicas.get_mut(&number).expect("it was there above").slot_writing = Some((count, slot));
+        } else {
+            self.answer_operations(now, number, count, effects);
+        }
+    }
+
+    pub(crate) fn on_slot_written(&mut self, now: Instant, number: ReplicaNumber, effects: &mut Effects) {
+        if self.failed.is_some() {
+            return;
+        }
+        let replica = self.replicas.get_mut(&number).expect("a replica stays while it is written");
+        let (count, slot) = replica.slot_writing.take().expect("this write was for it");
+        replica.ring.newest = Some(slot);
+        mark(effects, marks::CERTIFICATE_WRITTEN);
+        self.answer_operations(now, number, count, effects);
+        self.advance_operations(now, number, effects);
+    }
+
+    /// The first `count` operations outlive the process now.
+    fn answer_operations(
+        &mut self,
+        now: Instant,
+        number: ReplicaNumber,
+        count: usize,
+        effects: &mut Effects,
+    ) {
+        let replica = self.replicas.get_mut(&number).expect("a replica stays while it has operations");
+        let is_first_certificate = replica.stored.certificate.is_none();
+        let stored = replica.operations[count - 1].after;
+        let has_changed = !stored.is_certified_like(&replica.stored);
+        replica.stored = stored;
+        replica.operations_over += count as u64;
+        for operation in replica.operations.drain(..count) {
+            Backup::answer_append(&operation.header, operation.from, Status::Ok, &stored, effects);
+        }
+        let key = replica.key;
+        self.settling.insert(number);
+        if stored.certificate.is_some() && has_changed {
+            self.want_flush(now, number);
+        }
+        let is_new = is_first_certificate && stored.certificate.is_some();
+        if is_new
+            && self.present.get(&key) == Some(&number)
+            && let Some(older) = self.found.get(&key).copied()
+        {
+            self.free(older);
+        }
+    }
+
+    pub(crate) fn answer_append(
+        header: &Header,
+        to: ConnId,
+        status: Status,
+        held: &Held,
+        effects: &mut Effects,
+    ) {
+        effects.send_with(Peer::Conn(to), |out| {
+            frame::write(out, &header.answer(status), |out| held.reply().encode(out));
+        });
+    }
+
+    /// A master does not need a replica any more. Idempotent.
+    pub(crate) fn on_replica_free(
+        &mut self,
+        header: &Header,
+        from: ConnId,
+        view: &View,
+        effects: &mut Effects,
+    ) {
+        let status = self.try_replica_free(header, view).err().unwrap_or(Status::Ok);
+        ramhold_wire::reply(effects, Peer::Conn(from), header, status);
+    }
+
+    fn try_replica_free(&mut self, header: &Header, view: &View) -> Result<(), Status> {
+        self.check_sender(header, view)?;
+        if header.sender.is_none() {
+            return Err(Status::NotInCluster);
+        }
+        self.check_device()?;
+        let log = LogId { server: header.sender, shard: header.shard };
+        let key = ReplicaKey { log, segment: header.segment, stream: header.stream };
+        if let Some(number) = self.found.get(&key).copied()
+            && self.replicas[&number].accepted.epoch <= header.epoch
+        {
+            self.free(number);
+        }
+        if let Some(number) = self.present.get(&key).copied() {
+            if self.replicas[&number].accepted.epoch > header.epoch {
+                return Err(Status::StaleEpoch);
+            }
+            self.free(number);
+        }
+        Ok(())
+    }
+}
+
+/// Whether a message opens a segment anew, from its beginning, that is held at an older epoch or damaged.
+fn is_reopened(replica: &Replica, header: &Header, request: &AppendRequest<'_>) -> bool {
+    let is_newer = !request.raise_epoch && header.epoch > replica.accepted.epoch;
+    let is_damaged = replica.corrupt && header.epoch >= replica.accepted.epoch;
+    request.open && (is_newer || is_damaged)
+}
+
+/// What the replica would hold after this message, or why it is refused.
+fn accept(replica: &Replica, header: &Header, request: &AppendRequest<'_>) -> Result<Accepted, Status> {
+    let before = replica.accepted;
+    let is_blank = replica.incarnation == 0;
+    if !is_blank && (header.epoch < before.epoch || (header.epoch > before.epoch && !request.raise_epoch)) {
+        return Err(Status::StaleEpoch);
+    }
+    let end = request.offset + request.data.len() as u32;
+    if before.closed && end > before.length {
+        return Err(Status::NotAllowed);
+    }
+    if request.close && end < before.certified() {
+        return Err(Status::NotAllowed);
+    }
+    if replica.corrupt {
+        return Err(Status::CorruptReplica);
+    }
+    if replica.operations.len() >= OPERATION_COUNT_MAX {
+        return Err(Status::TooMany);
+    }
+    // A certificate among uncertified bytes: start again from the last certificate.
+    let certified = before.certified();
+    let drops = request.certificate.is_some_and(|certificate| {
+        certificate.length < before.length && (certificate.length > certified || request.close)
+    });
+    let (length, crc) =
+        if drops { (certified, before.certificate_crc()) } else { (before.length, replica.crc) };
+    if request.offset > length {
+        return Err(Status::OutOfOrder);
+    }
+    let skip = ((length - request.offset) as usize).min(request.data.len());
+    let mut held = Held { length: length.max(end), epoch: header.epoch, ..before };
+    let crc = crc_append(crc, &request.data[skip..]);
+    if let Some(certificate) = request.certificate {
+        let known = if certificate.length == held.length { Some(crc) } else { None };
+        let known = if certificate.length == certified && before.certificate.is_some() {
+            before.certificate.map(|before| before.crc)
+        } else {
+            known
+        };
+        // Shorter than what is certified: an old message that changes nothing.
+        if known.is_some_and(|known| known != certificate.crc) {
+            return Err(Status::CorruptReplica);
+        }
+        if certificate.length > certified || before.certificate.is_none() {
+            held.certificate = Some(certificate);
+        }
+    }
+    held.closed |= request.close;
+    if request.open {
+        held.primary = request.primary;
+    }
+    Ok(Accepted { held, crc, write_at: length, skip })
+}

@@ -1,0 +1,356 @@
+//! The backup role as one machine: what comes in, who acts on it, and what is due next.
+//!
+//! Each input changes what is wanted; `advance` then takes every next step that is possible. A replica found at start
+//! is only read and freed; a segment that its master opens again is a new replica, and takes the old one's place when it
+//! has a certificate.
+//!
+//! Invariants:
+//! - `present` and `found` name disjoint replicas, each by its own key;
+//! - a frame or a buffer belongs to at most one replica;
+//! - nothing is answered `Ok` after the device has failed.
+//!
+//! Catalogue: D1, D7, F2, F4.
+
+use crate::collection::Question;
+use crate::config::{BackupConfig, Buffers};
+use crate::disk::Disk;
+use crate::fence::PendingFence;
+use crate::flush::Stop;
+use crate::recovery_read::Divisions;
+use crate::replica::{Replica, ReplicaKey, ReplicaNumber};
+use crate::space::Space;
+use crate::start::Start;
+use crate::superblock::{Identity, Superblock};
+use ramhold_base::time::earliest;
+use ramhold_base::{
+    ConnId, Effects, Epoch, Instant, LogId, Peer, Rng, SegmentId, ServerId, Status, StreamId,
+};
+use ramhold_wire::data::Certificate;
+use ramhold_wire::status::BackupStatus;
+use ramhold_wire::{Calls, Header, Opcode, Standing, View, reply};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The number of this role in rpc ids; see `wire::calls::role_of`.
+const ROLE: u8 = 2;
+
+/// The backup role of one server.
+#[derive(Debug)]
+pub struct Backup {
+    pub(crate) config: BackupConfig,
+    pub(crate) rng: Rng,
+    /// What the superblock file says durably.
+    pub(crate) superblock: Option<Superblock>,
+    /// What it is to say next, but for its sequence and buffer id.
+    pub(crate) superblock_wanted: Option<Superblock>,
+    pub(crate) superblock_writing: Option<Superblock>,
+    pub(crate) buffer_id: u64,
+    pub(crate) start: Start,
+    pub(crate) is_scanned: bool,
+    pub(crate) is_enlisted: bool,
+    pub(crate) is_serving: bool,
+    pub(crate) start_error: Option<String>,
+    pub(crate) failed: Option<String>,
+    pub(crate) stopping: Option<Stop>,
+
+    pub(crate) disk: Disk,
+    pub(crate) space: Space,
+    /// The sequence number of the slot written last.
+    pub(crate) sequence: u64,
+    pub(crate) replica_last: u64,
+    pub(crate) replicas: BTreeMap<ReplicaNumber, Replica>,
+    /// Opened in this life: what masters write to.
+    pub(crate) present: BTreeMap<ReplicaKey, ReplicaNumber>,
+    /// Found at start or replaced: what is asked about.
+    pub(crate) found: BTreeMap<ReplicaKey, ReplicaNumber>,
+
+    /// When which replica is to be flushed.
+    pub(crate) flush_due: BTreeSet<(Instant, ReplicaNumber)>,
+    pub(crate) flush_count: u32,
+    /// Replicas that may be ready to be wiped or to give their buffer back.
+    pub(crate) settling: BTreeSet<ReplicaNumber>,
+
+    pub(crate) fenced: BTreeSet<ServerId>,
+    pub(crate) fences: Vec<PendingFence>,
+    pub(crate) opening_reads: u32,
+    pub(crate) divisions: Divisions,
+    pub(crate) calls: Calls<Question>,
+    pub(crate) ask_at: Option<Instant>,
+    /// Where the next question to a master begins.
+    pub(crate) ask_from: BTreeMap<ServerId, ReplicaKey>,
+    pub(crate) is_collection_due: bool,
+    /// Masters of replicas found that no coordinator ever knew.
+    pub(crate) never_issued: BTreeSet<ServerId>,
+}
+
+/// One replica, for audits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReplicaState {
+    pub log: LogId,
+    pub stream: StreamId,
+    pub segment: SegmentId,
+    pub epoch: Epoch,
+    pub closed: bool,
+    /// Bytes held without a gap, certified or not.
+    pub length: u32,
+    /// The newest certificate that is written.
+    pub certificate: Option<Certificate>,
+    pub primary: bool,
+    pub side: bool,
+    /// From an earlier life, or replaced by a newer opening.
+    pub found: bool,
+    pub cut: bool,
+    pub corrupt: bool,
+}
+
+impl Backup {
+    /// `seed` must differ from life to life: ids are made from it.
+    pub fn new(config: BackupConfig, seed: u64) -> Backup {
+        config.check();
+        let mut rng = Rng::new(seed);
+        let calls = Calls::new(ROLE, rng.u64());
+        let divisions = Divisions::new(config.recovery_cache_bytes);
+        Backup {
+            config,
+            rng,
+            superblock: None,
+            superblock_wanted: None,
+            superblock_writing: None,
+            buffer_id: 0,
+            start: Start::default(),
+            is_scanned: false,
+            is_enlisted: false,
+            is_serving: false,
+            start_error: None,
+            failed: None,
+            stopping: None,
+            disk: Disk::default(),
+            space: Space::default(),
+            sequence: 0,
+            replica_last: 0,
+            replicas: BTreeMap::new(),
+            present: BTreeMap::new(),
+            found: BTreeMap::new(),
+            flush_due: BTreeSet::new(),
+            flush_count: 0,
+            settling: BTreeSet::new(),
+            fenced: BTreeSet::new(),
+            fences: Vec::new(),
+            opening_reads: 0,
+            divisions,
+            calls,
+            ask_at: None,
+            ask_from: BTreeMap::new(),
+            is_collection_due: false,
+            never_issued: BTreeSet::new(),
+        }
+    }
+
+    /// Who this data directory is; known once that is durable, which is before the server may enlist.
+    pub fn identity(&self) -> Option<Identity> {
+        self.superblock.map(|superblock| superblock.identity())
+    }
+
+    /// Why this directory cannot be used; the process ends with it.
+    pub fn start_error(&self) -> Option<&str> {
+        self.start_error.as_deref()
+    }
+
+    pub(crate) fn refuse_to_start(&mut self, reason: String) {
+        self.start_error.get_or_insert(reason);
+    }
+
+    /// The server was taken into the cluster; its new identity becomes durable, then this serves.
+    pub fn enlisted(&mut self, now: Instant, view: &View, effects: &mut Effects) {
+        let superblock = self.superblock.expect("a server enlists when its directory is known");
+        self.superblock_wanted =
+            Some(Superblock { cluster: view.cluster, server: view.me, clean: false, ..superblock });
+        self.is_enlisted = true;
+        self.advance(now, view, effects);
+    }
+
+    pub fn is_serving(&self) -> bool {
+        self.is_serving
+    }
+
+    /// `Append`, `ReplicaFree`, `Fence` and `RecoveryRead`. Other operations are answered with `UnknownOpcode`.
+    pub fn on_request(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        body: &[u8],
+        from: ConnId,
+        view: &View,
+        effects: &mut Effects,
+    ) {
+        match header.opcode() {
+            Some(Opcode::Append) => self.on_append(now, header, body, from, view, effects),
+            Some(Opcode::ReplicaFree) => self.on_replica_free(header, from, view, effects),
+            Some(Opcode::Fence) => self.on_fence(header, body, from, view, effects),
+            Some(Opcode::RecoveryRead) => self.on_recovery_read(header, body, from, view, effects),
+            _ => reply(effects, Peer::Conn(from), header, Status::UnknownOpcode),
+        }
+        self.advance(now, view, effects);
+    }
+
+    /// The server list has changed.
+    pub fn on_list(&mut self, now: Instant, view: &View, effects: &mut Effects) {
+        self.is_collection_due = true;
+        self.advance(now, view, effects);
+    }
+
+    pub fn tick(&mut self, now: Instant, view: &View, effects: &mut Effects) {
+        while self.calls.overdue(now).is_some() {}
+        self.advance(now, view, effects);
+    }
+
+    pub fn deadline(&self) -> Option<Instant> {
+        if self.failed.is_some() {
+            return None;
+        }
+        let flush = self.flush_due.first().filter(|_| self.may_flush()).map(|(at, _)| *at);
+        let ask = self.ask_at.filter(|_| self.is_serving);
+        earliest(earliest(flush, ask), self.calls.deadline())
+    }
+
+    /// Whether a request is for this server and from somebody who may ask: the coordinator, or a server that is Up.
+    pub(crate) fn check_sender(&self, header: &Header, view: &View) -> Result<(), Status> {
+        if !self.is_serving || self.stopping.is_some() {
+            return Err(Status::NotReady);
+        }
+        view.check_target(header)?;
+        if header.sender.is_none() {
+            return Ok(());
+        }
+        match view.list.standing(header.sender) {
+            Standing::Up if self.fenced.contains(&header.sender) => Err(Status::Fenced),
+            Standing::Up => Ok(()),
+            Standing::Crashed | Standing::Removed => Err(Status::Fenced),
+            Standing::Unknown => Err(Status::NotInCluster),
+        }
+    }
+
+    pub(crate) fn check_device(&self) -> Result<(), Status> {
+        if self.failed.is_some() { Err(Status::DeviceFailed) } else { Ok(()) }
+    }
+
+    /// Takes every step that is possible now.
+    pub(crate) fn advance(&mut self, now: Instant, view: &View, effects: &mut Effects) {
+        if self.failed.is_none() && self.start_error.is_none() {
+            self.advance_start(now, effects);
+            self.house();
+            self.advance_superblock(effects);
+            if self.is_serving {
+                self.collect(now, view, effects);
+            }
+            self.settle(effects);
+            self.advance_flushes(now, effects);
+            self.grow(effects);
+            self.advance_fences(effects);
+            self.advance_stop(effects);
+            self.disk.advance(effects);
+        }
+        if cfg!(debug_assertions) {
+            self.check_invariants();
+        }
+    }
+
+    /// Reserves more frames when few are left.
+    pub(crate) fn grow(&mut self, effects: &mut Effects) {
+        if !self.is_scanned {
+            return;
+        }
+        if let Some(count) = self.space.growth(self.config.frames_grow_by) {
+            self.reserve_frames(count, effects);
+        }
+    }
+
+    pub(crate) fn next_sequence(&mut self) -> u64 {
+        self.sequence += 1;
+        self.sequence
+    }
+
+    pub(crate) fn next_number(&mut self) -> ReplicaNumber {
+        self.replica_last += 1;
+        ReplicaNumber(self.replica_last)
+    }
+
+    pub fn status(&self) -> BackupStatus {
+        let buffers_used = self.replicas.values().filter(|replica| replica.buffer.is_some()).count() as u64;
+        let place_bytes = u64::from(self.config.segment_bytes) + u64::from(crate::place::HEAD_BYTES);
+        BackupStatus {
+            frames: u64::from(self.space.frames),
+            frames_used: self.space.frames_used(),
+            frames_max: u64::from(self.config.frames_max),
+            buffers: u64::from(self.space.buffers),
+            buffers_used,
+            mode: self.config.mode.clone(),
+            unflushed_bytes: self.replicas.values().map(|replica| u64::from(replica.unflushed_bytes())).sum(),
+            cut_replicas: self.replicas.values().filter(|replica| replica.cut && !replica.freeing).count()
+                as u64,
+            failed: self.failed.clone(),
+            disk_bytes: u64::from(self.space.frames) * place_bytes,
+        }
+    }
+
+    /// Every replica that is held, whether it has a certificate or not.
+    pub fn replicas(&self) -> impl Iterator<Item = ReplicaState> + '_ {
+        self.replicas.values().filter(|replica| !replica.freeing).map(|replica| ReplicaState {
+            log: replica.key.log,
+            stream: replica.key.stream,
+            segment: replica.key.segment,
+            epoch: replica.stored.epoch,
+            closed: replica.stored.closed,
+            length: replica.accepted.length,
+            certificate: replica.stored.certificate,
+            primary: replica.stored.primary,
+            side: replica.side,
+            found: replica.found,
+            cut: replica.cut,
+            corrupt: replica.corrupt,
+        })
+    }
+
+    pub fn check_invariants(&self) {
+        let mut frames = BTreeSet::new();
+        let mut buffers = BTreeSet::new();
+        for replica in self.replicas.values() {
+            assert!(replica.accepted.length <= self.config.segment_bytes);
+            if self.failed.is_none() {
+                replica.check_invariants();
+            }
+            if replica.wiping > 0 {
+                continue; // Its places are no longer its own.
+            }
+            assert!(replica.frame.is_none_or(|frame| frames.insert(frame)), "a frame has one owner");
+            assert!(replica.buffer.is_none_or(|buffer| buffers.insert(buffer)), "a buffer has one owner");
+        }
+        for (key, number) in &self.present {
+            let replica = &self.replicas[number];
+            assert_eq!(replica.key, *key);
+            assert!(!replica.found);
+            assert!(!replica.freeing);
+        }
+        for (key, number) in &self.found {
+            let replica = &self.replicas[number];
+            assert_eq!(replica.key, *key);
+            assert!(replica.found);
+            assert!(!replica.freeing);
+        }
+        let named = self.present.len() + self.found.len();
+        assert_eq!(named, self.replicas.values().filter(|replica| !replica.freeing).count());
+        let flushing = self.replicas.values().filter(|replica| replica.flush.is_some()).count();
+        assert_eq!(self.flush_count as usize, flushing);
+        if self.is_scanned {
+            let away = u64::from(self.space.frames_bad) + u64::from(self.space.frames_wiping);
+            let owned = frames.len() as u64;
+            assert_eq!(
+                self.space.frames_used(),
+                owned + away,
+                "every frame is free, owned, being wiped or bad"
+            );
+        }
+        if self.config.buffers == Buffers::InFrames {
+            assert_eq!(self.space.buffers, 0);
+        }
+    }
+}

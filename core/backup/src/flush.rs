@@ -1,0 +1,241 @@
+//! From buffers to the device, and the end in order.
+//!
+//! Data older than the flush interval, and whatever is closed, is copied into its frame; after a sync its certificate
+//! follows; after another sync it is on the device. Where there are no buffers only the sync is left to do. A closed
+//! replica that is wholly on the device gives its buffer back.
+//!
+//! Invariants:
+//! - a certificate goes to the device after the data that it covers;
+//! - one flush per replica at a time, `FLUSH_COUNT_MAX` in all.
+//!
+//! Protocol: docs/protocols/replication.md, "Flushing". Catalogue: D1.
+
+use crate::Backup;
+use crate::disk::{SyncWaiter, Task};
+use crate::marks::{self, mark};
+use crate::place::Place;
+use crate::replica::{Flush, ReplicaNumber};
+use crate::superblock::Superblock;
+use ramhold_base::{Effects, Instant};
+
+/// Flushes at a time: enough to fill a device's queue and to share its syncs.
+const FLUSH_COUNT_MAX: u32 = 16;
+
+/// How far the end in order has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stop {
+    Flushing,
+    Syncing,
+    Marking,
+    Done,
+}
+
+impl Backup {
+    /// Flushes what is held and marks the directory as complete. What comes in meanwhile is answered with `NotReady`.
+    pub fn stop(&mut self, now: Instant, effects: &mut Effects) {
+        if self.stopping.is_some() {
+            return;
+        }
+        self.stopping = Some(if self.is_serving { Stop::Flushing } else { Stop::Done });
+        if self.failed.is_none() {
+            let numbers: Vec<ReplicaNumber> = self.replicas.keys().copied().collect();
+            numbers.into_iter().for_each(|number| self.want_flush(now, number));
+            self.advance_flushes(now, effects);
+            self.advance_stop(effects);
+            self.disk.advance(effects);
+        }
+    }
+
+    /// Whether nothing is left to do for a stop; also when the device has failed.
+    pub fn is_stopped(&self) -> bool {
+        self.stopping.is_some_and(|stop| stop == Stop::Done || self.failed.is_some())
+    }
+
+    pub(crate) fn advance_stop(&mut self, effects: &mut Effects) {
+        match self.stopping {
+            Some(Stop::Flushing) => {
+                let is_done = self.replicas.keys().all(|number| !self.is_flush_needed(*number));
+                let is_quiet = self.replicas.values().all(|replica| replica.operations.is_empty());
+                if is_done && is_quiet && self.flush_count == 0 {
+                    self.stopping = Some(Stop::Syncing);
+                    self.disk.wait_for_sync(SyncWaiter::Stop);
+                }
+            }
+            Some(Stop::Marking) => {
+                let is_written = self.superblock_wanted.is_none() && self.superblock_writing.is_none();
+                if is_written {
+                    assert!(self.superblock.is_some_and(|superblock| superblock.clean));
+                    self.stopping = Some(Stop::Done);
+                }
+            }
+            Some(Stop::Syncing | Stop::Done) | None => {}
+        }
+        self.advance_superblock(effects);
+    }
+
+    pub(crate) fn on_stop_synced(&mut self) {
+        let superblock = self.superblock.expect("who serves has a superblock");
+        self.superblock_wanted = Some(Superblock { clean: true, ..superblock });
+        self.stopping = Some(Stop::Marking);
+    }
+
+    pub(crate) fn may_flush(&self) -> bool {
+        self.flush_count < FLUSH_COUNT_MAX && self.is_scanned
+    }
+
+    fn is_flush_needed(&self, number: ReplicaNumber) -> bool {
+        let replica = &self.replicas[&number];
+        let is_behind = !replica.stored.is_certified_like(&replica.flushed);
+        let is_partial = self.stopping.is_some() && replica.buffer.is_some() && !replica.flushed_for_good;
+        replica.stored.certificate.is_some()
+            && !replica.freeing
+            && !replica.corrupt
+            && (is_behind || is_partial)
+    }
+
+    /// Remembers that something of this replica is not on the device, and until when that may be so.
+    pub(crate) fn want_flush(&mut self, now: Instant, number: ReplicaNumber) {
+        if !self.is_flush_needed(number) {
+            return;
+        }
+        let replica = self.replicas.get_mut(&number).expect("it was there above");
+        if replica.flush.is_some() {
+            return; // Its end looks again.
+        }
+        let is_urgent = replica.stored.closed || self.stopping.is_some();
+        let due = if is_urgent { now } else { now + self.config.flush_interval };
+        if replica.flush_due.is_some_and(|before| before <= due) {
+            return;
+        }
+        if let Some(before) = replica.flush_due.replace(due) {
+            self.flush_due.remove(&(before, number));
+        }
+        self.flush_due.insert((due, number));
+    }
+
+    pub(crate) fn advance_flushes(&mut self, now: Instant, effects: &mut Effects) {
+        while self.may_flush() {
+            let Some((due, number)) = self.flush_due.first().copied() else { return };
+            if due > now {
+                return;
+            }
+            self.flush_due.remove(&(due, number));
+            self.replicas.get_mut(&number).expect("what is due exists").flush_due = None;
+            self.begin_flush(now, number, effects);
+        }
+    }
+
+    fn begin_flush(&mut self, now: Instant, number: ReplicaNumber, effects: &mut Effects) {
+        if !self.is_flush_needed(number) {
+            return;
+        }
+        let replica = self.replicas.get_mut(&number).expect("it was there above");
+        let Some(frame) = replica.frame else {
+            // Found in a buffer, and the device has no room yet: look again after an interval.
+            let due = now + self.config.flush_interval;
+            replica.flush_due = Some(due);
+            self.flush_due.insert((due, number));
+            return;
+        };
+        let target = replica.stored;
+        let interim = replica.buffer.is_some() && !target.closed && self.stopping.is_none();
+        replica.flush = Some(Flush { target, interim });
+        self.flush_count += 1;
+        let Some(buffer) = replica.buffer else {
+            replica.ring.syncing = replica.ring.newest;
+            self.disk.wait_for_sync(SyncWaiter::FlushSlot(number));
+            return;
+        };
+        let from = replica.flushed.certified();
+        if target.certified() == from {
+            self.write_flush_slot(number, effects);
+            return;
+        }
+        let at =
+            |place: Place| (place.file(), place.data_offset(self.config.segment_bytes) + u64::from(from));
+        let (source, device) = (at(Place::Buffer(buffer)), at(Place::Frame(frame)));
+        self.disk.copy(Task::FlushCopy(number), source, device, target.certified() - from, effects);
+    }
+
+    pub(crate) fn on_flush_copied(&mut self, number: ReplicaNumber, effects: &mut Effects) {
+        mark(effects, marks::FLUSH_COPIED);
+        self.disk.wait_for_sync(SyncWaiter::FlushData(number));
+    }
+
+    pub(crate) fn on_flush_data_synced(&mut self, number: ReplicaNumber, effects: &mut Effects) {
+        mark(effects, marks::FLUSH_DATA_SYNCED);
+        self.write_flush_slot(number, effects);
+    }
+
+    fn write_flush_slot(&mut self, number: ReplicaNumber, effects: &mut Effects) {
+        let replica = &self.replicas[&number];
+        let flush = replica.flush.expect("this step belongs to a flush");
+        let place = Place::Frame(replica.frame.expect("a flush has a frame"));
+        let said = (flush.target, flush.interim);
+        let slot =
+            self.write_slot(Task::FlushSlot(number), number, said, (place, replica.frame_ring), effects);
+        self.replicas.get_mut(&number).expect("it was there above").frame_ring.syncing = Some(slot);
+    }
+
+    /// A certificate and all that it covers are on the device.
+    pub(crate) fn on_flushed(&mut self, now: Instant, number: ReplicaNumber, effects: &mut Effects) {
+        let replica = self.replicas.get_mut(&number).expect("a replica stays while it is flushed");
+        let flush = replica.flush.take().expect("this step belongs to a flush");
+        if replica.buffer.is_some() {
+            replica.frame_ring.durable = replica.frame_ring.syncing.take();
+            replica.frame_ring.newest = replica.frame_ring.durable;
+        } else {
+            replica.ring.durable = replica.ring.syncing.take();
+        }
+        replica.flushed = flush.target;
+        replica.flushed_for_good = !flush.interim;
+        self.flush_count -= 1;
+        self.settling.insert(number);
+        mark(effects, marks::FLUSH_CERTIFIED);
+        self.want_flush(now, number);
+    }
+
+    /// Wipes what is freed and gives back buffers that are not needed, as soon as nothing under way needs them.
+    pub(crate) fn settle(&mut self, effects: &mut Effects) {
+        for number in std::mem::take(&mut self.settling) {
+            let Some(replica) = self.replicas.get_mut(&number).filter(|replica| replica.is_quiet()) else {
+                continue;
+            };
+            if replica.freeing && replica.wiping == 0 {
+                let buffer = replica.buffer.map(Place::Buffer);
+                let frame = replica.frame.map(Place::Frame);
+                replica.wiping = u8::from(buffer.is_some()) + u8::from(frame.is_some());
+                mark(effects, marks::REPLICA_FREED);
+                for place in buffer.into_iter().chain(frame) {
+                    self.wipe(Some(number), place, effects);
+                }
+            } else if !replica.freeing
+                && replica.flushed.closed
+                && replica.flushed.is_certified_like(&replica.stored)
+            {
+                replica.ring = if replica.buffer.is_some() { replica.frame_ring } else { replica.ring };
+                if let Some(buffer) = replica.buffer.take() {
+                    mark(effects, marks::BUFFER_GIVEN_BACK);
+                    self.wipe(None, Place::Buffer(buffer), effects);
+                }
+            }
+        }
+    }
+
+    /// Forgets a replica. Its places are wiped when nothing under way needs them any more.
+    pub(crate) fn free(&mut self, number: ReplicaNumber) {
+        let replica = self.replicas.get_mut(&number).expect("what is freed exists");
+        assert!(!replica.freeing);
+        replica.freeing = true;
+        let key = replica.key;
+        if let Some(due) = replica.flush_due.take() {
+            self.flush_due.remove(&(due, number));
+        }
+        for map in [&mut self.present, &mut self.found] {
+            if map.get(&key) == Some(&number) {
+                map.remove(&key);
+            }
+        }
+        self.settling.insert(number);
+    }
+}

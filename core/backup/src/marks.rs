@@ -1,0 +1,50 @@
+//! Places in a backup's life where a crash is interesting, told as reports so that a simulator can strike there.
+//!
+//! A mark is a report of level `Debug` whose text is one of `MARKS`.
+
+use ramhold_base::{Effects, Level};
+
+/// All marks: what has just happened.
+pub const MARKS: [&str; 12] = [
+    OPENED,
+    DATA_WRITTEN,
+    CERTIFICATE_WRITTEN,
+    EPOCH_RAISED,
+    FLUSH_COPIED,
+    FLUSH_DATA_SYNCED,
+    FLUSH_CERTIFIED,
+    BUFFER_GIVEN_BACK,
+    REPLICA_FREED,
+    FENCE_ANSWERED,
+    SEGMENT_DIVIDED,
+    SUPERBLOCK_WRITTEN,
+];
+
+/// A replica exists in memory; nothing of it is written.
+pub(crate) const OPENED: &str = "mark:backup_opened";
+/// Data is written that no certificate covers yet.
+pub(crate) const DATA_WRITTEN: &str = "mark:backup_data_written";
+/// A certificate is written and its answers are about to leave.
+pub(crate) const CERTIFICATE_WRITTEN: &str = "mark:backup_certificate_written";
+/// A certificate with a raised epoch is about to be written.
+pub(crate) const EPOCH_RAISED: &str = "mark:backup_epoch_raised";
+/// Flushed data is in the frame, not yet on the device for certain.
+pub(crate) const FLUSH_COPIED: &str = "mark:backup_flush_copied";
+/// Flushed data is on the device, its certificate is not.
+pub(crate) const FLUSH_DATA_SYNCED: &str = "mark:backup_flush_data_synced";
+/// Flushed data and its certificate are on the device.
+pub(crate) const FLUSH_CERTIFIED: &str = "mark:backup_flush_certified";
+/// The buffer of a closed replica is about to be emptied.
+pub(crate) const BUFFER_GIVEN_BACK: &str = "mark:backup_buffer_given_back";
+/// A replica is forgotten; its certificates are about to be wiped.
+pub(crate) const REPLICA_FREED: &str = "mark:backup_replica_freed";
+/// A coordinator is about to learn what is held of a dead server.
+pub(crate) const FENCE_ANSWERED: &str = "mark:backup_fence_answered";
+/// A dead server's segment is read and divided.
+pub(crate) const SEGMENT_DIVIDED: &str = "mark:backup_segment_divided";
+/// The superblock is written, not yet on the device for certain.
+pub(crate) const SUPERBLOCK_WRITTEN: &str = "mark:backup_superblock_written";
+
+pub(crate) fn mark(effects: &mut Effects, mark: &str) {
+    effects.report(Level::Debug, mark);
+}

@@ -1,0 +1,232 @@
+//! One replica: what is accepted, what is stored where it outlives the process, what is on the device.
+//!
+//! Appends become operations, in order. An operation is done when its data and every certificate up to it are written;
+//! one certificate may serve several. Uncertified bytes may be dropped at any time: they do not exist.
+//!
+//! Invariants:
+//! - the certificate covers at most `length` bytes, `stored` is at most `accepted`;
+//! - a closed replica has a certificate of its whole;
+//! - at most one certificate is being written.
+
+use crate::certificate::{Ring, Slot};
+use crate::place::Place;
+use ramhold_base::{ClusterTime, ConnId, Epoch, Instant, LogId, SegmentId, StreamId};
+use ramhold_wire::Header;
+use ramhold_wire::data::{AppendReply, Certificate};
+use ramhold_wire::recovery::Opening;
+use std::collections::VecDeque;
+
+/// Which segment this is a copy of.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct ReplicaKey {
+    pub log: LogId,
+    pub segment: SegmentId,
+    pub stream: StreamId,
+}
+
+/// The number of a replica within this life, so that a segment opened again is another one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct ReplicaNumber(pub u64);
+
+/// What a replica holds, at one stage of its way to the device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Held {
+    /// Bytes without a gap.
+    pub length: u32,
+    pub certificate: Option<Certificate>,
+    pub epoch: Epoch,
+    pub closed: bool,
+    pub primary: bool,
+}
+
+impl Held {
+    pub fn certified(&self) -> u32 {
+        self.certificate.map_or(0, |certificate| certificate.length)
+    }
+
+    pub fn certificate_crc(&self) -> u32 {
+        self.certificate.map_or(0, |certificate| certificate.crc)
+    }
+
+    pub fn time(&self) -> ClusterTime {
+        self.certificate.map_or(ClusterTime::default(), |certificate| certificate.time)
+    }
+
+    /// Whether a certificate slot would say the same of both.
+    pub fn is_certified_like(&self, other: &Held) -> bool {
+        Held { length: 0, ..*self } == Held { length: 0, ..*other }
+    }
+
+    pub fn reply(&self) -> AppendReply {
+        AppendReply {
+            length: self.length,
+            certified: self.certified(),
+            epoch: self.epoch,
+            closed: self.closed,
+        }
+    }
+}
+
+/// An accepted append that is not answered yet.
+#[derive(Debug)]
+pub(crate) struct Operation {
+    pub data_written: bool,
+    pub slot_needed: bool,
+    pub after: Held,
+    pub header: Header,
+    pub from: ConnId,
+}
+
+/// A flush under way: what will be on the device when it is done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flush {
+    pub target: Held,
+    /// The replica goes on in its buffer.
+    pub interim: bool,
+}
+
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) enum OpeningState {
+    #[default]
+    Unknown,
+    Reading,
+    Known(Option<Opening>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Replica {
+    pub key: ReplicaKey,
+    pub incarnation: u64,
+    pub side: bool,
+    /// Found at start, or replaced by a newer opening: takes no appends; its master is asked about it.
+    pub found: bool,
+    pub buffer: Option<u32>,
+    /// None only for a replica found in a buffer while no frame is free.
+    pub frame: Option<u32>,
+    pub accepted: Held,
+    /// Checksum of the first `accepted.length` bytes.
+    pub crc: u32,
+    pub stored: Held,
+    pub operations: VecDeque<Operation>,
+    /// How many operations are over: the number of the first in `operations`.
+    pub operations_over: u64,
+    /// A certificate is being written for this many operations.
+    pub slot_writing: Option<(usize, u8)>,
+    /// Slots of the place that takes appends.
+    pub ring: Ring,
+    /// Slots of the frame while there is a buffer.
+    pub frame_ring: Ring,
+    pub flushed: Held,
+    /// Nothing is missing on the device, whatever becomes of the buffers.
+    pub flushed_for_good: bool,
+    pub flush: Option<Flush>,
+    pub flush_due: Option<Instant>,
+    /// Reads under way; the bytes stay where they are until they are over.
+    pub reads: u32,
+    pub freeing: bool,
+    /// Heads being wiped.
+    pub wiping: u8,
+    pub cut: bool,
+    pub corrupt: bool,
+    pub opening: OpeningState,
+}
+
+impl Replica {
+    pub fn new(key: ReplicaKey, incarnation: u64, buffer: Option<u32>, frame: Option<u32>) -> Replica {
+        Replica {
+            key,
+            incarnation,
+            side: false,
+            found: false,
+            buffer,
+            frame,
+            accepted: Held::default(),
+            crc: 0,
+            stored: Held::default(),
+            operations: VecDeque::new(),
+            operations_over: 0,
+            slot_writing: None,
+            ring: Ring::default(),
+            frame_ring: Ring::default(),
+            flushed: Held::default(),
+            flushed_for_good: false,
+            flush: None,
+            flush_due: None,
+            reads: 0,
+            freeing: false,
+            wiping: 0,
+            cut: false,
+            corrupt: false,
+            opening: OpeningState::Unknown,
+        }
+    }
+
+    /// Where its newest bytes are.
+    pub fn place(&self) -> Place {
+        match (self.buffer, self.frame) {
+            (Some(buffer), _) => Place::Buffer(buffer),
+            (None, Some(frame)) => Place::Frame(frame),
+            (None, None) => panic!("a replica is somewhere"),
+        }
+    }
+
+    /// Whether it exists for others: it has a certificate that holds.
+    pub fn is_reportable(&self) -> bool {
+        !self.corrupt && !self.freeing && self.stored.certificate.is_some()
+    }
+
+    /// Whether nothing under way needs its places.
+    pub fn is_quiet(&self) -> bool {
+        self.operations.is_empty() && self.slot_writing.is_none() && self.flush.is_none() && self.reads == 0
+    }
+
+    /// Acknowledged bytes that are not on the device.
+    pub fn unflushed_bytes(&self) -> u32 {
+        self.stored.certified().saturating_sub(self.flushed.certified())
+    }
+
+    /// A certificate slot that says what `held` says.
+    pub fn slot(&self, held: &Held, place: Place, stamp: Stamp) -> Option<Slot> {
+        held.certificate.map(|certificate| Slot {
+            sequence: stamp.sequence,
+            incarnation: self.incarnation,
+            cluster: stamp.cluster,
+            key: self.key,
+            epoch: held.epoch,
+            certificate,
+            closed: held.closed,
+            primary: held.primary,
+            side: self.side,
+            interim: stamp.interim,
+            cut: self.cut,
+            buffer_id: stamp.buffer_id,
+            place,
+        })
+    }
+
+    pub fn check_invariants(&self) {
+        for held in [&self.accepted, &self.stored, &self.flushed] {
+            assert!(held.certified() <= held.length);
+            if held.closed {
+                assert!(held.certificate.is_some(), "a closed replica has a certificate");
+                assert_eq!(held.certified(), held.length, "a closed replica is certified as a whole");
+            }
+        }
+        assert!(self.stored.certified() <= self.accepted.certified());
+        assert!(self.flushed.certified() <= self.stored.certified());
+        assert!(self.stored.epoch <= self.accepted.epoch);
+        assert!(self.buffer.is_some() || self.frame.is_some());
+        if let Some((count, _)) = self.slot_writing {
+            assert!(count <= self.operations.len());
+        }
+    }
+}
+
+/// What a slot says beside its replica.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stamp {
+    pub sequence: u64,
+    pub cluster: ramhold_base::ClusterId,
+    pub buffer_id: u64,
+    pub interim: bool,
+}

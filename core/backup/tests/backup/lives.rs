@@ -1,0 +1,212 @@
+//! From one life to the next: process crashes, lost power, stops in order.
+
+use crate::rig::*;
+use ramhold_base::{ClusterId, Level, Rng, ServerId, Status};
+use ramhold_wire::data::AppendRequest;
+use std::time::Duration;
+
+// D1
+#[test]
+fn a_new_directory_knows_itself_before_it_enlists_and_after() {
+    let mut rig = Rig::asleep(config(), Disk::default(), 1);
+    rig.hold = true;
+    rig.with(|backup, now, _, effects| backup.start(now, effects));
+    assert_eq!(rig.backup.identity(), None, "not before it is durable");
+    rig.run();
+    let identity = rig.backup.identity().unwrap();
+    assert_eq!((identity.cluster, identity.last), (None, None));
+    assert!(!rig.backup.is_serving());
+    rig.with(|backup, now, view, effects| backup.enlisted(now, view, effects));
+    assert!(!rig.backup.is_serving(), "not before the new identity is durable");
+    rig.run();
+    assert!(rig.backup.is_serving());
+    let mut rng = Rng::new(1);
+    let rig = rig.power_cut(&mut rng);
+    let after = rig.backup.identity().unwrap();
+    assert_eq!((after.directory, after.cluster), (identity.directory, Some(CLUSTER)));
+    assert_eq!(after.last, Some(ServerId(102)), "the life that enlisted last");
+}
+
+#[test]
+fn a_server_without_replicas_has_a_directory_too() {
+    let config = ramhold_backup::BackupConfig { frames_max: 0, ..config() };
+    let mut rig = Rig::new(config);
+    let log = Log::new(1);
+    assert_eq!(rig.append(&log, log.from(0)).0, Status::OpenRefused);
+    assert!(rig.fence(MASTER).replicas.is_empty());
+    let directory = rig.backup.identity().unwrap().directory;
+    rig.with(|backup, now, _, effects| backup.stop(now, effects));
+    assert!(rig.backup.is_stopped());
+    let rig = rig.crash();
+    assert_eq!(rig.backup.identity().unwrap().directory, directory);
+}
+
+#[test]
+fn a_damaged_or_foreign_superblock_ends_the_start() {
+    let rig = Rig::new(config());
+    let mut disk = rig.disk.clone();
+    disk.superblock.now[100] ^= 1;
+    disk.superblock.now[4096 + 100] ^= 1;
+    let mut damaged = Rig::asleep(config(), disk, 2);
+    damaged.wake();
+    assert!(damaged.backup.start_error().unwrap().contains("damaged"));
+    let other = ramhold_backup::BackupConfig { segment_bytes: 4096, ..config() };
+    let mut other = Rig::asleep(other, rig.disk, 2);
+    other.wake();
+    assert!(other.backup.start_error().unwrap().contains("2048"));
+}
+
+// D1, D6
+#[test]
+fn what_was_acknowledged_survives_the_process() {
+    for config in [config(), in_frames()] {
+        let mut rig = Rig::new(config);
+        let mut open = Log::head(1, &[1]);
+        let mut closed = Log::new(2);
+        closed.grow(300);
+        assert_eq!(rig.append(&open, AppendRequest { primary: true, ..open.from(0) }).0, Status::Ok);
+        assert_eq!(rig.append(&closed, AppendRequest { close: true, ..closed.from(0) }).0, Status::Ok);
+        rig.pass(Duration::from_millis(150));
+        let flushed = open.bytes.len();
+        open.grow(200);
+        assert_eq!(rig.append(&open, open.from(flushed)).0, Status::Ok);
+        let bare = AppendRequest { certificate: None, data: b"uncertified", ..open.from(open.bytes.len()) };
+        assert_eq!(rig.append(&open, bare).0, Status::Ok);
+        let mut rig = rig.crash();
+        let reports = rig.fence(MASTER).replicas;
+        assert_eq!(reports.len(), 2);
+        assert_eq!((reports[0].certified as usize, reports[0].closed), (open.bytes.len(), false));
+        assert!(reports.iter().all(|report| !report.cut));
+        assert!(reports[0].primary);
+        assert_eq!(reports[0].opening.as_ref().unwrap().digest, [ramhold_base::SegmentId(1)]);
+        assert_eq!((reports[1].certified, reports[1].closed), (300, true));
+        assert!(!rig.has_error());
+    }
+}
+
+// D6
+#[test]
+fn lost_buffers_cut_what_is_not_closed_on_the_device() {
+    for config in [config(), in_frames()] {
+        let mut rng = Rng::new(3);
+        let mut rig = Rig::new(config);
+        let mut open = Log::head(1, &[1]);
+        let mut closed = Log::new(2);
+        closed.grow(300);
+        assert_eq!(rig.append(&open, open.from(0)).0, Status::Ok);
+        assert_eq!(rig.append(&closed, AppendRequest { close: true, ..closed.from(0) }).0, Status::Ok);
+        rig.pass(Duration::from_millis(150));
+        let flushed = open.bytes.len();
+        open.grow(200);
+        assert_eq!(rig.append(&open, open.from(flushed)).0, Status::Ok);
+        let rig = rig.power_cut(&mut rng);
+        assert!(rig.reports.iter().any(|(level, _)| *level == Level::Warn));
+        // The verdict stays, although the next life finds its buffers intact.
+        let mut rig = rig.crash();
+        assert_eq!(rig.backup.status().cut_replicas, 1);
+        let reports = rig.fence(MASTER).replicas;
+        assert_eq!(reports.len(), 2);
+        assert!(reports[0].cut);
+        assert!(reports[0].certified as usize >= flushed);
+        assert!(reports[0].opening.is_some());
+        assert!(!reports[1].cut);
+        assert!(!rig.has_error());
+    }
+}
+
+// D6
+#[test]
+fn after_a_stop_in_order_nothing_is_cut() {
+    for config in [config(), in_frames()] {
+        let mut rng = Rng::new(4);
+        let mut rig = Rig::new(config);
+        let mut open = Log::head(1, &[1]);
+        assert_eq!(rig.append(&open, open.from(0)).0, Status::Ok);
+        rig.pass(Duration::from_millis(150));
+        let flushed = open.bytes.len();
+        open.grow(200);
+        assert_eq!(rig.append(&open, open.from(flushed)).0, Status::Ok);
+        rig.with(|backup, now, _, effects| backup.stop(now, effects));
+        assert!(rig.backup.is_stopped());
+        let rig = rig.power_cut(&mut rng);
+        assert!(!rig.state(&open).cut);
+        // And the life after that, which finds the buffers of the one before.
+        let mut rig = rig.crash();
+        let reports = rig.fence(MASTER).replicas;
+        assert_eq!((reports[0].certified as usize, reports[0].cut), (open.bytes.len(), false));
+        // That life did not end in order: what it held open is cut by the next loss of power.
+        let rig = rig.power_cut(&mut rng);
+        assert!(rig.state(&open).cut);
+    }
+}
+
+// D1
+#[test]
+fn data_is_on_the_device_before_its_certificate_goes_there() {
+    let mut rig = Rig::new(config());
+    let mut log = Log::new(1);
+    log.grow(100);
+    assert_eq!(rig.append(&log, log.from(0)).0, Status::Ok);
+    rig.trace.clear();
+    rig.pass(Duration::from_millis(99));
+    assert!(rig.trace.is_empty(), "no disk in the way of an append");
+    rig.pass(Duration::from_millis(1));
+    assert_eq!(rig.trace, ["copy", "sync", "write", "sync"]);
+    rig.pass(Duration::from_secs(1));
+    assert_eq!(rig.trace.len(), 4, "nothing new, nothing to do");
+    assert_eq!(rig.append(&log, log.close()).0, Status::Ok);
+    assert_eq!(rig.trace[4..], ["write", "sync"], "all data was there");
+}
+
+// D6
+#[test]
+fn a_replica_without_a_certificate_is_never_reported() {
+    let mut rig = Rig::new(config());
+    let mut log = Log::new(1);
+    log.grow(100);
+    assert_eq!(rig.append(&log, AppendRequest { certificate: None, ..log.from(0) }).0, Status::Ok);
+    assert!(rig.fence(MASTER).replicas.is_empty());
+    let mut rig = rig.crash();
+    assert_eq!(rig.backup.replicas().count(), 0);
+    assert!(rig.fence(MASTER).replicas.is_empty());
+}
+
+// D7
+#[test]
+fn a_segment_opened_again_after_a_restart_replaces_the_one_found() {
+    for config in [config(), in_frames()] {
+        let mut rig = Rig::new(config);
+        let mut log = Log::new(1);
+        log.grow(100);
+        assert_eq!(rig.append(&log, log.from(0)).0, Status::Ok);
+        let mut rig = rig.crash();
+        log.grow(50);
+        assert_eq!(
+            rig.append(&log, AppendRequest { open: false, ..log.from(100) }).0,
+            Status::UnknownReplica
+        );
+        assert_eq!(rig.append(&log, AppendRequest { certificate: None, ..log.from(0) }).0, Status::Ok);
+        assert_eq!(rig.backup.replicas().count(), 2);
+        assert_eq!(rig.append(&log, log.from(150)).0, Status::Ok);
+        assert_eq!(rig.state(&log).certificate, Some(log.certificate(150)));
+        let rig = rig.crash();
+        assert_eq!(rig.state(&log).certificate, Some(log.certificate(150)));
+        assert_eq!(rig.backup.status().frames_used, 1);
+    }
+}
+
+#[test]
+fn replicas_of_another_cluster_are_left_alone() {
+    let mut rig = Rig::new(in_frames());
+    let mut log = Log::new(1);
+    log.grow(10);
+    assert_eq!(rig.append(&log, log.from(0)).0, Status::Ok);
+    let mut disk = Disk { frames: rig.disk.frames.clone(), ..Disk::default() };
+    disk.superblock = Rig::asleep(in_frames(), Disk::default(), 9).disk.superblock;
+    let mut other = Rig::asleep(in_frames(), disk, 9);
+    other.view.cluster = ClusterId(5);
+    other.wake();
+    assert!(other.backup.is_serving());
+    assert_eq!(other.backup.replicas().count(), 0);
+    assert!(other.has_error());
+}

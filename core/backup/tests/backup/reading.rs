@@ -1,0 +1,315 @@
+//! Reading a dead server's segments: openings, dividing, the cache.
+
+use crate::rig::*;
+use ramhold_base::bytes::Put;
+use ramhold_base::hash::{PlacementHasher, PlacementSeed};
+use ramhold_base::*;
+use ramhold_log::{Entry, EntryReader, Object};
+use ramhold_wire::membership::{Durability, ServerState};
+use ramhold_wire::recovery::{PartitionRange, RecoveryRead};
+use ramhold_wire::{Kind, Opcode};
+
+pub const HEADER_BYTES: usize = 46;
+const SEED: PlacementSeed = PlacementSeed(7);
+
+/// A segment with its header and some objects of table 1.
+pub fn small_log(objects: u64) -> Log {
+    let mut log = Log::head(1, &[]);
+    log.bytes.truncate(HEADER_BYTES);
+    for number in 0..objects {
+        let key = number.to_le_bytes();
+        let object =
+            Object { table: TableId(1), version: Version(number + 1), time: 3, key: &key, value: b"value" };
+        Entry::Object(object).encode(&mut log.bytes);
+    }
+    log
+}
+
+pub fn records_of(log: &Log) -> Vec<u8> {
+    log.bytes[HEADER_BYTES..].to_vec()
+}
+
+pub fn range(partition: u32, first: u64, last: u64) -> PartitionRange {
+    PartitionRange {
+        partition,
+        table: TableId(1),
+        seed: SEED,
+        first: KeyHash(first),
+        last: KeyHash(last),
+        shard: ShardId(0),
+        stream: StreamId(1),
+        first_segment: SegmentId(1),
+        durability: Durability::Buffered,
+        replicas: 3,
+    }
+}
+
+pub fn read_of(log: &Log, ranges: &[PartitionRange], partition: u32) -> RecoveryRead {
+    RecoveryRead {
+        recovery: RecoveryId(1),
+        log: LogId { server: log.server, shard: ShardId(0) },
+        stream: StreamId(1),
+        segment: log.segment,
+        epoch: log.epoch,
+        end: u32::MAX,
+        partition,
+        ranges: ranges.to_vec(),
+    }
+}
+
+fn with(log: &Log) -> Rig {
+    let mut rig = Rig::new(config());
+    assert_eq!(rig.append(log, log.from(0)).0, Status::Ok);
+    rig
+}
+
+// F4
+#[test]
+fn a_live_server_is_not_read() {
+    let log = small_log(3);
+    let mut rig = with(&log);
+    let read = read_of(&log, &[range(0, 0, u64::MAX)], 0);
+    assert_eq!(rig.recovery_read(&read).0, Status::NotAllowed);
+    rig.list(vec![entry(MASTER, ServerState::Crashed)], Vec::new());
+    assert_eq!(rig.recovery_read(&read), (Status::Ok, records_of(&log)));
+}
+
+// F4
+#[test]
+fn only_entries_before_the_end_count_and_it_must_be_certified() {
+    let log = small_log(4);
+    let mut rig = with(&log);
+    rig.fence(MASTER);
+    let object_bytes = (log.bytes.len() - HEADER_BYTES) / 4;
+    let end = HEADER_BYTES + 2 * object_bytes;
+    let read = RecoveryRead { end: end as u32, ..read_of(&log, &[range(0, 0, u64::MAX)], 0) };
+    assert_eq!(rig.recovery_read(&read), (Status::Ok, log.bytes[HEADER_BYTES..end].to_vec()));
+    let beyond = RecoveryRead { end: log.bytes.len() as u32 + 1, ..read.clone() };
+    assert_eq!(rig.recovery_read(&beyond).0, Status::UnknownReplica);
+    let other_epoch = RecoveryRead { epoch: Epoch(1), ..read.clone() };
+    assert_eq!(rig.recovery_read(&other_epoch).0, Status::UnknownReplica);
+    let other_segment = RecoveryRead { segment: SegmentId(9), ..read };
+    assert_eq!(rig.recovery_read(&other_segment).0, Status::UnknownReplica);
+}
+
+// F4
+#[test]
+fn overlapping_ranges_and_unknown_partitions_are_bad_requests() {
+    let log = small_log(1);
+    let mut rig = with(&log);
+    rig.fence(MASTER);
+    for ranges in [
+        vec![range(0, 0, 10), range(1, 10, 20)],
+        vec![range(0, 10, 0)],
+        vec![range(0, 0, 10), range(1, 5, 6)],
+        vec![range(0, 0, 10), PartitionRange { seed: PlacementSeed(8), ..range(1, 11, 20) }],
+        vec![range(3, 0, 10)],
+    ] {
+        assert_eq!(rig.recovery_read(&read_of(&log, &ranges, 0)).0, Status::BadRequest);
+    }
+    let header = rig.header(Opcode::RecoveryRead, OTHER);
+    rig.request(&header, b"no CBOR");
+    assert_eq!(rig.answer(&header).map(|(status, _)| status), Some(Status::BadRequest));
+}
+
+// F4, F9
+#[test]
+fn a_record_that_does_not_hold_makes_the_replica_corrupt_although_the_whole_checks() {
+    let mut log = small_log(2);
+    let last = log.bytes.len() - 1;
+    log.bytes[last] ^= 1;
+    let mut rig = with(&log);
+    rig.fence(MASTER);
+    assert_eq!(rig.recovery_read(&read_of(&log, &[range(0, 0, u64::MAX)], 0)).0, Status::CorruptReplica);
+    assert!(rig.fence(MASTER).replicas.is_empty());
+}
+
+// F4
+#[test]
+fn questions_for_one_segment_share_one_read() {
+    let log = small_log(8);
+    let mut rig = with(&log);
+    rig.fence(MASTER);
+    let ranges = [range(0, 0, u64::MAX / 2), range(1, u64::MAX / 2 + 1, u64::MAX)];
+    rig.hold = true;
+    let headers: Vec<_> = (0..4)
+        .map(|i| {
+            let header = rig.header(Opcode::RecoveryRead, OTHER);
+            rig.request(&header, &cbor(&read_of(&log, &ranges, i % 2)));
+            header
+        })
+        .collect();
+    assert!(rig.run_one());
+    assert!(!rig.run_one(), "one read serves all");
+    let answers: Vec<_> = headers.iter().map(|header| rig.answer(header).unwrap()).collect();
+    assert_eq!(answers[0], answers[2]);
+    assert_eq!(answers[1], answers[3]);
+    assert_eq!(answers[0].1.len() + answers[1].1.len(), records_of(&log).len());
+    assert_eq!(rig.recovery_read(&read_of(&log, &ranges, 0)).1, answers[0].1, "no read at all");
+}
+
+// F4
+#[test]
+fn reads_beyond_the_memory_come_again() {
+    let mut rig = Rig::new(config());
+    let mut logs: Vec<Log> = Vec::new();
+    for segment in 1..=3 {
+        let mut log = small_log(0);
+        log.segment = SegmentId(segment);
+        log.bytes.clear();
+        let value = vec![1; 1500];
+        Entry::Object(Object { table: TableId(1), version: Version(1), time: 0, key: b"k", value: &value })
+            .encode(&mut log.bytes);
+        assert_eq!(rig.append(&log, log.from(0)).0, Status::Ok);
+        logs.push(log);
+    }
+    rig.fence(MASTER);
+    rig.hold = true;
+    let mut answers = Vec::new();
+    for log in &logs {
+        let header = rig.header(Opcode::RecoveryRead, OTHER);
+        rig.request(&header, &cbor(&read_of(log, &[range(0, 0, u64::MAX)], 0)));
+        answers.push(header);
+    }
+    rig.run();
+    let statuses: Vec<_> = answers.iter().map(|header| rig.answer(header).unwrap().0).collect();
+    assert_eq!(statuses, [Status::Ok, Status::Ok, Status::Retry]);
+    rig.hold = false;
+    for log in logs.iter().rev() {
+        let answer = rig.recovery_read(&read_of(log, &[range(0, 0, u64::MAX)], 0));
+        assert_eq!(answer, (Status::Ok, log.bytes.clone()), "the least recently used made room");
+    }
+}
+
+// F4
+#[test]
+fn dividing_is_filtering() {
+    for seed in 0..200 {
+        let mut rng = Rng::new(seed);
+        let mut log = small_log(0);
+        log.segment = SegmentId(1);
+        while log.bytes.len() < 1900 {
+            let key: Vec<u8> = (0..rng.below(12)).map(|_| rng.u64() as u8).collect();
+            let table = TableId(rng.between(1, 3) as u32);
+            let version = Version(rng.between(1, 100));
+            if rng.chance(1, 3) {
+                let segment = SegmentId(1);
+                let tombstone = ramhold_log::Tombstone { table, version, time: 0, segment, key: &key };
+                Entry::Tombstone(tombstone).encode(&mut log.bytes);
+            } else {
+                let object = Object { table, version, time: 0, key: &key, value: b"v" };
+                Entry::Object(object).encode(&mut log.bytes);
+            }
+        }
+        let mut ranges = Vec::new();
+        for table in 1..=3 {
+            let mut cuts: Vec<u64> = (0..rng.below(4)).map(|_| rng.u64()).collect();
+            cuts.sort_unstable();
+            cuts.push(u64::MAX);
+            let mut first = 0;
+            for last in cuts {
+                let mut range = range(rng.below(3) as u32, first, last);
+                range.table = TableId(table);
+                range.stream = StreamId(rng.between(1, 2) as u16);
+                range.first_segment = SegmentId(rng.between(1, 2));
+                if rng.chance(3, 4) {
+                    ranges.push(range);
+                }
+                first = last.saturating_add(1);
+            }
+        }
+        let mut rig = with(&log);
+        rig.fence(MASTER);
+        let hasher = PlacementHasher::new(SEED);
+        for partition in 0..3 {
+            if !ranges.iter().any(|range| range.partition == partition) {
+                continue;
+            }
+            let mut model = Vec::new();
+            for entry in EntryReader::new(&log.bytes) {
+                let (_, entry) = entry.unwrap();
+                let (table, key) = match entry {
+                    Entry::Object(object) => (object.table, object.key),
+                    Entry::Tombstone(tombstone) => (tombstone.table, tombstone.key),
+                    _ => continue,
+                };
+                let hash = hasher.hash(key);
+                let is_in = ranges.iter().any(|r| {
+                    (r.partition, r.table, r.stream, r.first_segment)
+                        == (partition, table, StreamId(1), SegmentId(1))
+                        && r.first <= hash
+                        && hash <= r.last
+                });
+                if is_in {
+                    entry.encode(&mut model);
+                }
+            }
+            let answer = rig.recovery_read(&read_of(&log, &ranges, partition));
+            assert_eq!(answer, (Status::Ok, model), "seed {seed}");
+        }
+    }
+}
+
+// D9, F2
+#[test]
+fn a_fence_tells_the_openings_of_open_and_newest_closed_segments() {
+    let mut rig = Rig::new(config());
+    for segment in [1, 2, 3] {
+        let log = Log::head(segment, &[segment]);
+        assert_eq!(rig.append(&log, log.from(0)).0, Status::Ok);
+        if segment < 3 {
+            assert_eq!(rig.append(&log, log.close()).0, Status::Ok);
+        }
+    }
+    let mut side = small_log(1);
+    side.segment = SegmentId(4);
+    let open = ramhold_wire::data::AppendRequest { side: true, ..side.from(0) };
+    assert_eq!(rig.append(&side, open).0, Status::Ok);
+    let reports = rig.fence(MASTER).replicas;
+    let openings: Vec<_> = reports.iter().map(|report| report.opening.is_some()).collect();
+    assert_eq!(openings, [false, true, true, false]);
+    assert_eq!(reports[1].opening.as_ref().unwrap().digest, [SegmentId(2)]);
+    assert_eq!(reports[2].opening.as_ref().unwrap().safe_version, Version(9));
+    assert!(reports[3].side);
+    assert_eq!(rig.fence(MASTER).replicas, reports, "each answer is as of then");
+}
+
+// F9
+#[test]
+fn a_segment_that_says_it_is_another_is_corrupt() {
+    let mut log = Log::head(1, &[1]);
+    log.segment = SegmentId(2);
+    let mut rig = with(&log);
+    assert!(rig.fence(MASTER).replicas.is_empty());
+    assert!(rig.has_error());
+}
+
+#[test]
+fn hostile_bodies_are_answered() {
+    let mut rig = Rig::new(config());
+    let mut rng = Rng::new(5);
+    for _ in 0..2000 {
+        let opcodes = [Opcode::Append, Opcode::Fence, Opcode::RecoveryRead, Opcode::ReplicaFree];
+        let opcode = *rng.pick(&opcodes).unwrap();
+        let sender = if opcode == Opcode::Fence { ServerId::NONE } else { OTHER };
+        let mut header = rig.header(opcode, sender);
+        header.stream = StreamId(1);
+        header.segment = SegmentId(1);
+        let mut body: Vec<u8> = (0..rng.below(60)).map(|_| rng.u64() as u8).collect();
+        if rng.chance(1, 2) && body.len() > 8 {
+            body[1..4].fill(0);
+            body[4..8].fill(0);
+        }
+        if rng.chance(1, 4) {
+            body.clear();
+            body.put_u32(rng.below(64) as u32);
+            body.put_u32(rng.u64() as u32);
+            body.put_u64(rng.u64());
+            body.put_u64(rng.u64());
+        }
+        rig.request(&header, &body);
+        let reply = rig.sent.iter().find(|(_, sent, _)| sent.rpc == header.rpc && sent.kind == Kind::Reply);
+        assert!(reply.is_some());
+        rig.sent.clear();
+    }
+}
