@@ -1,0 +1,60 @@
+//! What an operator or a test may set.
+
+use ramhold_base::limits::SEGMENT_BYTES;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+#[derive(Clone, Debug)]
+pub struct CoordinatorConfig {
+    /// Where servers and clients find this coordinator; told to every server.
+    pub advertise: SocketAddr,
+    /// For reports only; the cluster's identity is its id.
+    pub cluster_name: String,
+    /// One server is pinged at each interval, in turn.
+    pub ping_interval: Duration,
+    /// A ping that is not answered for this long makes its target a suspect.
+    pub ping_timeout: Duration,
+    /// A suspect that answers no ping for this long is dead.
+    pub verify_timeout: Duration,
+    /// A suspect whose address refuses connections twice, this far apart, is dead.
+    pub verify_refused_interval: Duration,
+    /// How long a cold start waits for every directory before it is content with complete logs.
+    pub cold_start_wait: Duration,
+    /// How long a recovery whose log is complete already waits for silent backups.
+    pub ask_wait: Duration,
+    /// An unanswered message is repeated after this, then after twice as long, and so on up to the maximum.
+    pub repeat_interval: Duration,
+    pub repeat_interval_max: Duration,
+    /// What one recovery master takes over at most, by the statistics of the dead log.
+    pub partition_bytes_max: u64,
+    pub partition_records_max: u64,
+    /// Partitions that one master replays at the same time; more wait for the next round.
+    pub partitions_per_master: u32,
+    /// The size of segments in this cluster: what a head may have grown since its statistics were taken.
+    pub segment_bytes: u32,
+    /// Servers may keep replicas of their own logs, so their own failure domain counts (one-machine clusters).
+    pub allow_local_backup: bool,
+}
+
+impl CoordinatorConfig {
+    pub fn new(advertise: SocketAddr) -> CoordinatorConfig {
+        CoordinatorConfig {
+            advertise,
+            cluster_name: "ramhold".into(),
+            ping_interval: Duration::from_millis(100),
+            ping_timeout: Duration::from_millis(300),
+            verify_timeout: Duration::from_secs(1),
+            verify_refused_interval: Duration::from_millis(50),
+            cold_start_wait: Duration::from_secs(30),
+            ask_wait: Duration::from_millis(500),
+            repeat_interval: Duration::from_millis(250),
+            repeat_interval_max: Duration::from_secs(4),
+            // The paper allows 600 MB; smaller parts spread the work over more masters.
+            partition_bytes_max: 64 * 1024 * 1024,
+            partition_records_max: 3_000_000,
+            partitions_per_master: 2,
+            segment_bytes: SEGMENT_BYTES,
+            allow_local_backup: false,
+        }
+    }
+}

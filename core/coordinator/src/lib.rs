@@ -1,0 +1,41 @@
+//! Membership, tables and recovery: the one authority that says who is alive and who owns what.
+//!
+//! A process of its own, not on the data path. All state is in a store (`state`), and nothing that depends on a change
+//! leaves before the change is durable (`outbox`). What is wanted stands in the state; each part compares it with what
+//! has been reached and sends the one next message, again and again until it is answered.
+//!
+//! Not here: the store itself (only `Effect::Store`), the servers' side of each conversation.
+//! Protocols: docs/protocols/membership.md, docs/protocols/recovery.md. Format: docs/formats/store.md.
+//! Catalogue: B1, B3, A1, F1-F3, F5-F7, D8, G1.
+
+mod config;
+mod machine;
+mod outbox;
+mod state;
+
+mod membership;
+mod verify;
+
+mod tables;
+mod tablets;
+
+mod divide;
+mod losses;
+mod prove;
+mod publish;
+mod recovery;
+mod replaying;
+
+mod retry;
+mod status;
+
+pub use config::CoordinatorConfig;
+pub use divide::{Bounds, DeadTablet, divide};
+pub use machine::Coordinator;
+pub use prove::{
+    Evidence, HeldReplica, Missing, Proof, SegmentProof, Source, StreamLoss, StreamProof, prove,
+};
+pub use state::{
+    EndRecord, Key, LoadError, Meta, RecoveryRecord, ServerRecord, State, StreamRecord, TableRecord,
+    TabletRecord,
+};

@@ -1,0 +1,512 @@
+//! One coordinator process: starts from its store, answers, and moves everything on.
+//!
+//! A start reads the term, raises it, and loads the state only then: whoever reigned before can no longer commit, so what
+//! is loaded is the last word. Every step takes one input, lets each part advance, and ends by emptying the outbox.
+//!
+//! Invariants:
+//! - nothing is answered but `NotReady` before the state is loaded under the own term;
+//! - a failed or refused commit ends the process: the next start goes on from the store.
+//!
+//! Catalogue: B1, G1, G3.
+
+use crate::CoordinatorConfig;
+use crate::membership::{Link, ListHistory};
+use crate::outbox::Outbox;
+use crate::recovery::Recovery;
+use crate::state::{Key, State, TERM_KEY, decode_term, encode_term};
+use crate::tablets::Progress;
+use crate::verify::{StartCheck, Suspect};
+use ramhold_base::time::earliest;
+use ramhold_base::{
+    ClusterId, ClusterTime, ConnId, Effects, Input, Instant, KeyHash, Level, Machine, Peer, RecoveryId, Rng,
+    ServerId, Status, StoreCondition, StoreRequest, StoreResult, StoreToken, TableId, Term,
+};
+use ramhold_wire::{Calls, Header, Kind, Message, Opcode, decode, frame, reply};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// The role number of the coordinator's calls.
+const CALLS_ROLE: u8 = 1;
+/// How long an answer is still taken. Messages are repeated much earlier; any answer counts.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// How far ahead of use the ceiling of cluster time is stored.
+const TIME_STEP_MILLIS: u64 = 10_000;
+/// No wall clock is believed beyond this (the year 2106); later seconds do not fit an object.
+const WALL_MILLIS_MAX: u64 = u32::MAX as u64 * 1000;
+const ROUNDS_MAX: u32 = 8;
+const EXIT_STOPPED: u8 = 0;
+const EXIT_STORE: u8 = 1;
+const EXIT_DEPOSED: u8 = 3;
+
+/// What a call was about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Asked {
+    Push(ServerId),
+    Ping(ServerId),
+    Verify(ServerId),
+    Take { table: TableId, first: KeyHash, last: KeyHash, server: ServerId },
+    Drop { table: TableId, server: ServerId },
+    Fence { recovery: RecoveryId, server: ServerId },
+    Recover { recovery: RecoveryId, plan: RecoveryId, partition: u32, attempt: u32, server: ServerId },
+}
+
+#[derive(Debug)]
+enum Phase {
+    New,
+    ReadingTerm(StoreToken),
+    RaisingTerm(StoreToken),
+    /// The folders that are still to be read, and what has been read.
+    Loading {
+        token: StoreToken,
+        rest: Vec<&'static str>,
+        records: Vec<(String, Vec<u8>)>,
+    },
+    Active,
+    /// Waits for the commit in flight.
+    Stopping,
+    Ended,
+}
+
+pub struct Coordinator {
+    pub(crate) config: CoordinatorConfig,
+    pub(crate) rng: Rng,
+    phase: Phase,
+    pub(crate) term: Term,
+    pub(crate) state: State,
+    pub(crate) outbox: Outbox,
+    calls: Calls<Asked>,
+    /// The cluster time at an instant of this process.
+    clock: (Instant, ClusterTime),
+    started: Instant,
+    /// What this process had promised to look at, at the end of the last step.
+    promised: Option<Instant>,
+
+    /// One per Up server.
+    pub(crate) links: BTreeMap<ServerId, Link>,
+    pub(crate) history: ListHistory,
+    pub(crate) push_wake: Instant,
+    pub(crate) ping_at: Instant,
+    pub(crate) ping_last: ServerId,
+    /// When any server last answered a ping under its own id.
+    pub(crate) heard: Instant,
+    pub(crate) suspects: BTreeMap<ServerId, Suspect>,
+    pub(crate) start_check: Option<StartCheck>,
+
+    pub(crate) progress: Progress,
+
+    /// One per crashed server.
+    pub(crate) recoveries: BTreeMap<RecoveryId, Recovery>,
+    pub(crate) recovery_wake: Instant,
+    pub(crate) cold_until: Instant,
+}
+
+impl Coordinator {
+    pub fn new(config: CoordinatorConfig, seed: u64) -> Coordinator {
+        let mut rng = Rng::new(seed);
+        let calls = Calls::new(CALLS_ROLE, rng.u64());
+        Coordinator {
+            config,
+            rng,
+            phase: Phase::New,
+            term: Term::NONE,
+            state: State::default(),
+            outbox: Outbox::default(),
+            calls,
+            clock: (Instant::ZERO, ClusterTime::default()),
+            started: Instant::ZERO,
+            promised: None,
+            links: BTreeMap::new(),
+            history: ListHistory::default(),
+            push_wake: Instant::FAR,
+            ping_at: Instant::FAR,
+            ping_last: ServerId::NONE,
+            heard: Instant::ZERO,
+            suspects: BTreeMap::new(),
+            start_check: None,
+            progress: Progress::default(),
+            recoveries: BTreeMap::new(),
+            recovery_wake: Instant::FAR,
+            cold_until: Instant::ZERO,
+        }
+    }
+
+    /// The state as it is in memory; the last of it may not be durable yet.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    pub fn term(&self) -> Term {
+        self.term
+    }
+
+    pub fn is_active(&self) -> bool {
+        matches!(self.phase, Phase::Active)
+    }
+
+    /// The cluster time. What has been told to anybody is below the stored ceiling, so it never goes back.
+    pub(crate) fn time(&mut self, now: Instant) -> ClusterTime {
+        let time = ClusterTime(self.clock.1.0 + millis(now.since(self.clock.0)));
+        if time > self.state.meta.time_ceiling {
+            self.state.meta.time_ceiling = ClusterTime(time.0 + TIME_STEP_MILLIS);
+            self.outbox.touch(Key::Meta);
+        }
+        time
+    }
+
+    pub(crate) fn uptime(&self, now: Instant) -> Duration {
+        now.since(self.started)
+    }
+
+    /// The header of a message to a server.
+    pub(crate) fn header_to(&self, target: ServerId) -> Header {
+        Header { cluster: self.state.meta.cluster, term: self.term, target, ..Header::default() }
+    }
+
+    /// Asks an Up server something. `false`: the message is too large to be sent at all.
+    pub(crate) fn ask<M: Message>(
+        &mut self,
+        now: Instant,
+        server: ServerId,
+        asked: Asked,
+        message: &M,
+    ) -> bool {
+        let Some(addr) = self.state.up(server).map(|s| s.entry.address.0) else { return true };
+        let rpc = self.calls.open(addr, now, now + ANSWER_MAX, asked);
+        let header = self.header_to(server);
+        self.outbox.request(Peer::Addr(addr), &header, rpc, message)
+    }
+
+    /// Pings an address at once; an answer counts for `timeout`.
+    pub(crate) fn ping(&mut self, now: Instant, addr: SocketAddr, timeout: Duration, asked: Asked) {
+        let rpc = self.calls.open(addr, now, now + timeout, asked);
+        let header = self.header_to(ServerId::NONE);
+        self.outbox.request_at_once(Peer::Addr(addr), &header, rpc, &ramhold_wire::status::Ping {});
+    }
+
+    // Start.
+
+    fn on_start(&mut self, now: Instant, wall_millis: u64) {
+        self.started = now;
+        self.clock = (now, ClusterTime(wall_millis.min(WALL_MILLIS_MAX)));
+        let token = self.outbox.store(StoreRequest::Get { key: TERM_KEY.into() });
+        self.phase = Phase::ReadingTerm(token);
+    }
+
+    fn on_store(&mut self, now: Instant, token: StoreToken, result: StoreResult) {
+        if let StoreResult::Failed(reason) = &result {
+            return self.end(EXIT_STORE, Level::Error, format!("the store has failed: {reason}"));
+        }
+        match &mut self.phase {
+            Phase::ReadingTerm(expected) if *expected == token => self.on_term(result),
+            Phase::RaisingTerm(expected) if *expected == token => match result {
+                StoreResult::Committed => {
+                    self.load_next(Vec::new(), vec!["meta", "server", "table", "recovery", "loss"])
+                }
+                StoreResult::Conflict { .. }
+                | StoreResult::Found(_)
+                | StoreResult::Changed { .. }
+                | StoreResult::Failed(_) => self.deposed("another coordinator started at the same time"),
+            },
+            Phase::Loading { token: expected, rest, records } if *expected == token => {
+                let (mut records, rest) = (std::mem::take(records), std::mem::take(rest));
+                let StoreResult::Found(found) = result else {
+                    return self.end(
+                        EXIT_STORE,
+                        Level::Error,
+                        "the store does not answer what it was asked".into(),
+                    );
+                };
+                records.extend(found.into_iter().map(|(key, _, value)| (key, value)));
+                if rest.is_empty() { self.on_loaded(now, &records) } else { self.load_next(records, rest) }
+            }
+            Phase::Active | Phase::Stopping => match result {
+                StoreResult::Committed => {
+                    self.outbox.committed(token);
+                }
+                StoreResult::Conflict { .. } => self.deposed("another coordinator has taken over"),
+                StoreResult::Found(_) | StoreResult::Changed { .. } | StoreResult::Failed(_) => {}
+            },
+            Phase::New
+            | Phase::ReadingTerm(_)
+            | Phase::RaisingTerm(_)
+            | Phase::Loading { .. }
+            | Phase::Ended => {}
+        }
+    }
+
+    fn on_term(&mut self, result: StoreResult) {
+        let StoreResult::Found(found) = result else {
+            return self.end(EXIT_STORE, Level::Error, "the store does not answer what it was asked".into());
+        };
+        let (last, version) = match found.first() {
+            None => (Term::NONE, None),
+            Some((_, version, value)) => match decode_term(value) {
+                Ok(term) => (term, Some(*version)),
+                Err(error) => return self.end(EXIT_STORE, Level::Error, error.to_string()),
+            },
+        };
+        self.term = last.next();
+        self.outbox.term_version = version.unwrap_or(0) + 1;
+        let conditions = vec![StoreCondition { key: TERM_KEY.into(), version }];
+        let puts = vec![(TERM_KEY.into(), Some(encode_term(self.term)))];
+        self.outbox.report(Level::Debug, "mark:coordinator_commits_term");
+        let token = self.outbox.store(StoreRequest::Commit { conditions, puts });
+        self.phase = Phase::RaisingTerm(token);
+    }
+
+    fn load_next(&mut self, records: Vec<(String, Vec<u8>)>, mut rest: Vec<&'static str>) {
+        let folder = rest.remove(0);
+        let request = match folder {
+            "meta" => StoreRequest::Get { key: folder.into() },
+            _ => StoreRequest::List { prefix: format!("{folder}/") },
+        };
+        let token = self.outbox.store(request);
+        self.phase = Phase::Loading { token, rest, records };
+    }
+
+    fn on_loaded(&mut self, now: Instant, records: &[(String, Vec<u8>)]) {
+        match State::load(records) {
+            Ok(Some(state)) => self.state = state,
+            Ok(None) => {
+                self.state.meta.cluster = ClusterId(self.rng.id());
+                self.outbox.touch(Key::Meta);
+                let text =
+                    format!("a new cluster: {} '{}'", self.state.meta.cluster, self.config.cluster_name);
+                self.outbox.report(Level::Info, text);
+            }
+            Err(error) => return self.end(EXIT_STORE, Level::Error, error.to_string()),
+        }
+        self.phase = Phase::Active;
+        self.clock.1 = self.clock.1.max(self.state.meta.time_ceiling);
+        self.cold_until = now + self.config.cold_start_wait;
+        let text = format!(
+            "coordinator of {} in {}: {} servers, {} tables, {} recoveries to finish",
+            self.state.meta.cluster,
+            self.term,
+            self.state.servers.len(),
+            self.state.tables.len(),
+            self.state.recoveries.values().filter(|r| !r.done).count(),
+        );
+        self.outbox.report(Level::Info, text);
+        self.resume_recoveries(now);
+        self.resume_tables();
+        self.resume_membership(now);
+    }
+
+    pub(crate) fn deposed(&mut self, why: &str) {
+        self.end(EXIT_DEPOSED, Level::Error, format!("{} is over: {why}", self.term));
+    }
+
+    fn end(&mut self, code: u8, level: Level, reason: String) {
+        self.phase = Phase::Ended;
+        if code != EXIT_STOPPED {
+            self.outbox.report(level, reason.clone());
+        }
+        self.outbox.exit(code, reason);
+    }
+
+    // Frames.
+
+    fn on_frame(&mut self, now: Instant, from: ConnId, bytes: &[u8], effects: &mut Effects) {
+        let Ok((header, body)) = frame::parse(bytes) else {
+            let header = Header::request(Opcode::Malformed, Default::default());
+            return reply(effects, Peer::Conn(from), &header, Status::BadFrame);
+        };
+        match header.kind {
+            Kind::Reply if self.is_active() => self.on_reply(now, &header, body),
+            Kind::Reply => {}
+            Kind::Request if self.is_active() => self.on_request(now, &header, body, from),
+            Kind::Request => reply(effects, Peer::Conn(from), &header, Status::NotReady),
+        }
+    }
+
+    fn on_request(&mut self, now: Instant, header: &Header, body: &[u8], from: ConnId) {
+        if let Err(status) = self.answer_request(now, header, body, from) {
+            self.outbox.reply(Peer::Conn(from), header, status);
+        }
+    }
+
+    fn answer_request(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        body: &[u8],
+        from: ConnId,
+    ) -> Result<(), Status> {
+        let to = Peer::Conn(from);
+        let opcode = header.opcode().ok_or(Status::UnknownOpcode)?;
+        self.check_sender(opcode, header)?;
+        match opcode {
+            Opcode::Ping => self.answer_ping(to, header),
+            Opcode::ProcessStatus => self.answer_process_status(now, to, header),
+            Opcode::ClusterStatus => self.answer_cluster_status(now, to, header),
+            Opcode::Recoveries => self.answer_recoveries(to, header),
+            Opcode::LossAcknowledge => self.on_loss_acknowledge(to, header, &decode(body)?),
+            Opcode::TableCreate => self.on_table_create(from, header, &decode(body)?),
+            Opcode::TableDrop => self.on_table_drop(from, header, &decode(body)?),
+            Opcode::TableList => self.answer_table_list(to, header),
+            Opcode::TableDescribe => self.answer_table_describe(to, header, &decode(body)?),
+            Opcode::Enlist => self.on_enlist(now, to, header, decode(body)?),
+            Opcode::SuspectServer => self.on_suspect_server(now, to, header, &decode(body)?),
+            Opcode::MembershipVerify => self.answer_membership_verify(to, header),
+            Opcode::StreamRegister => self.on_stream_register(to, header, &decode(body)?),
+            Opcode::HeadRecord => self.on_head_record(to, header, &decode(body)?),
+            Opcode::CeilingRaise => self.on_ceiling_raise(to, header, &decode(body)?),
+            Opcode::Recovered => self.on_recovered(now, to, header, decode(body)?),
+            Opcode::Malformed
+            | Opcode::Read
+            | Opcode::Write
+            | Opcode::Remove
+            | Opcode::Append
+            | Opcode::ReplicaFree
+            | Opcode::ReplicasNeeded
+            | Opcode::RecoveryRead
+            | Opcode::Fence
+            | Opcode::Recover
+            | Opcode::ServerListUpdate
+            | Opcode::TabletTake
+            | Opcode::TabletDrop => Err(Status::UnknownOpcode),
+        }
+    }
+
+    /// Whether the sender may ask this at all. Pings are answered to everybody, and who enlists is nobody yet.
+    fn check_sender(&self, opcode: Opcode, header: &Header) -> Result<(), Status> {
+        let cluster = self.state.meta.cluster;
+        if !header.cluster.is_none() && header.cluster != cluster {
+            return Err(Status::WrongCluster);
+        }
+        if header.term > self.term {
+            return Err(Status::NotCoordinator);
+        }
+        if header.sender.is_none() || matches!(opcode, Opcode::Ping | Opcode::Enlist) {
+            return Ok(());
+        }
+        if header.cluster.is_none() {
+            return Err(Status::WrongCluster);
+        }
+        if header.sender > self.state.meta.servers {
+            return Err(Status::NotInCluster);
+        }
+        if self.state.is_up(header.sender) { Ok(()) } else { Err(Status::Fenced) }
+    }
+
+    fn on_reply(&mut self, now: Instant, header: &Header, body: &[u8]) {
+        let Some(call) = self.calls.answered(header.rpc) else { return };
+        let status = header.status();
+        if status == Status::StaleTerm {
+            return self.deposed("a server follows a newer one");
+        }
+        match call.context {
+            Asked::Push(server) => self.on_pushed(now, server, status, body),
+            Asked::Ping(server) => self.on_pong(now, server, status, body),
+            Asked::Verify(server) => self.on_verified(now, server, status, body),
+            Asked::Take { table, first, last, server } => {
+                self.on_taken(table, (first, last), server, status, body)
+            }
+            Asked::Drop { table, server } => self.on_dropped(table, server, status),
+            Asked::Fence { recovery, server } => self.on_fenced(now, recovery, server, status, body),
+            Asked::Recover { recovery, plan, partition, attempt, server } => {
+                self.on_recover_answered(now, recovery, (plan, partition, attempt), server, status);
+            }
+        }
+    }
+
+    fn on_overdue(&mut self, now: Instant) {
+        while let Some(call) = self.calls.overdue(now) {
+            match call.context {
+                Asked::Ping(server) => self.on_ping_overdue(now, server),
+                // All others are repeated by who wants the answer.
+                Asked::Verify(_)
+                | Asked::Push(_)
+                | Asked::Take { .. }
+                | Asked::Drop { .. }
+                | Asked::Fence { .. }
+                | Asked::Recover { .. } => {}
+            }
+        }
+    }
+
+    fn on_lost(&mut self, now: Instant, addr: SocketAddr, how: ramhold_base::Lost) {
+        let calls = self.calls.lost(addr);
+        for call in calls {
+            if let Asked::Verify(server) = call.context {
+                self.on_verify_lost(now, server, how);
+            }
+        }
+        self.on_connection_lost(now, addr, how);
+    }
+
+    fn advance(&mut self, now: Instant) {
+        self.advance_verification(now);
+        self.advance_recoveries(now);
+        self.advance_tablets(now);
+        self.advance_pushes(now);
+    }
+
+    fn check_invariants(&self) {
+        assert!(self.links.len() == self.state.all_up().count(), "every Up server has a link, nobody else");
+        assert!(self.suspects.keys().all(|s| self.links.contains_key(s)), "only Up servers are suspects");
+        let open = self.state.recoveries.values().filter(|r| !r.done).count();
+        assert!(self.recoveries.len() == open, "every open recovery is at work");
+    }
+}
+
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Machine for Coordinator {
+    fn step(&mut self, now: Instant, input: Input<'_>, effects: &mut Effects) {
+        if matches!(self.phase, Phase::Ended) {
+            return;
+        }
+        if self.promised.is_some_and(|at| now.since(at) > self.config.ping_timeout / 2) {
+            self.on_stall(now);
+        }
+        match input {
+            Input::Start { wall_millis } => self.on_start(now, wall_millis),
+            Input::Tick => {}
+            Input::Frame { from, bytes } => self.on_frame(now, from, bytes, effects),
+            Input::Lost { addr, how } => self.on_lost(now, addr, how),
+            Input::Closed { conn } => self.progress.forget(conn),
+            Input::Disk { .. } => {}
+            Input::Store { token, result } => self.on_store(now, token, result),
+            Input::Stop => self.phase = Phase::Stopping,
+        }
+        if self.is_active() {
+            self.on_overdue(now);
+        }
+        if self.is_active() {
+            // One part may give another something to do; what is left after a few rounds is done in the next step.
+            for _ in 0..ROUNDS_MAX {
+                self.advance(now);
+                if self.deadline().is_none_or(|at| at > now) {
+                    break;
+                }
+            }
+            self.check_invariants();
+        }
+        if !matches!(self.phase, Phase::Ended) {
+            self.outbox.flush(&self.state, effects);
+        }
+        if matches!(self.phase, Phase::Stopping) && self.outbox.is_settled() {
+            self.end(EXIT_STOPPED, Level::Info, "stopped".into());
+        }
+        if matches!(self.phase, Phase::Ended) {
+            self.outbox.last_words(effects);
+        }
+        self.promised = self.deadline().map(|at| at.max(now));
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        if !self.is_active() {
+            return None;
+        }
+        let wakes = [self.push_wake, self.verification_wake(), self.progress.wake, self.recovery_wake];
+        wakes
+            .into_iter()
+            .filter(|at| *at != Instant::FAR)
+            .fold(self.calls.deadline(), |a, b| earliest(a, Some(b)))
+    }
+}

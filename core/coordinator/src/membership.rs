@@ -1,0 +1,484 @@
+//! Who is in the cluster: enlisting, the server list and its pushing, and what servers have recorded about themselves.
+//!
+//! Each Up server has a link that remembers which version of the list it has reached; it is sent the difference until it
+//! has the newest. A server becomes Crashed once, by `declare_crashed`, and its recovery begins in the same commit.
+//!
+//! Invariants:
+//! - the list's version rises with every change and never goes back;
+//! - a token that was ever given an id never gets another;
+//! - the recorded head of a stream only rises.
+//!
+//! Not here: who is dead (`verify`). Protocol: docs/protocols/membership.md. Catalogue: B1, D8, F8.
+
+use crate::machine::{Asked, Coordinator};
+use crate::recovery::Recovery;
+use crate::retry::Retry;
+use crate::state::{Departed, Key, RecoveryRecord, ServerRecord, StreamRecord};
+use ramhold_base::limits::{
+    LABEL_BYTES_MAX, LABEL_COUNT_MAX, REPLICA_COUNT_MAX, SERVER_COUNT_MAX, STREAM_COUNT_MAX,
+};
+use ramhold_base::{ClusterTime, DirectoryId, Instant, Level, Peer, RecoveryId, ServerId, Status, Version};
+use ramhold_wire::control::{Address, Empty};
+use ramhold_wire::membership::{
+    CeilingRaise, CeilingRaised, Durability, Enlist, Enlisted, HeadRecord, Label, ServerEntry,
+    ServerListReached, ServerListUpdate, ServerState, StreamRegister, SuspectServer,
+};
+use ramhold_wire::{Header, decode};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Ceilings are raised in steps of this, so that a master asks once in a million versions.
+const CEILING_STEP: u64 = 1 << 20;
+/// No honest server needs a version above this.
+const CEILING_NEEDED_MAX: u64 = 1 << 62;
+/// Removals that are remembered for differences of the list.
+const REMOVED_COUNT_MAX: usize = 4096;
+/// Streams of one server over all its shards; bounds its record.
+const SERVER_STREAM_COUNT_MAX: usize = 8 * STREAM_COUNT_MAX as usize;
+/// A master has replaced the replicas of a server that left the list after this time, if it lives.
+const DEPARTED_MILLIS: u64 = 60_000;
+const DEPARTED_COUNT_MAX: usize = 1024;
+/// Recoveries that are over and still told of.
+const HISTORY_COUNT_MAX: usize = 100;
+/// One that ended less than this ago is kept in any case: its masters may still repeat that they are done.
+const HISTORY_MILLIS: u64 = 60_000;
+
+/// What is known of the way to an Up server.
+#[derive(Debug)]
+pub(crate) struct Link {
+    /// The version of the list that it has acknowledged; 0: unknown.
+    pub reached: u64,
+    push: Retry,
+    /// It has answered under its own id since this coordinator started.
+    pub confirmed: bool,
+}
+
+/// The changes of the list since this coordinator started, for differences.
+#[derive(Default, Debug)]
+pub(crate) struct ListHistory {
+    /// Differences can be told from this version on.
+    from: u64,
+    changed: BTreeMap<ServerId, u64>,
+    removed: VecDeque<(u64, ServerId)>,
+}
+
+impl Coordinator {
+    pub(crate) fn resume_membership(&mut self, now: Instant) {
+        self.history.from = self.state.meta.list_version;
+        let up: Vec<ServerId> = self.state.all_up().map(|s| s.entry.id).collect();
+        for id in &up {
+            self.links.insert(*id, Link::new(Retry::new(&self.config)));
+        }
+        self.push_wake = now;
+        self.ping_at = now;
+        self.begin_start_check(now, up);
+    }
+
+    // Enlisting.
+
+    pub(crate) fn on_enlist(
+        &mut self,
+        now: Instant,
+        to: Peer,
+        header: &Header,
+        message: Enlist,
+    ) -> Result<(), Status> {
+        check_enlist(&message)?;
+        if let Some(known) = self.state.servers.values().find(|s| s.token == message.token) {
+            let id = known.entry.id;
+            if known.entry.state == ServerState::Crashed {
+                return Err(Status::Fenced);
+            }
+            self.answer_enlisted(now, to, header, id);
+            return Ok(());
+        }
+        if self.state.recoveries.values().any(|r| r.token == message.token) {
+            return Err(Status::Fenced);
+        }
+        if self.state.servers.len() >= SERVER_COUNT_MAX {
+            return Err(Status::TooMany);
+        }
+        if let Some(before) = message.replaces.and_then(|id| self.state.up(id)) {
+            let id = before.entry.id;
+            if before.entry.directory != message.directory {
+                return Err(Status::NotAllowed);
+            }
+            let recovery = self.declare_crashed(now, id, "its directory was started again by a new process");
+            self.note_replaced(id, recovery);
+        }
+        self.suspect_namesakes(now, &message);
+        let id = self.enter_server(&message);
+        self.answer_enlisted(now, to, header, id);
+        Ok(())
+    }
+
+    /// Others with this directory or address are probably dead; but only their own silence proves it.
+    fn suspect_namesakes(&mut self, now: Instant, message: &Enlist) {
+        let same =
+            |s: &&ServerRecord| s.entry.directory == message.directory || s.entry.address == message.address;
+        let namesakes: Vec<ServerId> = self.state.all_up().filter(same).map(|s| s.entry.id).collect();
+        for id in namesakes {
+            self.suspect(now, id, "another server enlisted with its directory or address".into());
+        }
+    }
+
+    fn enter_server(&mut self, message: &Enlist) -> ServerId {
+        let id = self.state.meta.servers.next();
+        self.state.meta.servers = id;
+        self.state.meta.departed.retain(|d| d.directory != message.directory);
+        let entry = ServerEntry {
+            id,
+            address: message.address,
+            labels: message.labels.clone(),
+            state: ServerState::Up,
+            master: message.master,
+            backup: message.backup,
+            read_speed: message.read_speed.max(1),
+            directory: message.directory,
+        };
+        let record = ServerRecord {
+            entry,
+            token: message.token,
+            ceiling: Version(CEILING_STEP),
+            streams: Vec::new(),
+            log_bytes: message.log_bytes,
+            disk_bytes: message.disk_bytes,
+        };
+        self.state.servers.insert(id, record);
+        self.links.insert(id, Link::new(Retry::new(&self.config)));
+        self.list_changed(id);
+        self.wake_recoveries();
+        self.progress.wake = Instant::ZERO;
+        let text = format!(
+            "{id} enlisted: {} directory {}{}",
+            message.address.0,
+            message.directory,
+            message.replaces.map(|old| format!(", after {old}")).unwrap_or_default()
+        );
+        self.outbox.report(Level::Info, text);
+        id
+    }
+
+    fn answer_enlisted(&mut self, now: Instant, to: Peer, header: &Header, id: ServerId) {
+        let list = self.list_update(now, 0);
+        let enlisted = Enlisted {
+            server: id,
+            cluster: self.state.meta.cluster,
+            term: self.term,
+            list,
+            ceiling: self.state.servers.get(&id).map(|s| s.ceiling).unwrap_or_default(),
+        };
+        self.outbox.reply_with(to, header, &enlisted);
+    }
+
+    // The list.
+
+    /// This entry is new or different: a new version, to be pushed to all.
+    fn list_changed(&mut self, id: ServerId) {
+        self.state.meta.list_version += 1;
+        self.history.changed.insert(id, self.state.meta.list_version);
+        self.outbox.touch(Key::Meta);
+        self.outbox.touch(Key::Server(id));
+        self.push_anew();
+    }
+
+    fn list_removed(&mut self, id: ServerId) {
+        self.state.meta.list_version += 1;
+        self.history.changed.remove(&id);
+        self.history.removed.push_back((self.state.meta.list_version, id));
+        if self.history.removed.len() > REMOVED_COUNT_MAX
+            && let Some((version, _)) = self.history.removed.pop_front()
+        {
+            self.history.from = version;
+        }
+        self.outbox.touch(Key::Meta);
+        self.outbox.touch(Key::Server(id));
+        self.push_anew();
+    }
+
+    fn push_anew(&mut self) {
+        for link in self.links.values_mut() {
+            link.push = Retry::new(&self.config);
+        }
+        self.push_wake = Instant::ZERO;
+    }
+
+    /// What somebody with version `reached` lacks; the whole list when differences do not go back that far.
+    fn list_update(&mut self, now: Instant, reached: u64) -> ServerListUpdate {
+        let to = self.state.meta.list_version;
+        let whole = reached == 0 || reached < self.history.from || reached > to;
+        let changed_since = |id: &ServerId| self.history.changed.get(id).is_some_and(|v| *v > reached);
+        let changed = self.state.servers.values().map(|s| &s.entry);
+        let changed = changed.filter(|e| whole || changed_since(&e.id)).cloned().collect();
+        let removed = self.history.removed.iter().filter(|(v, _)| !whole && *v > reached).map(|(_, id)| *id);
+        let removed = removed.collect();
+        ServerListUpdate {
+            from: if whole { 0 } else { reached },
+            to,
+            changed,
+            removed,
+            issued: self.state.meta.servers,
+            time: self.time(now),
+            coordinator: Some(Address(self.config.advertise)),
+        }
+    }
+
+    pub(crate) fn advance_pushes(&mut self, now: Instant) {
+        if self.push_wake > now {
+            return;
+        }
+        let version = self.state.meta.list_version;
+        let mut due: BTreeMap<u64, Vec<ServerId>> = BTreeMap::new();
+        self.push_wake = Instant::FAR;
+        for (id, link) in self.links.iter_mut().filter(|(_, link)| link.reached != version) {
+            if link.push.take(now, &self.config) {
+                due.entry(link.reached).or_default().push(*id);
+            }
+            self.push_wake = self.push_wake.min(link.push.next());
+        }
+        for (reached, servers) in due {
+            let update = self.list_update(now, reached);
+            for id in servers {
+                if !self.ask(now, id, Asked::Push(id), &update) {
+                    self.outbox.report(Level::Error, "the server list does not fit a message");
+                }
+            }
+        }
+    }
+
+    pub(crate) fn on_pushed(&mut self, now: Instant, id: ServerId, status: Status, body: &[u8]) {
+        match status {
+            Status::WrongServer => {
+                self.suspect(now, id, "its address answers for another server".into());
+            }
+            Status::Ok => {
+                let Ok(answer) = decode::<ServerListReached>(body) else { return };
+                let version = self.state.meta.list_version;
+                let Some(link) = self.links.get_mut(&id) else { return };
+                // An answer to an earlier push may come late. A version that was never ours: send it the whole list.
+                link.reached = if answer.version <= version { answer.version.max(link.reached) } else { 0 };
+                if link.reached != version {
+                    self.push_wake = self.push_wake.min(link.push.next());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    // Death.
+
+    /// The verdict. From its commit on the server is fenced, and its recovery exists.
+    pub(crate) fn declare_crashed(&mut self, now: Instant, id: ServerId, cause: &str) -> RecoveryId {
+        let detected = self.time(now);
+        let directories = self.replica_directories(detected);
+        let tablets =
+            self.state.tables.values().flat_map(|t| &t.tablets).filter(|t| t.owner == id && t.taken);
+        let tablets = tablets.count() as u32;
+        let recovery = self.state.meta.recoveries.next();
+        self.state.meta.recoveries = recovery;
+        let server = self.state.servers.get_mut(&id).expect("only servers in the list are declared crashed");
+        assert!(server.entry.state == ServerState::Up, "a server is declared crashed once");
+        server.entry.state = ServerState::Crashed;
+        let record = RecoveryRecord {
+            id: recovery,
+            crashed: id,
+            address: server.entry.address,
+            token: server.token,
+            detected,
+            cause: cause.into(),
+            cold: false,
+            directories,
+            plan: RecoveryId::NONE,
+            ends: Vec::new(),
+            published: Vec::new(),
+            losses: Vec::new(),
+            done: false,
+            complete_millis: None,
+            first_live_millis: None,
+            done_millis: None,
+            partitions: 0,
+            segments: 0,
+            bytes: 0,
+            records: 0,
+            failed_attempts: 0,
+            tablets,
+        };
+        let text =
+            format!("{id} at {} is dead: {cause}; {recovery} begins, {tablets} tablets", record.address.0);
+        self.outbox.report(Level::Warn, text);
+        self.outbox.report(Level::Debug, format!("fact:dead {}", id.raw()));
+        self.state.recoveries.insert(recovery, record);
+        self.outbox.touch(Key::Recovery(recovery));
+        self.links.remove(&id);
+        self.suspects.remove(&id);
+        self.list_changed(id);
+        self.recoveries.insert(recovery, Recovery::new(now));
+        self.take_partitions_from(id);
+        self.wake_recoveries();
+        self.move_untaken_tablets(id);
+        self.progress.wake = Instant::ZERO;
+        recovery
+    }
+
+    /// All directories that may hold replicas of a server that dies now.
+    fn replica_directories(&self, now: ClusterTime) -> Vec<DirectoryId> {
+        let listed = self.state.servers.values().filter(|s| s.entry.backup).map(|s| s.entry.directory);
+        let departed = self.state.meta.departed.iter().filter(|d| d.at.0 + DEPARTED_MILLIS > now.0);
+        listed.chain(departed.map(|d| d.directory)).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// Nothing is left to recover of this server.
+    pub(crate) fn remove_server(&mut self, now: Instant, id: ServerId) {
+        let at = self.time(now);
+        let Some(server) = self.state.servers.remove(&id) else { return };
+        let directory = server.entry.directory;
+        let departed = &mut self.state.meta.departed;
+        departed.retain(|d| d.at.0 + DEPARTED_MILLIS > at.0 && d.directory != directory);
+        if server.entry.backup && !self.state.servers.values().any(|s| s.entry.directory == directory) {
+            departed.push(Departed { directory, at });
+            let excess = departed.len().saturating_sub(DEPARTED_COUNT_MAX);
+            departed.drain(..excess);
+        }
+        self.list_removed(id);
+        self.forget_old_recoveries(at);
+        self.progress.wake = Instant::ZERO;
+    }
+
+    fn forget_old_recoveries(&mut self, now: ClusterTime) {
+        let ended = |r: &RecoveryRecord| r.detected.0.saturating_add(r.done_millis.unwrap_or(0));
+        let over: Vec<RecoveryId> = self.state.recoveries.values().filter(|r| r.done).map(|r| r.id).collect();
+        let excess = over.len().saturating_sub(HISTORY_COUNT_MAX);
+        for id in over.into_iter().take(excess) {
+            if self.state.recoveries.get(&id).is_some_and(|r| ended(r) + HISTORY_MILLIS < now.0) {
+                self.state.recoveries.remove(&id);
+                self.outbox.touch(Key::Recovery(id));
+            }
+        }
+    }
+
+    // What servers ask.
+
+    pub(crate) fn on_suspect_server(
+        &mut self,
+        now: Instant,
+        to: Peer,
+        header: &Header,
+        message: &SuspectServer,
+    ) -> Result<(), Status> {
+        let by = if header.sender.is_none() { "a client".into() } else { header.sender.to_string() };
+        self.suspect(now, message.server, format!("reported by {by}"));
+        self.outbox.reply_with(to, header, &Empty {});
+        Ok(())
+    }
+
+    /// Who is not Up never gets here.
+    pub(crate) fn answer_membership_verify(&mut self, to: Peer, header: &Header) -> Result<(), Status> {
+        sender_of(header)?;
+        self.outbox.reply_with(to, header, &Empty {});
+        Ok(())
+    }
+
+    pub(crate) fn on_stream_register(
+        &mut self,
+        to: Peer,
+        header: &Header,
+        message: &StreamRegister,
+    ) -> Result<(), Status> {
+        let server = self.state.servers.get_mut(&sender_of(header)?).ok_or(Status::Fenced)?;
+        check_durability(message.durability, message.replicas)?;
+        if message.stream.is_none() || message.segment.is_none() {
+            return Err(Status::BadRequest);
+        }
+        let known = server.streams.iter().find(|s| (s.shard, s.stream) == (message.shard, message.stream));
+        match known {
+            Some(known) if (known.durability, known.replicas) != (message.durability, message.replicas) => {
+                return Err(Status::NotAllowed);
+            }
+            Some(_) => {}
+            None if server.streams.len() >= SERVER_STREAM_COUNT_MAX => return Err(Status::TooMany),
+            None => {
+                server.streams.push(StreamRecord {
+                    shard: message.shard,
+                    stream: message.stream,
+                    durability: message.durability,
+                    replicas: message.replicas,
+                    segment: message.segment,
+                    epoch: message.epoch,
+                });
+                self.outbox.touch(Key::Server(header.sender));
+            }
+        }
+        self.outbox.reply_with(to, header, &Empty {});
+        Ok(())
+    }
+
+    pub(crate) fn on_head_record(
+        &mut self,
+        to: Peer,
+        header: &Header,
+        message: &HeadRecord,
+    ) -> Result<(), Status> {
+        let server = self.state.servers.get_mut(&sender_of(header)?).ok_or(Status::Fenced)?;
+        let mut streams = server.streams.iter_mut();
+        let stream = streams.find(|s| (s.shard, s.stream) == (message.shard, message.stream));
+        let stream = stream.ok_or(Status::NotAllowed)?;
+        if (message.segment, message.epoch) > (stream.segment, stream.epoch) {
+            (stream.segment, stream.epoch) = (message.segment, message.epoch);
+            self.outbox.touch(Key::Server(header.sender));
+        }
+        self.outbox.reply_with(to, header, &Empty {});
+        Ok(())
+    }
+
+    pub(crate) fn on_ceiling_raise(
+        &mut self,
+        to: Peer,
+        header: &Header,
+        message: &CeilingRaise,
+    ) -> Result<(), Status> {
+        let server = self.state.servers.get_mut(&sender_of(header)?).ok_or(Status::Fenced)?;
+        if message.needed.raw() > CEILING_NEEDED_MAX {
+            return Err(Status::BadRequest);
+        }
+        if server.ceiling.raw() < message.needed.raw() + CEILING_STEP / 2 {
+            server.ceiling = Version(message.needed.raw() + CEILING_STEP);
+            self.outbox.touch(Key::Server(header.sender));
+        }
+        let ceiling = server.ceiling;
+        self.outbox.reply_with(to, header, &CeilingRaised { ceiling });
+        Ok(())
+    }
+}
+
+impl Link {
+    fn new(push: Retry) -> Link {
+        Link { reached: 0, push, confirmed: false }
+    }
+}
+
+/// The server that sends; these requests are not for clients.
+pub(crate) fn sender_of(header: &Header) -> Result<ServerId, Status> {
+    if header.sender.is_none() { Err(Status::BadRequest) } else { Ok(header.sender) }
+}
+
+/// Which durability goes with how many replicas.
+pub(crate) fn check_durability(durability: Durability, replicas: u8) -> Result<(), Status> {
+    if replicas > REPLICA_COUNT_MAX {
+        return Err(Status::BadRequest);
+    }
+    match durability {
+        Durability::Synced => Err(Status::Unsupported),
+        Durability::None if replicas == 0 => Ok(()),
+        Durability::Buffered if replicas > 0 => Ok(()),
+        Durability::None | Durability::Buffered => Err(Status::BadRequest),
+    }
+}
+
+fn check_enlist(message: &Enlist) -> Result<(), Status> {
+    let fits = |label: &Label| {
+        !label.name.is_empty() && label.name.len() <= LABEL_BYTES_MAX && label.value.len() <= LABEL_BYTES_MAX
+    };
+    let labels = message.labels.len() <= LABEL_COUNT_MAX && message.labels.iter().all(fits);
+    let address = message.address.0.port() != 0 && !message.address.0.ip().is_unspecified();
+    let named = message.token != 0 && !message.directory.is_none();
+    if labels && address && named { Ok(()) } else { Err(Status::BadRequest) }
+}

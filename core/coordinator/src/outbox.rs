@@ -1,0 +1,182 @@
+//! Nothing leaves before the changes that it depends on are durable.
+//!
+//! Every changed record is marked; at the end of a step all marked records go to the store as one atomic commit, if none
+//! is under way. A message remembers how many commits must be complete before it may go: all changes made before it,
+//! whoever made them, so that a reader is never told what could still be forgotten.
+//!
+//! Invariants:
+//! - at most one commit is in flight, conditional on this coordinator's term;
+//! - messages leave in the order in which they were written.
+//!
+//! Catalogue: G1, G3. See docs/protocols/membership.md, "The coordinator's store".
+
+use crate::state::{Key, State, TERM_KEY};
+use minicbor::Encode;
+use ramhold_base::limits::FRAME_BODY_BYTES_MAX;
+use ramhold_base::{Effect, Effects, Level, Peer, RpcId, Status, StoreCondition, StoreRequest, StoreToken};
+use ramhold_wire::control::encode_into;
+use ramhold_wire::{Header, Kind, Message, frame};
+use std::collections::{BTreeSet, VecDeque};
+
+/// Bytes that may wait for a slow store. Beyond, new messages are dropped as a network might drop them: requests are
+/// repeated, and whoever waits for an answer asks again.
+const WAITING_BYTES_MAX: usize = 128 * 1024 * 1024;
+
+#[derive(Default, Debug)]
+pub(crate) struct Outbox {
+    /// The store's version of the `term` key as this coordinator wrote it.
+    pub term_version: u64,
+    changed: BTreeSet<Key>,
+    in_flight: Option<(StoreToken, Vec<&'static str>)>,
+    commits_begun: u64,
+    commits_done: u64,
+    waiting: VecDeque<Waiting>,
+    waiting_bytes: usize,
+    dropped: u64,
+    last_token: u64,
+    ready: Effects,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    commits: u64,
+    to: Peer,
+    frame: Vec<u8>,
+}
+
+impl Outbox {
+    /// This record was changed, made or removed.
+    pub fn touch(&mut self, key: Key) {
+        self.changed.insert(key);
+    }
+
+    pub fn is_settled(&self) -> bool {
+        self.changed.is_empty() && self.in_flight.is_none()
+    }
+
+    pub fn report(&mut self, level: Level, text: impl Into<String>) {
+        self.ready.report(level, text);
+    }
+
+    pub fn exit(&mut self, code: u8, reason: String) {
+        self.ready.push(Effect::Exit { code, reason });
+    }
+
+    pub fn store(&mut self, request: StoreRequest) -> StoreToken {
+        self.last_token += 1;
+        let token = StoreToken(self.last_token);
+        self.ready.push(Effect::Store { token, request });
+        token
+    }
+
+    /// A request that says nothing of the state, so it need not wait for the store: a ping.
+    pub fn request_at_once<M: Message>(&mut self, to: Peer, header: &Header, rpc: RpcId, message: &M) {
+        ramhold_wire::request(&mut self.ready, to, header, rpc, message);
+    }
+
+    /// `false`: the message is too large for a frame and was not sent.
+    #[must_use]
+    pub fn request<M: Message>(&mut self, to: Peer, header: &Header, rpc: RpcId, message: &M) -> bool {
+        let header = Header { opcode: M::OPCODE.code(), rpc, kind: Kind::Request, ..*header };
+        let body = encode(message);
+        if body.len() > FRAME_BODY_BYTES_MAX as usize {
+            return false;
+        }
+        self.send(to, &header, &body);
+        true
+    }
+
+    pub fn reply(&mut self, to: Peer, request: &Header, status: Status) {
+        self.send(to, &request.answer(status), &[]);
+    }
+
+    pub fn reply_with<T: Encode<()>>(&mut self, to: Peer, request: &Header, body: &T) {
+        let body = encode(body);
+        if body.len() > FRAME_BODY_BYTES_MAX as usize {
+            return self.reply(to, request, Status::FrameTooLarge);
+        }
+        self.send(to, &request.answer(Status::Ok), &body);
+    }
+
+    fn send(&mut self, to: Peer, header: &Header, body: &[u8]) {
+        let mut bytes = Vec::with_capacity(frame::HEADER_BYTES + body.len());
+        frame::write(&mut bytes, header, |out| out.extend_from_slice(body));
+        if self.waiting_bytes + bytes.len() > WAITING_BYTES_MAX {
+            self.dropped += 1;
+            if self.dropped.is_power_of_two() {
+                let text = format!("the store is slow: {} messages were dropped", self.dropped);
+                self.report(Level::Warn, text);
+            }
+            return;
+        }
+        self.waiting_bytes += bytes.len();
+        let commits = self.commits_begun + u64::from(!self.changed.is_empty());
+        self.waiting.push_back(Waiting { commits, to, frame: bytes });
+    }
+
+    /// The commit in flight is durable. `false`: the token is not its.
+    pub fn committed(&mut self, token: StoreToken) -> bool {
+        let Some((expected, kinds)) = self.in_flight.take() else { return false };
+        if expected != token {
+            self.in_flight = Some((expected, kinds));
+            return false;
+        }
+        self.commits_done += 1;
+        for kind in kinds {
+            self.report(Level::Debug, format!("mark:coordinator_committed_{kind}"));
+        }
+        true
+    }
+
+    /// Ends a step: lets go what may go, and begins the next commit.
+    pub fn flush(&mut self, state: &State, effects: &mut Effects) {
+        while self.waiting.front().is_some_and(|w| w.commits <= self.commits_done) {
+            let waiting = self.waiting.pop_front().expect("the front was just seen");
+            self.waiting_bytes -= waiting.frame.len();
+            self.ready.send_with(waiting.to, |out| out.extend_from_slice(&waiting.frame));
+        }
+        if self.in_flight.is_none() && !self.changed.is_empty() {
+            self.begin_commit(state);
+        }
+        drain(&mut self.ready, effects);
+    }
+
+    /// The process ends: what may not go yet never goes, and nothing more is committed.
+    pub fn last_words(&mut self, effects: &mut Effects) {
+        drain(&mut self.ready, effects);
+    }
+
+    fn begin_commit(&mut self, state: &State) {
+        let changed = std::mem::take(&mut self.changed);
+        let mut kinds: Vec<&'static str> = changed.iter().map(|key| key.kind()).collect();
+        kinds.dedup();
+        for kind in &kinds {
+            self.ready.report(Level::Debug, format!("mark:coordinator_commits_{kind}"));
+        }
+        let puts = changed.iter().map(|key| (key.to_string(), state.encode(*key))).collect();
+        let condition = StoreCondition { key: TERM_KEY.into(), version: Some(self.term_version) };
+        let token = self.store(StoreRequest::Commit { conditions: vec![condition], puts });
+        self.commits_begun += 1;
+        self.in_flight = Some((token, kinds));
+    }
+}
+
+fn encode<T: Encode<()>>(value: &T) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode_into(&mut bytes, value);
+    bytes
+}
+
+/// Moves effects over, with the bytes that they speak of.
+fn drain(from: &mut Effects, to: &mut Effects) {
+    for effect in from.list.drain(..) {
+        match effect {
+            Effect::Send { to: peer, frame } => {
+                let bytes = &from.bytes;
+                to.send_with(peer, |out| out.extend_from_slice(&bytes[frame]));
+            }
+            other => to.push(other),
+        }
+    }
+    from.bytes.clear();
+}

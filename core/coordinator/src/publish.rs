@@ -1,0 +1,173 @@
+//! The results of recovery masters: a partition goes live when its new owner is stored.
+//!
+//! A recovered range becomes a tablet of its own. All ranges of a partition change owner in one commit, and the answer
+//! waits for it; the master serves only after the answer. A repeated result is answered like the first time.
+//!
+//! Protocol: docs/protocols/recovery.md, 7. Catalogue: F5, F6, B3.
+
+use crate::machine::Coordinator;
+use crate::membership::sender_of;
+use crate::recovery::hashes;
+use crate::replaying::Replay;
+use crate::state::{Key, PublishedRecord, TableRecord, TabletRecord};
+use ramhold_base::{Instant, KeyHash, Level, Peer, RecoveryId, ServerId, Status, Version};
+use ramhold_wire::Header;
+use ramhold_wire::control::Empty;
+use ramhold_wire::recovery::{Assignment, PartitionRange, Recovered, RecoveryOutcome};
+
+impl Coordinator {
+    pub(crate) fn on_recovered(
+        &mut self,
+        now: Instant,
+        to: Peer,
+        header: &Header,
+        message: Recovered,
+    ) -> Result<(), Status> {
+        let server = sender_of(header)?;
+        let Recovered { recovery: plan, partition, attempt, outcome } = message;
+        let published = PublishedRecord { plan, partition, attempt, server };
+        if self.state.recoveries.values().any(|r| r.published.contains(&published)) {
+            self.outbox.reply_with(to, header, &Empty {});
+            return Ok(());
+        }
+        let of_plan = |r: &crate::recovery::Recovery| r.plan.as_ref().is_some_and(|p| p.id == plan);
+        let id = self.recoveries.iter().find(|(_, r)| of_plan(r)).map(|(id, _)| *id);
+        let id = id.ok_or(Status::NotAllowed)?;
+        if self.running(id, plan, partition, attempt, server).is_none() {
+            return Err(Status::NotAllowed);
+        }
+        match outcome {
+            RecoveryOutcome::Failed { reason } => {
+                let why: String = reason.chars().take(200).collect();
+                self.fail_partition(now, id, partition, &format!("{server} failed: {}", why.escape_debug()));
+                if let Some(recovery) = self.recoveries.get_mut(&id) {
+                    recovery.ask_anew(&self.config);
+                }
+            }
+            RecoveryOutcome::Done { assignments, bytes, records } => {
+                self.publish(now, id, published, &assignments)?;
+                self.note_published(now, id, published, bytes, records);
+            }
+        }
+        self.wake_recoveries();
+        self.outbox.reply_with(to, header, &Empty {});
+        Ok(())
+    }
+
+    /// Makes every range of the partition a tablet of its recovery master, or none.
+    fn publish(
+        &mut self,
+        now: Instant,
+        id: RecoveryId,
+        published: PublishedRecord,
+        assignments: &[Assignment],
+    ) -> Result<(), Status> {
+        let PublishedRecord { partition, server, .. } = published;
+        let crashed = self.state.recoveries.get(&id).map(|r| r.crashed).ok_or(Status::NotAllowed)?;
+        let plan = self.recoveries.get(&id).and_then(|r| r.plan.as_ref()).ok_or(Status::NotAllowed)?;
+        let ranges: Vec<PartitionRange> = plan.ranges_of(partition).copied().collect();
+        if ranges.len() != assignments.len() {
+            self.fail_partition(now, id, partition, &format!("{server} told other ranges than it was given"));
+            return Err(Status::BadRequest);
+        }
+        let owner = self.state.up(server).ok_or(Status::Fenced)?;
+        let known =
+            |(r, a): (&PartitionRange, &Assignment)| owner.has_stream(a.shard, a.stream, r.durability);
+        if !ranges.iter().zip(assignments).all(known) {
+            self.fail_partition(
+                now,
+                id,
+                partition,
+                &format!("{server} put it into a stream that is not registered"),
+            );
+            return Err(Status::NotAllowed);
+        }
+        let owned = |r: &PartitionRange| {
+            let table = self.state.tables.get(&r.table).filter(|t| !t.dropping);
+            table.is_some_and(|t| t.covering(crashed, r.first, r.last).is_some())
+        };
+        if !ranges.iter().all(owned) {
+            if let Some(recovery) = self.recoveries.get_mut(&id) {
+                recovery.plan_anew();
+            }
+            self.wake_recoveries();
+            return Err(Status::NotAllowed);
+        }
+        for (range, assignment) in ranges.iter().zip(assignments) {
+            let Some(table) = self.state.tables.get_mut(&range.table) else { continue };
+            table.adopt(crashed, range, server, *assignment);
+            self.outbox.touch(Key::Table(range.table));
+        }
+        Ok(())
+    }
+
+    fn note_published(
+        &mut self,
+        now: Instant,
+        id: RecoveryId,
+        published: PublishedRecord,
+        bytes: u64,
+        records: u64,
+    ) {
+        let time = self.time(now);
+        let number = published.partition;
+        let mut ranges = String::new();
+        if let Some(plan) = self.recoveries.get_mut(&id).and_then(|r| r.plan.as_mut()) {
+            if let Some(partition) = plan.partitions.get_mut(number as usize) {
+                partition.state = Replay::Live;
+            }
+            let first = plan.ranges_of(number).next();
+            ranges = first.map(|r| format!("{} {}", r.table, hashes(r.first, r.last))).unwrap_or_default();
+        }
+        let Some(record) = self.state.recoveries.get_mut(&id) else { return };
+        let since = time.0.saturating_sub(record.detected.0);
+        record.first_live_millis.get_or_insert(since);
+        record.bytes = record.bytes.saturating_add(bytes);
+        record.records = record.records.saturating_add(records);
+        record.published.push(published);
+        let text = format!(
+            "{id}: partition {number} is live at {} ({records} records, from {ranges}), {since} ms after the verdict",
+            published.server
+        );
+        self.outbox.report(Level::Info, text);
+        self.outbox.touch(Key::Recovery(id));
+    }
+}
+
+impl TableRecord {
+    /// The place of the tablet of this owner that holds the whole range.
+    pub(crate) fn covering(&self, owner: ServerId, first: KeyHash, last: KeyHash) -> Option<usize> {
+        self.tablets.iter().position(|t| t.owner == owner && t.taken && t.first <= first && last <= t.last)
+    }
+
+    /// The range leaves its dead owner's tablet and becomes one of its own; the rest stays as it was.
+    pub(crate) fn adopt(
+        &mut self,
+        dead: ServerId,
+        range: &PartitionRange,
+        owner: ServerId,
+        assignment: Assignment,
+    ) {
+        let at = self.covering(dead, range.first, range.last).expect("the caller has looked");
+        let old = self.tablets[at];
+        let new = TabletRecord {
+            first: range.first,
+            last: range.last,
+            owner,
+            taken: true,
+            shard: assignment.shard,
+            stream: assignment.stream,
+            first_segment: assignment.first_segment,
+            version_floor: Version::NONE,
+        };
+        let mut parts = Vec::with_capacity(3);
+        if old.first < range.first {
+            parts.push(TabletRecord { last: KeyHash(range.first.0 - 1), ..old });
+        }
+        parts.push(new);
+        if range.last < old.last {
+            parts.push(TabletRecord { first: KeyHash(range.last.0 + 1), ..old });
+        }
+        self.tablets.splice(at..=at, parts);
+    }
+}

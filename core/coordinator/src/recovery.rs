@@ -1,0 +1,499 @@
+//! One recovery per crashed server: ask, prove, divide, and see it through.
+//!
+//! What is durable stands in the recovery's record and in the owners of tablets; all here can be found out again. After a
+//! restart the backups are asked again, the log is proven again, and what is still the dead server's is divided anew.
+//!
+//! Invariants:
+//! - ends are stored before anybody is told of them, and never change while a partition is live;
+//! - every division has an id of its own, so that neither backups nor masters mix two of them;
+//! - a dead server is removed only when no table has a tablet of it.
+//!
+//! Not here: recovery masters at work (`replaying`), their results (`publish`).
+//! Protocol: docs/protocols/recovery.md. Catalogue: F2, F3, F5, F6, F7, D2.
+
+use crate::divide::{Bounds, DeadTablet, divide};
+use crate::machine::{Asked, Coordinator, millis};
+use crate::prove::{Evidence, HeldReplica, Missing, Proof, StreamProof, prove};
+use crate::replaying::Plan;
+use crate::retry::Retry;
+use crate::state::{EndRecord, Key, RecoveryRecord, TabletRecord};
+use crate::tables::least_loaded;
+use ramhold_base::{
+    ClusterTime, DirectoryId, Instant, KeyHash, Level, RecoveryId, ServerId, Status, StreamId, TableId,
+};
+use ramhold_wire::decode;
+use ramhold_wire::membership::{Durability, ServerState};
+use ramhold_wire::recovery::{Fence, Fenced, PartitionRange, ReplicaReport, TabletStat};
+use ramhold_wire::status::LossReport;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// Answers that come within this are looked at together.
+const PROOF_INTERVAL: Duration = Duration::from_millis(20);
+/// How often the backups of an incomplete log are asked again: they may have come to hold more.
+const ASK_AGAIN_INTERVAL: Duration = Duration::from_secs(2);
+
+#[derive(Debug)]
+pub(crate) struct Recovery {
+    asks: BTreeMap<ServerId, Ask>,
+    /// The version of the server list that `asks` follow.
+    list_version: u64,
+    begun: Instant,
+    ask_again_at: Instant,
+    /// Something was reported since the last look.
+    changed: bool,
+    look_at: Instant,
+    pub(crate) proof: Option<Proof>,
+    complete_since: Option<Instant>,
+    pub(crate) missing: Vec<Missing>,
+    /// What was last reported as missing.
+    missing_told: Vec<Missing>,
+    pub(crate) plan: Option<Plan>,
+    /// Tablets of `none` tables may still name the dead server.
+    retake: bool,
+    /// Whether it is over must be looked at.
+    pub(crate) check_done: bool,
+    pub(crate) wake: Instant,
+}
+
+/// What one backup was asked.
+#[derive(Debug)]
+struct Ask {
+    retry: Retry,
+    pending: bool,
+    /// It has answered once, so it refuses the dead server.
+    fenced: bool,
+    answer: Option<Vec<ReplicaReport>>,
+}
+
+impl Recovery {
+    pub fn new(now: Instant) -> Recovery {
+        Recovery {
+            asks: BTreeMap::new(),
+            list_version: 0,
+            begun: now,
+            ask_again_at: now + ASK_AGAIN_INTERVAL,
+            changed: true,
+            look_at: now,
+            proof: None,
+            complete_since: None,
+            missing: Vec::new(),
+            missing_told: Vec::new(),
+            plan: None,
+            retake: true,
+            check_done: true,
+            wake: Instant::ZERO,
+        }
+    }
+
+    /// Whether every backup that is Up refuses the dead server.
+    pub fn is_fenced(&self) -> bool {
+        self.list_version > 0 && self.asks.values().all(|a| a.fenced)
+    }
+
+    fn all_answered(&self) -> bool {
+        self.asks.values().all(|a| a.answer.is_some())
+    }
+
+    /// What was reported is not to be relied on any more: everybody is asked anew.
+    pub(crate) fn ask_anew(&mut self, config: &crate::CoordinatorConfig) {
+        for ask in self.asks.values_mut() {
+            ask.pending = true;
+            ask.answer = None;
+            ask.retry = Retry::new(config);
+        }
+        self.proof = None;
+        self.complete_since = None;
+        self.changed = true;
+        self.wake = Instant::ZERO;
+    }
+
+    /// The division no longer fits; what is left is divided anew.
+    pub(crate) fn plan_anew(&mut self) {
+        self.plan = None;
+        self.changed = true;
+        self.check_done = true;
+        self.look_at = Instant::ZERO;
+        self.wake = Instant::ZERO;
+    }
+}
+
+impl Coordinator {
+    pub(crate) fn resume_recoveries(&mut self, now: Instant) {
+        for record in self.state.recoveries.values().filter(|r| !r.done) {
+            self.recoveries.insert(record.id, Recovery::new(now));
+        }
+        self.recovery_wake = Instant::ZERO;
+    }
+
+    pub(crate) fn wake_recoveries(&mut self) {
+        for recovery in self.recoveries.values_mut() {
+            recovery.check_done = true;
+            recovery.wake = Instant::ZERO;
+        }
+        self.recovery_wake = Instant::ZERO;
+    }
+
+    pub(crate) fn wake_recovery(&mut self, id: RecoveryId, at: Instant) {
+        if let Some(recovery) = self.recoveries.get_mut(&id) {
+            recovery.wake = recovery.wake.min(at);
+            self.recovery_wake = self.recovery_wake.min(at);
+        }
+    }
+
+    pub(crate) fn advance_recoveries(&mut self, now: Instant) {
+        if self.recovery_wake > now {
+            return;
+        }
+        let cold = |id: &RecoveryId| self.state.recoveries.get(id).is_some_and(|r| r.cold);
+        let all_proven = self.recoveries.iter().all(|(id, r)| !cold(id) || r.proof.is_some());
+        let cold_ready = now >= self.cold_until && all_proven;
+        let version = self.state.meta.list_version;
+        let due: Vec<RecoveryId> = self
+            .recoveries
+            .iter()
+            .filter(|(id, r)| r.wake <= now || r.list_version != version || (cold_ready && cold(id)))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in due {
+            let Some(mut recovery) = self.recoveries.remove(&id) else { continue };
+            recovery.wake = Instant::FAR;
+            if !self.advance_recovery(now, id, &mut recovery, cold_ready) {
+                self.recoveries.insert(id, recovery);
+            }
+        }
+        let version = self.state.meta.list_version;
+        let wake = |r: &Recovery| if r.list_version == version { r.wake } else { now };
+        self.recovery_wake = self.recoveries.values().map(wake).min().unwrap_or(Instant::FAR);
+    }
+
+    /// `true`: it is over.
+    fn advance_recovery(
+        &mut self,
+        now: Instant,
+        id: RecoveryId,
+        recovery: &mut Recovery,
+        cold_ready: bool,
+    ) -> bool {
+        let Some(record) = self.state.recoveries.get(&id) else { return true };
+        let crashed = record.crashed;
+        self.ask_backups(now, id, crashed, recovery);
+        let patient = recovery.begun + self.config.ask_wait;
+        let heard = recovery.all_answered() || patient <= now;
+        if !heard {
+            recovery.wake = recovery.wake.min(patient);
+        }
+        if heard && recovery.retake && self.start_check.is_none() {
+            recovery.retake = !self.retake_unreplicated(now, crashed);
+            recovery.check_done = true;
+        }
+        if recovery.check_done {
+            recovery.check_done = false;
+            if !recovery.retake && !self.has_tablets(crashed) {
+                self.end_recovery(now, id, crashed);
+                return true;
+            }
+        }
+        self.look(now, id, recovery);
+        let may_divide = self.may_divide(now, id, recovery, cold_ready);
+        if may_divide && recovery.plan.is_none() {
+            self.divide(now, id, recovery);
+        }
+        self.replay(now, id, recovery, may_divide);
+        false
+    }
+
+    // Ask.
+
+    fn ask_backups(&mut self, now: Instant, id: RecoveryId, crashed: ServerId, recovery: &mut Recovery) {
+        if recovery.list_version != self.state.meta.list_version {
+            recovery.list_version = self.state.meta.list_version;
+            let up: BTreeSet<ServerId> =
+                self.state.all_up().filter(|s| s.entry.backup).map(|s| s.entry.id).collect();
+            let before = recovery.asks.len();
+            recovery.asks.retain(|backup, _| up.contains(backup));
+            recovery.changed |= recovery.asks.len() != before;
+            for backup in up {
+                recovery.asks.entry(backup).or_insert_with(|| {
+                    recovery.changed = true;
+                    Ask { retry: Retry::new(&self.config), pending: true, fenced: false, answer: None }
+                });
+            }
+            if recovery.is_fenced() {
+                self.progress.wake = Instant::ZERO;
+            }
+        }
+        if recovery.ask_again_at <= now {
+            recovery.ask_again_at = now + ASK_AGAIN_INTERVAL;
+            if !recovery.missing.is_empty() {
+                for ask in recovery.asks.values_mut().filter(|a| !a.pending) {
+                    ask.pending = true;
+                    ask.retry = Retry::new(&self.config);
+                }
+            }
+        }
+        if !recovery.missing.is_empty() {
+            recovery.wake = recovery.wake.min(recovery.ask_again_at);
+        }
+        let mut due = Vec::new();
+        for (backup, ask) in recovery.asks.iter_mut().filter(|(_, a)| a.pending) {
+            if ask.retry.take(now, &self.config) {
+                due.push(*backup);
+            }
+            recovery.wake = recovery.wake.min(ask.retry.next());
+        }
+        for server in due {
+            // A message of a few bytes always fits.
+            let _ = self.ask(now, server, Asked::Fence { recovery: id, server }, &Fence { crashed });
+        }
+    }
+
+    pub(crate) fn on_fenced(
+        &mut self,
+        now: Instant,
+        id: RecoveryId,
+        server: ServerId,
+        status: Status,
+        body: &[u8],
+    ) {
+        let replicas = match status {
+            Status::Ok => match decode::<Fenced>(body) {
+                Ok(fenced) => fenced.replicas,
+                Err(_) => return,
+            },
+            // Its replicas are lost for good.
+            Status::DeviceFailed => Vec::new(),
+            _ => return,
+        };
+        let Some(recovery) = self.recoveries.get_mut(&id) else { return };
+        let Some(ask) = recovery.asks.get_mut(&server) else { return };
+        let changed = ask.answer.as_ref() != Some(&replicas);
+        ask.pending = false;
+        ask.fenced = true;
+        ask.answer = Some(replicas);
+        recovery.changed |= changed;
+        let at = if recovery.all_answered() { Instant::ZERO } else { now + PROOF_INTERVAL };
+        if recovery.is_fenced() {
+            self.progress.wake = Instant::ZERO;
+        }
+        self.wake_recovery(id, at);
+    }
+
+    // Prove.
+
+    fn look(&mut self, now: Instant, id: RecoveryId, recovery: &mut Recovery) {
+        if !recovery.changed {
+            return;
+        }
+        let all_answered = recovery.all_answered();
+        if !all_answered && recovery.look_at > now {
+            recovery.wake = recovery.wake.min(recovery.look_at);
+            return;
+        }
+        recovery.changed = false;
+        recovery.look_at = now + PROOF_INTERVAL;
+        let Some(record) = self.state.recoveries.get(&id) else { return };
+        let Some(server) = self.state.servers.get(&record.crashed) else { return };
+        let final_answer =
+            all_answered && self.start_check.is_none() && self.all_directories(record, recovery);
+        let evidence = if final_answer { Evidence::Final } else { Evidence::Partial };
+        let held: Vec<HeldReplica<'_>> = recovery
+            .asks
+            .iter()
+            .flat_map(|(backup, ask)| ask.answer.iter().flatten().map(|report| (*backup, report)))
+            .map(|(backup, report)| HeldReplica { backup, report })
+            .collect();
+        let live = !record.published.is_empty();
+        let fixed: &[EndRecord] = if live || recovery.plan.is_some() { &record.ends } else { &[] };
+        let mut result = prove(&server.streams, &held, fixed, evidence);
+        if result.is_err() && !live && !fixed.is_empty() {
+            // No partition is live, so the ends may be chosen again.
+            result = prove(&server.streams, &held, &[], evidence);
+        }
+        match result {
+            Ok(proof) => {
+                recovery.complete_since.get_or_insert(now);
+                recovery.missing.clear();
+                if recovery.plan.as_ref().is_some_and(|plan| !plan.proof.replays_like(&proof)) {
+                    recovery.plan = None;
+                }
+                if let Some(plan) = &mut recovery.plan {
+                    plan.proof = proof.clone();
+                }
+                recovery.proof = Some(proof);
+            }
+            Err(missing) => {
+                recovery.proof = None;
+                recovery.complete_since = None;
+                if all_answered && recovery.missing_told != missing {
+                    recovery.missing_told.clone_from(&missing);
+                    let first = missing.first().map(Missing::to_string).unwrap_or_default();
+                    let text =
+                        format!("{id} of {} waits, {} missing: {first}", record.crashed, missing.len());
+                    self.outbox.report(Level::Warn, text);
+                }
+                recovery.missing = missing;
+                recovery.ask_again_at = recovery.ask_again_at.max(now + PROOF_INTERVAL);
+                recovery.wake = recovery.wake.min(recovery.ask_again_at);
+            }
+        }
+    }
+
+    /// Whether every directory that may hold a replica has answered in its present life.
+    fn all_directories(&self, record: &RecoveryRecord, recovery: &Recovery) -> bool {
+        let answered = |id: &ServerId| recovery.asks.get(id).is_some_and(|a| a.answer.is_some());
+        let present: BTreeSet<DirectoryId> =
+            self.state.all_up().filter(|s| answered(&s.entry.id)).map(|s| s.entry.directory).collect();
+        record.directories.iter().all(|d| present.contains(d))
+    }
+
+    fn may_divide(&self, now: Instant, id: RecoveryId, recovery: &mut Recovery, cold_ready: bool) -> bool {
+        let Some(since) = recovery.complete_since else { return false };
+        let patient = since + self.config.ask_wait;
+        if !recovery.all_answered() && patient > now {
+            recovery.wake = recovery.wake.min(patient);
+            return false;
+        }
+        let Some(record) = self.state.recoveries.get(&id) else { return false };
+        if record.cold && !cold_ready {
+            let present: BTreeSet<DirectoryId> = self.state.all_up().map(|s| s.entry.directory).collect();
+            if !record.directories.iter().all(|d| present.contains(d)) {
+                recovery.wake = recovery.wake.min(self.cold_until.max(now + PROOF_INTERVAL));
+                return false;
+            }
+        }
+        self.start_check.is_none()
+    }
+
+    // Divide.
+
+    fn divide(&mut self, now: Instant, id: RecoveryId, recovery: &mut Recovery) {
+        let Some(proof) = recovery.proof.clone() else { return };
+        let Some(crashed) = self.state.recoveries.get(&id).map(|r| r.crashed) else { return };
+        let time = self.time(now);
+        let tablets = self.dead_tablets(crashed, &proof);
+        if tablets.is_empty() {
+            return;
+        }
+        let bounds = Bounds {
+            bytes_max: self.config.partition_bytes_max,
+            records_max: self.config.partition_records_max,
+            segment_bytes: self.config.segment_bytes,
+        };
+        let ranges = divide(&tablets, &bounds);
+        let plan_id = self.state.meta.recoveries.next();
+        self.state.meta.recoveries = plan_id;
+        let plan = Plan::new(plan_id, ranges, proof.clone());
+        let losses = self.file_losses(id, crashed, time, &proof);
+        let Some(record) = self.state.recoveries.get_mut(&id) else { return };
+        record.plan = plan_id;
+        record.ends = proof.ends();
+        if let Some(losses) = losses {
+            record.losses = losses;
+        }
+        record.partitions = record.published.len() as u32 + plan.partitions.len() as u32;
+        record.segments = proof.segments();
+        let since = time.0.saturating_sub(record.detected.0);
+        record.complete_millis.get_or_insert(since);
+        let text = format!(
+            "{id}: the log of {crashed} is {}; {} segments, {} tablets in {} partitions, {since} ms after the verdict",
+            if proof.has_loss() { "incomplete for good, see the loss report" } else { "complete" },
+            record.segments,
+            tablets.len(),
+            plan.partitions.len(),
+        );
+        self.outbox.report(Level::Info, text);
+        self.outbox.touch(Key::Meta);
+        self.outbox.touch(Key::Recovery(id));
+        recovery.plan = Some(plan);
+    }
+
+    /// The tablets that are still the dead server's, with what its heads told of their weight.
+    fn dead_tablets(&self, crashed: ServerId, proof: &Proof) -> Vec<DeadTablet> {
+        let mut tablets = Vec::new();
+        let kept = self.state.tables.values().filter(|t| !t.dropping && t.options.replicas > 0);
+        for table in kept {
+            for tablet in table.tablets.iter().filter(|t| t.owner == crashed && t.taken) {
+                let range = PartitionRange {
+                    partition: 0,
+                    table: table.id,
+                    seed: table.seed,
+                    first: tablet.first,
+                    last: tablet.last,
+                    shard: tablet.shard,
+                    stream: tablet.stream,
+                    first_segment: tablet.first_segment,
+                    durability: table.options.durability,
+                    replicas: table.options.replicas,
+                };
+                let mut streams = proof.streams.iter();
+                let stream = streams.find(|s| (s.shard, s.stream) == (tablet.shard, tablet.stream));
+                let stats = stream.map_or(&[][..], |s| &s.stats);
+                let stats = stats.iter().filter(|s| s.table == table.id).copied().collect();
+                tablets.push(DeadTablet { range, stats });
+            }
+        }
+        for stream in proof.streams.iter().filter(|s| s.stats.is_empty()) {
+            self.estimate(stream, &mut tablets);
+        }
+        tablets
+    }
+
+    /// A head without statistics: the stream's segments are taken for full and spread evenly over its tablets.
+    fn estimate(&self, stream: &StreamProof, tablets: &mut [DeadTablet]) {
+        let here = |t: &DeadTablet| (t.range.shard, t.range.stream) == (stream.shard, stream.stream);
+        let count = tablets.iter().filter(|t| here(t)).count().max(1) as u64;
+        let bytes = stream.segments.len() as u64 * u64::from(self.config.segment_bytes) / count;
+        for tablet in tablets.iter_mut().filter(|t| here(t)) {
+            let PartitionRange { table, first, last, .. } = tablet.range;
+            tablet.stats.push(TabletStat { table, first, last, bytes, records: bytes / 100 });
+        }
+    }
+
+    // End.
+
+    fn has_tablets(&self, server: ServerId) -> bool {
+        let live = self.state.tables.values().filter(|t| !t.dropping);
+        live.flat_map(|t| &t.tablets).any(|t| t.owner == server)
+    }
+
+    fn end_recovery(&mut self, now: Instant, id: RecoveryId, crashed: ServerId) {
+        let time = self.time(now);
+        let server = self.state.servers.get(&crashed);
+        assert!(server.is_some_and(|s| s.entry.state == ServerState::Crashed), "what is recovered was dead");
+        let Some(record) = self.state.recoveries.get_mut(&id) else { return };
+        record.done = true;
+        let took = time.0.saturating_sub(record.detected.0);
+        record.done_millis = Some(took);
+        record.ends.clear();
+        let text = format!(
+            "{id} of {crashed} is over: {} tablets, {} records, {} bytes, {took} ms after the verdict",
+            record.tablets, record.records, record.bytes
+        );
+        self.outbox.report(Level::Info, text);
+        self.outbox.touch(Key::Recovery(id));
+        self.remove_server(now, crashed);
+    }
+
+    /// A table is being dropped: divisions that include it are made anew without it.
+    pub(crate) fn recoveries_without(&mut self, table: TableId) {
+        for recovery in self.recoveries.values_mut() {
+            if recovery.plan.as_ref().is_some_and(|plan| plan.has_pending(table)) {
+                recovery.plan_anew();
+            }
+        }
+        self.wake_recoveries();
+    }
+}
+
+/// Milliseconds of waiting after so many failures.
+pub(crate) fn pause(config: &crate::CoordinatorConfig, failures: u32) -> Duration {
+    let doubled = config.repeat_interval.saturating_mul(1 << failures.min(6));
+    debug_assert!(millis(doubled) > 0);
+    doubled.min(config.repeat_interval_max)
+}
+
+/// The hashes of a tablet, for reports.
+pub(crate) fn hashes(first: KeyHash, last: KeyHash) -> String {
+    format!("{first:?}-{last:?}")
+}

@@ -1,0 +1,32 @@
+//! When to say again what has not been answered.
+
+use crate::CoordinatorConfig;
+use ramhold_base::Instant;
+use std::time::Duration;
+
+/// One message that is repeated with growing pauses. The first is due at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Retry {
+    next: Instant,
+    wait: Duration,
+}
+
+impl Retry {
+    pub fn new(config: &CoordinatorConfig) -> Retry {
+        Retry { next: Instant::ZERO, wait: config.repeat_interval }
+    }
+
+    /// Whether to send now; then the next time is `wait` away and the wait doubles.
+    pub fn take(&mut self, now: Instant, config: &CoordinatorConfig) -> bool {
+        if self.next > now {
+            return false;
+        }
+        self.next = now + self.wait;
+        self.wait = (self.wait * 2).min(config.repeat_interval_max);
+        true
+    }
+
+    pub fn next(&self) -> Instant {
+        self.next
+    }
+}

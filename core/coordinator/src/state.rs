@@ -1,0 +1,457 @@
+//! All that the coordinator must not forget, and its bytes in the store.
+//!
+//! One record per key; a value is a format version and one CBOR item. The whole state is in memory; `encode` gives the
+//! record of a key as it is now, or nothing when it is to be removed.
+//!
+//! Invariants:
+//! - a record that cannot be read in full, or is of a newer format, stops the start: nothing is loaded in part;
+//! - the tablets of a table are in order and cover all hashes;
+//! - ids are taken from `meta` and never given out twice.
+//!
+//! Format: docs/formats/store.md. Catalogue: G1, G3.
+
+use minicbor::{Decode, Encode};
+use ramhold_base::hash::PlacementSeed;
+use ramhold_base::{
+    ClusterId, ClusterTime, DirectoryId, Epoch, KeyHash, RecoveryId, SegmentId, ServerId, ShardId, StreamId,
+    TableId, Term, Version,
+};
+use ramhold_wire::control::Address;
+use ramhold_wire::membership::{Durability, ServerEntry, ServerState};
+use ramhold_wire::status::LossReport;
+use ramhold_wire::table::TableOptions;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The version of all records. A reader refuses a higher one.
+pub const FORMAT: u8 = 1;
+/// The key whose version every commit is conditional on.
+pub const TERM_KEY: &str = "term";
+
+#[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode)]
+pub struct Meta {
+    #[n(0)]
+    pub cluster: ClusterId,
+    /// The last id given out of each kind.
+    #[n(1)]
+    pub servers: ServerId,
+    #[n(2)]
+    pub tables: TableId,
+    #[n(3)]
+    pub recoveries: RecoveryId,
+    #[n(4)]
+    pub losses: u64,
+    #[n(5)]
+    pub list_version: u64,
+    /// No cluster time above this has been told to anybody.
+    #[n(6)]
+    pub time_ceiling: ClusterTime,
+    /// Directories whose servers left the list, and when: their replicas may still be the only ones of a segment
+    /// whose master died before it could replace them. Bounded, newest last.
+    #[n(7)]
+    pub departed: Vec<Departed>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Departed {
+    #[n(0)]
+    pub directory: DirectoryId,
+    #[n(1)]
+    pub at: ClusterTime,
+}
+
+/// One life of one server, until nothing is left to recover of it.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct ServerRecord {
+    #[n(0)]
+    pub entry: ServerEntry,
+    /// Of its `Enlist`.
+    #[n(1)]
+    pub token: u64,
+    /// No version above this was handed out by it.
+    #[n(2)]
+    pub ceiling: Version,
+    #[n(3)]
+    pub streams: Vec<StreamRecord>,
+    #[n(4)]
+    pub log_bytes: u64,
+    #[n(5)]
+    pub disk_bytes: u64,
+}
+
+/// A registered stream; (segment, epoch) is the oldest that may count as its head (D8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct StreamRecord {
+    #[n(0)]
+    pub shard: ShardId,
+    #[n(1)]
+    pub stream: StreamId,
+    #[n(2)]
+    pub durability: Durability,
+    #[n(3)]
+    pub replicas: u8,
+    #[n(4)]
+    pub segment: SegmentId,
+    #[n(5)]
+    pub epoch: Epoch,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct TableRecord {
+    #[n(0)]
+    pub id: TableId,
+    #[n(1)]
+    pub name: String,
+    #[n(2)]
+    pub options: TableOptions,
+    #[n(3)]
+    pub seed: PlacementSeed,
+    /// Of its `TableCreate`.
+    #[n(4)]
+    pub token: u64,
+    /// The name is free again, clients see it no more; the record goes when every owner has stopped.
+    #[n(5)]
+    pub dropping: bool,
+    #[n(6)]
+    pub tablets: Vec<TabletRecord>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct TabletRecord {
+    #[n(0)]
+    pub first: KeyHash,
+    /// Inclusive.
+    #[n(1)]
+    pub last: KeyHash,
+    #[n(2)]
+    pub owner: ServerId,
+    /// Whether the owner has taken it. Until then nobody serves it and it may move when the owner dies.
+    #[n(3)]
+    pub taken: bool,
+    #[n(4)]
+    pub shard: ShardId,
+    #[n(5)]
+    pub stream: StreamId,
+    #[n(6)]
+    pub first_segment: SegmentId,
+    /// Told to who takes it.
+    #[n(7)]
+    pub version_floor: Version,
+}
+
+/// The recovery of one crashed server; kept as a summary when it is over.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct RecoveryRecord {
+    #[n(0)]
+    pub id: RecoveryId,
+    #[n(1)]
+    pub crashed: ServerId,
+    #[n(2)]
+    pub address: Address,
+    #[n(3)]
+    pub token: u64,
+    #[n(4)]
+    pub detected: ClusterTime,
+    #[n(5)]
+    pub cause: String,
+    /// Declared dead because at a start nobody answered.
+    #[n(6)]
+    pub cold: bool,
+    /// All directories that may hold its replicas; when all have answered, nothing more can come.
+    #[n(7)]
+    pub directories: Vec<DirectoryId>,
+    /// The id of the present division; each has its own, so that an old answer never meets a new plan.
+    #[n(8)]
+    pub plan: RecoveryId,
+    #[n(9)]
+    pub ends: Vec<EndRecord>,
+    #[n(10)]
+    pub published: Vec<PublishedRecord>,
+    /// Loss reports filed for the present ends.
+    #[n(11)]
+    pub losses: Vec<u64>,
+    #[n(12)]
+    pub done: bool,
+    #[n(13)]
+    pub complete_millis: Option<u64>,
+    #[n(14)]
+    pub first_live_millis: Option<u64>,
+    #[n(15)]
+    pub done_millis: Option<u64>,
+    #[n(16)]
+    pub partitions: u32,
+    #[n(17)]
+    pub segments: u64,
+    #[n(18)]
+    pub bytes: u64,
+    #[n(19)]
+    pub records: u64,
+    #[n(20)]
+    pub failed_attempts: u32,
+    /// Tablets that it had when it died.
+    #[n(21)]
+    pub tablets: u32,
+}
+
+/// Up to where a segment is replayed: for the head of each stream, and after a loss for every segment that is not whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
+pub struct EndRecord {
+    #[n(0)]
+    pub shard: ShardId,
+    #[n(1)]
+    pub stream: StreamId,
+    #[n(2)]
+    pub segment: SegmentId,
+    #[n(3)]
+    pub epoch: Epoch,
+    #[n(4)]
+    pub end: u32,
+    #[n(5)]
+    pub head: bool,
+    /// The stream is recovered with a loss report.
+    #[n(6)]
+    pub lost: bool,
+}
+
+/// A partition that is live; a repeated `Recovered` of it is answered `Ok` again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct PublishedRecord {
+    #[n(0)]
+    pub plan: RecoveryId,
+    #[n(1)]
+    pub partition: u32,
+    #[n(2)]
+    pub attempt: u32,
+    #[n(3)]
+    pub server: ServerId,
+}
+
+/// The name of one record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Key {
+    Meta,
+    Server(ServerId),
+    Table(TableId),
+    Recovery(RecoveryId),
+    Loss(u64),
+}
+
+impl Key {
+    pub fn kind(self) -> &'static str {
+        match self {
+            Key::Meta => "meta",
+            Key::Server(_) => "server",
+            Key::Table(_) => "table",
+            Key::Recovery(_) => "recovery",
+            Key::Loss(_) => "loss",
+        }
+    }
+}
+
+impl fmt::Display for Key {
+    /// The path in the store; numbers have a fixed width, so that the order of keys is the order of ids.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Key::Meta => write!(f, "meta"),
+            Key::Server(id) => write!(f, "server/{:020}", id.raw()),
+            Key::Table(id) => write!(f, "table/{:020}", id.raw()),
+            Key::Recovery(id) => write!(f, "recovery/{:020}", id.raw()),
+            Key::Loss(id) => write!(f, "loss/{id:020}"),
+        }
+    }
+}
+
+/// Why the state in the store cannot be used. The text names the key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoadError {
+    Newer { key: String, format: u8 },
+    Corrupt { key: String, what: String },
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoadError::Newer { key, format } => write!(
+                f,
+                "the store's record {key} has format {format}, this version of Ramhold reads up to {FORMAT}; \
+                 start a newer version"
+            ),
+            LoadError::Corrupt { key, what } => write!(f, "the store's record {key} cannot be used: {what}"),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    pub meta: Meta,
+    pub servers: BTreeMap<ServerId, ServerRecord>,
+    pub tables: BTreeMap<TableId, TableRecord>,
+    pub recoveries: BTreeMap<RecoveryId, RecoveryRecord>,
+    pub losses: BTreeMap<u64, LossReport>,
+}
+
+impl State {
+    /// Reads all records, `meta` among them. `Ok(None)`: there are none, the cluster is new.
+    pub fn load(records: &[(String, Vec<u8>)]) -> Result<Option<State>, LoadError> {
+        let mut state = State::default();
+        let mut meta = None;
+        for (key, value) in records {
+            let (folder, _) = key.split_once('/').unwrap_or((key, ""));
+            match folder {
+                "meta" => meta = Some(decode::<Meta>(key, value)?),
+                "server" => {
+                    let record: ServerRecord = decode(key, value)?;
+                    named(key, Key::Server(record.entry.id))?;
+                    state.servers.insert(record.entry.id, record);
+                }
+                "table" => {
+                    let record: TableRecord = decode(key, value)?;
+                    named(key, Key::Table(record.id))?;
+                    check_tablets(key, &record.tablets)?;
+                    state.tables.insert(record.id, record);
+                }
+                "recovery" => {
+                    let record: RecoveryRecord = decode(key, value)?;
+                    named(key, Key::Recovery(record.id))?;
+                    state.recoveries.insert(record.id, record);
+                }
+                "loss" => {
+                    let record: LossReport = decode(key, value)?;
+                    named(key, Key::Loss(record.id))?;
+                    state.losses.insert(record.id, record);
+                }
+                _ => return Err(corrupt(key, "its kind is unknown")),
+            }
+        }
+        match meta {
+            Some(meta) => state.meta = meta,
+            None if records.is_empty() => return Ok(None),
+            None => return Err(corrupt("meta", "it is missing, though other records are there")),
+        }
+        state.check_references()?;
+        Ok(Some(state))
+    }
+
+    fn check_references(&self) -> Result<(), LoadError> {
+        let servers = self.servers.keys().next_back().is_some_and(|id| *id > self.meta.servers);
+        let tables = self.tables.keys().next_back().is_some_and(|id| *id > self.meta.tables);
+        let recoveries = self.recoveries.keys().next_back().is_some_and(|id| *id > self.meta.recoveries);
+        if servers || tables || recoveries || self.meta.cluster.is_none() {
+            return Err(corrupt("meta", "it does not know ids that are in use"));
+        }
+        for (id, table) in &self.tables {
+            let gone = table.tablets.iter().find(|t| !self.servers.contains_key(&t.owner));
+            if let (Some(tablet), false) = (gone, table.dropping) {
+                let what = format!("its owner {} is not there", tablet.owner);
+                return Err(corrupt(&Key::Table(*id).to_string(), &what));
+            }
+        }
+        for (id, server) in &self.servers {
+            let recovered = self.recoveries.values().any(|r| r.crashed == *id && !r.done);
+            if (server.entry.state == ServerState::Crashed) != recovered {
+                let what = "its state does not agree with the recoveries";
+                return Err(corrupt(&Key::Server(*id).to_string(), what));
+            }
+        }
+        Ok(())
+    }
+
+    /// The bytes of a record, or none when it is gone.
+    pub fn encode(&self, key: Key) -> Option<Vec<u8>> {
+        match key {
+            Key::Meta => Some(encode(&self.meta)),
+            Key::Server(id) => self.servers.get(&id).map(encode),
+            Key::Table(id) => self.tables.get(&id).map(encode),
+            Key::Recovery(id) => self.recoveries.get(&id).map(encode),
+            Key::Loss(id) => self.losses.get(&id).map(encode),
+        }
+    }
+
+    pub fn is_up(&self, id: ServerId) -> bool {
+        self.up(id).is_some()
+    }
+
+    /// The record of a server that is Up.
+    pub fn up(&self, id: ServerId) -> Option<&ServerRecord> {
+        self.servers.get(&id).filter(|s| s.entry.state == ServerState::Up)
+    }
+
+    pub fn all_up(&self) -> impl Iterator<Item = &ServerRecord> {
+        self.servers.values().filter(|s| s.entry.state == ServerState::Up)
+    }
+
+    /// How many tablets each Up master has, those not yet taken included.
+    pub fn tablets_by_master(&self) -> BTreeMap<ServerId, u32> {
+        let masters = self.all_up().filter(|s| s.entry.master);
+        let mut counts: BTreeMap<ServerId, u32> = masters.map(|s| (s.entry.id, 0)).collect();
+        for tablet in self.tables.values().flat_map(|t| &t.tablets) {
+            if let Some(count) = counts.get_mut(&tablet.owner) {
+                *count += 1;
+            }
+        }
+        counts
+    }
+
+    /// The table that clients know by this name.
+    pub fn table_named(&self, name: &str) -> Option<&TableRecord> {
+        self.tables.values().find(|t| !t.dropping && t.name == name)
+    }
+
+    pub fn recovery_of(&self, crashed: ServerId) -> Option<&RecoveryRecord> {
+        self.recoveries.values().rev().find(|r| r.crashed == crashed)
+    }
+}
+
+/// Encodes the term for its key.
+pub fn encode_term(term: Term) -> Vec<u8> {
+    encode(&term)
+}
+
+pub fn decode_term(value: &[u8]) -> Result<Term, LoadError> {
+    decode(TERM_KEY, value)
+}
+
+fn encode<T: Encode<()>>(record: &T) -> Vec<u8> {
+    let mut bytes = vec![FORMAT];
+    minicbor::encode(record, &mut bytes).expect("writing to a vector cannot fail");
+    bytes
+}
+
+fn decode<T: for<'b> Decode<'b, ()>>(key: &str, value: &[u8]) -> Result<T, LoadError> {
+    let (format, body) = value.split_first().ok_or_else(|| corrupt(key, "it is empty"))?;
+    if *format > FORMAT {
+        return Err(LoadError::Newer { key: key.into(), format: *format });
+    }
+    if *format == 0 {
+        return Err(corrupt(key, "it has format 0"));
+    }
+    let mut decoder = minicbor::Decoder::new(body);
+    let record = decoder.decode().map_err(|error| corrupt(key, &error.to_string()))?;
+    if decoder.position() != body.len() {
+        return Err(corrupt(key, "bytes follow its end"));
+    }
+    Ok(record)
+}
+
+fn corrupt(key: &str, what: &str) -> LoadError {
+    LoadError::Corrupt { key: key.into(), what: what.into() }
+}
+
+fn named(key: &str, expected: Key) -> Result<(), LoadError> {
+    if key == expected.to_string() { Ok(()) } else { Err(corrupt(key, &format!("it says it is {expected}"))) }
+}
+
+/// Tablets are in order, touch each other, and cover all hashes.
+fn check_tablets(key: &str, tablets: &[TabletRecord]) -> Result<(), LoadError> {
+    let mut next = Some(0);
+    for tablet in tablets {
+        if next != Some(tablet.first.0) || tablet.last < tablet.first {
+            return Err(corrupt(key, "its tablets do not cover all hashes in order"));
+        }
+        next = tablet.last.0.checked_add(1);
+    }
+    if tablets.is_empty() || next.is_some() {
+        return Err(corrupt(key, "its tablets do not cover all hashes"));
+    }
+    Ok(())
+}

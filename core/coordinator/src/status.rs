@@ -1,0 +1,207 @@
+//! What an operator is told: servers, recoveries, losses, and what to worry about.
+//!
+//! Catalogue: B1, J5 (as far as built).
+
+use crate::machine::{Coordinator, millis};
+use crate::recovery::Recovery;
+use crate::state::{Key, RecoveryRecord};
+use ramhold_base::{Instant, Peer, ServerId, Status};
+use ramhold_wire::Header;
+use ramhold_wire::control::Empty;
+use ramhold_wire::membership::ServerEntry;
+use ramhold_wire::status::{
+    ClusterStatus, LossAcknowledge, Pong, ProcessStatus, Recoveries, RecoveryPhase, RecoveryReport,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Lines about what is missing in one report.
+const MISSING_COUNT_MAX: usize = 16;
+/// Warnings of one kind in one status.
+const WARNING_COUNT_MAX: usize = 16;
+/// Recoveries that are told of.
+const RECOVERY_COUNT_MAX: usize = 100;
+
+impl Coordinator {
+    pub(crate) fn answer_ping(&mut self, to: Peer, header: &Header) -> Result<(), Status> {
+        self.outbox.reply_with(to, header, &Pong { server: ServerId::NONE, list_version: 0 });
+        Ok(())
+    }
+
+    pub(crate) fn answer_process_status(
+        &mut self,
+        now: Instant,
+        to: Peer,
+        header: &Header,
+    ) -> Result<(), Status> {
+        let status = ProcessStatus {
+            version: env!("CARGO_PKG_VERSION").into(),
+            uptime_millis: millis(self.uptime(now)),
+            tablets: self.state.tables.values().map(|t| t.tablets.len() as u64).sum(),
+            ..ProcessStatus::default()
+        };
+        self.outbox.reply_with(to, header, &status);
+        Ok(())
+    }
+
+    pub(crate) fn answer_cluster_status(
+        &mut self,
+        now: Instant,
+        to: Peer,
+        header: &Header,
+    ) -> Result<(), Status> {
+        let time = self.time(now);
+        let tablets = || self.state.tables.values().filter(|t| !t.dropping).flat_map(|t| &t.tablets);
+        let open = self.state.recoveries.values().filter(|r| !r.done);
+        let status = ClusterStatus {
+            cluster: self.state.meta.cluster,
+            term: self.term,
+            time,
+            servers: self.state.servers.values().map(|s| s.entry.clone()).collect(),
+            tables: self.state.tables.values().filter(|t| !t.dropping).count() as u64,
+            tablets: tablets().count() as u64,
+            tablets_recovering: tablets().filter(|t| t.taken && !self.state.is_up(t.owner)).count() as u64,
+            recoveries: open.take(RECOVERY_COUNT_MAX).map(|r| self.recovery_report(r)).collect(),
+            losses: self.state.losses.values().cloned().collect(),
+            warnings: self.warnings(),
+            version: env!("CARGO_PKG_VERSION").into(),
+        };
+        self.outbox.reply_with(to, header, &status);
+        Ok(())
+    }
+
+    pub(crate) fn answer_recoveries(&mut self, to: Peer, header: &Header) -> Result<(), Status> {
+        let newest = self.state.recoveries.values().rev().take(RECOVERY_COUNT_MAX);
+        let recoveries = Recoveries { recoveries: newest.map(|r| self.recovery_report(r)).collect() };
+        self.outbox.reply_with(to, header, &recoveries);
+        Ok(())
+    }
+
+    pub(crate) fn on_loss_acknowledge(
+        &mut self,
+        to: Peer,
+        header: &Header,
+        message: &LossAcknowledge,
+    ) -> Result<(), Status> {
+        if message.id == 0 || message.id > self.state.meta.losses {
+            return Err(Status::NotFound);
+        }
+        if self.state.losses.remove(&message.id).is_some() {
+            self.outbox.touch(Key::Loss(message.id));
+        }
+        self.outbox.reply_with(to, header, &Empty {});
+        Ok(())
+    }
+
+    fn recovery_report(&self, record: &RecoveryRecord) -> RecoveryReport {
+        let live = self.recoveries.get(&record.id);
+        let missing = live.map_or(&[][..], |r| &r.missing);
+        RecoveryReport {
+            recovery: record.id,
+            crashed: record.crashed,
+            address: record.address,
+            detected: record.detected,
+            phase: live.map_or(RecoveryPhase::Done, phase),
+            complete_millis: record.complete_millis,
+            first_live_millis: record.first_live_millis,
+            done_millis: record.done_millis,
+            partitions: record.partitions,
+            partitions_live: record.published.len() as u32,
+            segments: record.segments,
+            bytes: record.bytes,
+            records: record.records,
+            missing: missing.iter().take(MISSING_COUNT_MAX).map(|m| m.to_string()).collect(),
+            failed_attempts: record.failed_attempts,
+            tablets: record.tablets,
+            cause: record.cause.clone(),
+        }
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if !self.config.advertise.ip().is_loopback() {
+            warnings.push(
+                "The cluster is reachable from other hosts, and nothing asks who connects: \
+                 keep it in a network of your own."
+                    .into(),
+            );
+        }
+        if !self.state.all_up().any(|s| s.entry.master) {
+            warnings.push("No server is up that takes tablets.".into());
+        }
+        if self.start_check.is_some() {
+            warnings.push("The coordinator has just started and looks for the servers it knows.".into());
+        }
+        let unproven: Vec<String> =
+            self.suspects.iter().filter(|(_, s)| s.unproven).map(|(id, _)| id.to_string()).collect();
+        if !unproven.is_empty() {
+            warnings.push(format!(
+                "No server answers the coordinator; it may be cut off and gives no verdict on {}.",
+                unproven.join(", ")
+            ));
+        }
+        self.warn_of_domains(&mut warnings);
+        for (id, recovery) in
+            self.recoveries.iter().filter(|(_, r)| !r.missing.is_empty()).take(WARNING_COUNT_MAX)
+        {
+            let crashed = self.state.recoveries.get(id).map(|r| r.crashed).unwrap_or_default();
+            let first = recovery.missing.first().map(|m| m.to_string()).unwrap_or_default();
+            warnings.push(format!(
+                "The recovery of {crashed} waits for {} missing parts of its log; the first: {first}.",
+                recovery.missing.len()
+            ));
+        }
+        if !self.state.losses.is_empty() {
+            warnings.push(format!(
+                "{} loss reports are not acknowledged: writes may be gone, see the losses.",
+                self.state.losses.len()
+            ));
+        }
+        if self.progress.creating_count() > 0 {
+            warnings
+                .push(format!("{} tablets wait to be taken by a master.", self.progress.creating_count()));
+        }
+        warnings
+    }
+
+    /// Tables that want more copies than there are separate places for some master's replicas.
+    fn warn_of_domains(&self, warnings: &mut Vec<String>) {
+        let backups = || self.state.all_up().filter(|s| s.entry.backup).map(|s| failure_domain(&s.entry));
+        let domains: BTreeSet<String> = backups().collect();
+        let own = |master: &ServerEntry| {
+            !self.config.allow_local_backup && domains.contains(&failure_domain(master))
+        };
+        let masters = self.state.all_up().filter(|s| s.entry.master);
+        let places: BTreeMap<ServerId, usize> =
+            masters.map(|s| (s.entry.id, domains.len() - usize::from(own(&s.entry)))).collect();
+        let Some(fewest) = places.values().copied().min() else { return };
+        let tables = self.state.tables.values().filter(|t| !t.dropping);
+        let starved = tables.filter(|t| usize::from(t.options.replicas) > fewest);
+        for table in starved.take(WARNING_COUNT_MAX) {
+            warnings.push(format!(
+                "Table '{}' wants {} copies, but some master finds only {fewest} backups in failure domains of \
+                 their own: its writes wait.",
+                table.name.escape_debug(),
+                table.options.replicas
+            ));
+        }
+    }
+}
+
+/// What dies together with a server: its rack, else its host, else itself.
+fn failure_domain(entry: &ServerEntry) -> String {
+    let label = |name: &str| entry.labels.iter().find(|l| l.name == name);
+    match label("rack").or_else(|| label("host")) {
+        Some(label) => format!("{} {}", label.name, label.value),
+        None => entry.id.to_string(),
+    }
+}
+
+fn phase(recovery: &Recovery) -> RecoveryPhase {
+    if recovery.plan.is_some() {
+        RecoveryPhase::Replaying
+    } else if !recovery.missing.is_empty() {
+        RecoveryPhase::Incomplete
+    } else {
+        RecoveryPhase::Asking
+    }
+}

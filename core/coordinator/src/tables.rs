@@ -1,0 +1,211 @@
+//! What clients ask about tables: create, drop, list, describe.
+//!
+//! A table is stored with its tablets placed before anybody is told to take one; the client is answered when all are
+//! taken. A dropped table is stored as dropping, which frees its name; the record goes when no owner serves it any more.
+//!
+//! Not here: telling masters (`tablets`). Catalogue: A1, B3.
+
+use crate::divide::part;
+use crate::machine::Coordinator;
+use crate::membership::check_durability;
+use crate::state::{Key, TableRecord, TabletRecord};
+use ramhold_base::hash::PlacementSeed;
+use ramhold_base::limits::{TABLE_COUNT_MAX, TABLE_NAME_BYTES_MAX, TABLET_COUNT_MAX};
+use ramhold_base::{
+    ConnId, KeyHash, Level, Peer, SegmentId, ServerId, ShardId, Status, StreamId, TableId, Version,
+};
+use ramhold_wire::Header;
+use ramhold_wire::control::Empty;
+use ramhold_wire::table::{
+    TableCreate, TableCreated, TableDescribe, TableDescription, TableDrop, TableSummary, Tables,
+    TabletDescription, TabletState,
+};
+use std::collections::BTreeMap;
+
+/// All hashes.
+const HASHES: u128 = 1 << 64;
+
+impl Coordinator {
+    pub(crate) fn on_table_create(
+        &mut self,
+        from: ConnId,
+        header: &Header,
+        message: &TableCreate,
+    ) -> Result<(), Status> {
+        check_create(message)?;
+        if let Some(table) = self.state.table_named(&message.name) {
+            if table.token != message.token {
+                return Err(Status::TableExists);
+            }
+            let id = table.id;
+            self.progress.wait_for(id, from, header);
+            return Ok(());
+        }
+        if self.state.tables.values().any(|t| t.name == message.name && t.token == message.token) {
+            // A late repetition: what it made is being dropped.
+            return Err(Status::UnknownTable);
+        }
+        if self.state.tables.len() >= TABLE_COUNT_MAX {
+            return Err(Status::TooManyTables);
+        }
+        let mut masters = self.state.tablets_by_master();
+        let count = match message.options.tablets {
+            0 => u64::try_from(masters.len()).unwrap_or(u64::MAX).min(u64::from(TABLET_COUNT_MAX)),
+            count => u64::from(count),
+        };
+        if masters.is_empty() {
+            return Err(Status::NotReady);
+        }
+        let id = self.state.meta.tables.next();
+        self.state.meta.tables = id;
+        let tablet = |index: u64, owner: ServerId| {
+            let (first, last) = part(0, HASHES, index, count);
+            TabletRecord {
+                first: KeyHash(first),
+                last: KeyHash(last),
+                owner,
+                taken: false,
+                shard: ShardId::NONE,
+                stream: StreamId::NONE,
+                first_segment: SegmentId::NONE,
+                version_floor: Version::NONE,
+            }
+        };
+        let tablets = (0..count).map(|i| tablet(i, least_loaded(&mut masters))).collect();
+        let table = TableRecord {
+            id,
+            name: message.name.clone(),
+            options: message.options.clone(),
+            seed: PlacementSeed(self.rng.u64()),
+            token: message.token,
+            dropping: false,
+            tablets,
+        };
+        let text = format!("table {id} '{}' is being created: {count} tablets", message.name.escape_debug());
+        self.outbox.report(Level::Info, text);
+        self.state.tables.insert(id, table);
+        self.outbox.touch(Key::Meta);
+        self.outbox.touch(Key::Table(id));
+        self.want_tablets(id);
+        self.progress.wait_for(id, from, header);
+        Ok(())
+    }
+
+    pub(crate) fn on_table_drop(
+        &mut self,
+        from: ConnId,
+        header: &Header,
+        message: &TableDrop,
+    ) -> Result<(), Status> {
+        let id = message.table;
+        let Some(table) = self.state.tables.get_mut(&id) else {
+            if id.is_none() || id > self.state.meta.tables {
+                return Err(Status::UnknownTable);
+            }
+            self.outbox.reply_with(Peer::Conn(from), header, &Empty {});
+            return Ok(());
+        };
+        if !table.dropping {
+            table.dropping = true;
+            let text = format!("table {id} '{}' is being dropped", table.name.escape_debug());
+            self.outbox.report(Level::Info, text);
+            self.outbox.touch(Key::Table(id));
+            self.answer_creators(id, Status::UnknownTable);
+            self.want_drop(id);
+            self.recoveries_without(id);
+        }
+        self.progress.wait_for(id, from, header);
+        Ok(())
+    }
+
+    /// Answers whoever waits for this table to be created.
+    pub(crate) fn answer_creators(&mut self, table: TableId, status: Status) {
+        for (conn, header) in self.progress.take_waiting(table) {
+            match status {
+                Status::Ok => self.outbox.reply_with(Peer::Conn(conn), &header, &TableCreated { table }),
+                refused => self.outbox.reply(Peer::Conn(conn), &header, refused),
+            }
+        }
+    }
+
+    pub(crate) fn answer_table_list(&mut self, to: Peer, header: &Header) -> Result<(), Status> {
+        let mut losses: BTreeMap<TableId, u32> = BTreeMap::new();
+        for table in self.state.losses.values().flat_map(|l| &l.tables) {
+            *losses.entry(*table).or_default() += 1;
+        }
+        let live = self.state.tables.values().filter(|t| !t.dropping);
+        let summary = |t: &TableRecord| TableSummary {
+            table: t.id,
+            name: t.name.clone(),
+            options: t.options.clone(),
+            tablets: t.tablets.len() as u32,
+            losses: losses.get(&t.id).copied().unwrap_or(0),
+        };
+        let tables = Tables { tables: live.map(summary).collect() };
+        self.outbox.reply_with(to, header, &tables);
+        Ok(())
+    }
+
+    pub(crate) fn answer_table_describe(
+        &mut self,
+        to: Peer,
+        header: &Header,
+        message: &TableDescribe,
+    ) -> Result<(), Status> {
+        let table = if message.name.is_empty() {
+            self.state.tables.get(&message.table)
+        } else {
+            self.state.table_named(&message.name)
+        };
+        let table = table.ok_or(Status::UnknownTable)?;
+        let description = TableDescription {
+            table: table.id,
+            name: table.name.clone(),
+            options: table.options.clone(),
+            seed: table.seed,
+            tablets: table.tablets.iter().map(|t| self.describe(table, t)).collect(),
+        };
+        self.outbox.reply_with(to, header, &description);
+        Ok(())
+    }
+
+    /// Only who serves a tablet is named with an address: a tablet that is not yet taken may still move.
+    fn describe(&self, table: &TableRecord, tablet: &TabletRecord) -> TabletDescription {
+        let owner = self.state.up(tablet.owner);
+        let state = match owner {
+            _ if table.dropping => TabletState::Dropping,
+            _ if !tablet.taken => TabletState::Creating,
+            Some(_) => TabletState::Serving,
+            None => TabletState::Recovering,
+        };
+        let serves = state == TabletState::Serving;
+        TabletDescription {
+            first: tablet.first,
+            last: tablet.last,
+            state,
+            owner: tablet.owner,
+            shard: tablet.shard,
+            address: owner.filter(|_| serves).map(|s| s.entry.address),
+            stream: tablet.stream,
+            first_segment: tablet.first_segment,
+        }
+    }
+}
+
+fn check_create(message: &TableCreate) -> Result<(), Status> {
+    if message.name.is_empty() || message.name.len() > TABLE_NAME_BYTES_MAX {
+        return Err(Status::NameTooLong);
+    }
+    if message.options.tablets > TABLET_COUNT_MAX {
+        return Err(Status::BadRequest);
+    }
+    check_durability(message.options.durability, message.options.replicas)
+}
+
+/// The master with the fewest tablets, which then has one more. There must be one.
+pub(crate) fn least_loaded(masters: &mut BTreeMap<ServerId, u32>) -> ServerId {
+    let least = masters.iter_mut().min_by_key(|(id, count)| (**count, **id));
+    let (id, count) = least.expect("there is a master");
+    *count += 1;
+    *id
+}

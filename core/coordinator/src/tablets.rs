@@ -1,0 +1,278 @@
+//! Telling masters which tablets to take and which tables to forget, until it is done.
+//!
+//! A tablet that is not taken is wanted from its owner; `TabletTake` is repeated until `TabletTaken`. While nobody has
+//! taken it nobody serves it, so it moves when its owner dies. A dropping table is wanted gone from every owner;
+//! `TabletDrop` is repeated until each has answered or is dead and fenced.
+//!
+//! Protocol: docs/protocols/membership.md (store), consistency rules 6 and 7. Catalogue: A1, B3, G3.
+
+use crate::machine::{Asked, Coordinator};
+use crate::retry::Retry;
+use crate::state::{Key, TabletRecord};
+use crate::tables::least_loaded;
+use ramhold_base::{ConnId, Instant, KeyHash, Level, Peer, ServerId, ShardId, Status, StreamId, TableId};
+use ramhold_wire::control::Empty;
+use ramhold_wire::membership::{Durability, ServerState};
+use ramhold_wire::table::{TabletDrop, TabletTake, TabletTaken};
+use ramhold_wire::{Header, decode};
+use std::collections::BTreeMap;
+
+/// Clients that wait for one table; others find their request unanswered and repeat it.
+const WAITING_COUNT_MAX: usize = 64;
+
+/// What is under way with tablets; nothing of it is needed after a restart.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    /// Tablets that are not taken, with the first hash of each.
+    creating: BTreeMap<(TableId, KeyHash), Retry>,
+    /// Of each dropping table the owners that have not answered.
+    dropping: BTreeMap<TableId, BTreeMap<ServerId, Retry>>,
+    waiting: BTreeMap<TableId, Vec<(ConnId, Header)>>,
+    pub wake: Instant,
+}
+
+impl Default for Progress {
+    fn default() -> Progress {
+        Progress {
+            creating: BTreeMap::new(),
+            dropping: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            wake: Instant::FAR,
+        }
+    }
+}
+
+impl Progress {
+    /// This client waits for the table to be created, or to be gone.
+    pub fn wait_for(&mut self, table: TableId, conn: ConnId, header: &Header) {
+        let waiting = self.waiting.entry(table).or_default();
+        waiting.retain(|(c, h)| (*c, h.rpc) != (conn, header.rpc));
+        if waiting.len() < WAITING_COUNT_MAX {
+            waiting.push((conn, *header));
+        }
+        self.wake = Instant::ZERO;
+    }
+
+    pub fn take_waiting(&mut self, table: TableId) -> Vec<(ConnId, Header)> {
+        self.waiting.remove(&table).unwrap_or_default()
+    }
+
+    /// A client has gone.
+    pub fn forget(&mut self, conn: ConnId) {
+        self.waiting.values_mut().for_each(|w| w.retain(|(c, _)| *c != conn));
+        self.waiting.retain(|_, w| !w.is_empty());
+    }
+
+    pub fn creating_count(&self) -> usize {
+        self.creating.len()
+    }
+}
+
+impl Coordinator {
+    pub(crate) fn resume_tables(&mut self) {
+        let tables: Vec<(TableId, bool)> = self.state.tables.values().map(|t| (t.id, t.dropping)).collect();
+        for (id, dropping) in tables {
+            if dropping { self.want_drop(id) } else { self.want_tablets(id) }
+        }
+        let crashed = self.state.servers.values().filter(|s| s.entry.state == ServerState::Crashed);
+        for id in crashed.map(|s| s.entry.id).collect::<Vec<_>>() {
+            self.move_untaken_tablets(id);
+        }
+    }
+
+    /// Every tablet of the table that is not taken is to be taken.
+    pub(crate) fn want_tablets(&mut self, table: TableId) {
+        let Some(record) = self.state.tables.get(&table) else { return };
+        for tablet in record.tablets.iter().filter(|t| !t.taken) {
+            self.progress.creating.insert((table, tablet.first), Retry::new(&self.config));
+        }
+        self.progress.wake = Instant::ZERO;
+    }
+
+    pub(crate) fn want_drop(&mut self, table: TableId) {
+        let Some(record) = self.state.tables.get(&table) else { return };
+        let owners = record.tablets.iter().map(|t| (t.owner, Retry::new(&self.config)));
+        self.progress.dropping.insert(table, owners.collect());
+        self.progress.creating.retain(|(t, _), _| *t != table);
+        self.progress.wake = Instant::ZERO;
+    }
+
+    /// Tablets that this dead server was to take go to others. Without a master they wait.
+    pub(crate) fn move_untaken_tablets(&mut self, dead: ServerId) {
+        let mut masters = self.state.tablets_by_master();
+        if masters.is_empty() {
+            return;
+        }
+        for table in self.state.tables.values_mut().filter(|t| !t.dropping) {
+            for tablet in table.tablets.iter_mut().filter(|t| t.owner == dead && !t.taken) {
+                tablet.owner = least_loaded(&mut masters);
+                self.progress.creating.insert((table.id, tablet.first), Retry::new(&self.config));
+                self.outbox.touch(Key::Table(table.id));
+            }
+        }
+        self.progress.wake = Instant::ZERO;
+        self.wake_recoveries();
+    }
+
+    pub(crate) fn advance_tablets(&mut self, now: Instant) {
+        if self.progress.wake > now {
+            return;
+        }
+        self.progress.wake = Instant::FAR;
+        self.advance_takes(now);
+        self.advance_drops(now);
+        let waited: Vec<TableId> = self.progress.waiting.keys().copied().collect();
+        for table in waited {
+            let record = self.state.tables.get(&table);
+            if record.is_some_and(|t| !t.dropping && t.tablets.iter().all(|t| t.taken)) {
+                self.answer_creators(table, Status::Ok);
+            }
+        }
+    }
+
+    fn advance_takes(&mut self, now: Instant) {
+        let mut due = Vec::new();
+        for (key, retry) in &mut self.progress.creating {
+            if retry.take(now, &self.config) {
+                due.push(*key);
+            }
+            self.progress.wake = self.progress.wake.min(retry.next());
+        }
+        let mut ownerless = Vec::new();
+        for (table, first) in due {
+            let Some((tablet, message)) = self.take_message(table, first) else { continue };
+            if self.state.is_up(tablet.owner) {
+                let asked = Asked::Take { table, first, last: tablet.last, server: tablet.owner };
+                // A message of a few dozen bytes always fits.
+                let _ = self.ask(now, tablet.owner, asked, &message);
+            } else {
+                ownerless.push(tablet.owner);
+            }
+        }
+        ownerless.dedup();
+        for dead in ownerless {
+            self.move_untaken_tablets(dead);
+        }
+    }
+
+    fn take_message(&self, table: TableId, first: KeyHash) -> Option<(TabletRecord, TabletTake)> {
+        let record = self.state.tables.get(&table)?;
+        let tablet = record.tablets.iter().find(|t| t.first == first && !t.taken)?;
+        let message = TabletTake {
+            table,
+            seed: record.seed,
+            first,
+            last: tablet.last,
+            durability: record.options.durability,
+            replicas: record.options.replicas,
+            version_floor: tablet.version_floor,
+        };
+        Some((*tablet, message))
+    }
+
+    pub(crate) fn on_taken(
+        &mut self,
+        table: TableId,
+        range: (KeyHash, KeyHash),
+        server: ServerId,
+        status: Status,
+        body: &[u8],
+    ) {
+        if status != Status::Ok {
+            let text = format!("{server} does not take a tablet of {table} yet: {status}");
+            self.outbox.report(Level::Debug, text);
+            return;
+        }
+        let Ok(taken) = decode::<TabletTaken>(body) else { return };
+        let Some(record) = self.state.tables.get_mut(&table).filter(|t| !t.dropping) else { return };
+        if !self.state.servers.get(&server).is_some_and(|s| {
+            s.entry.state == ServerState::Up
+                && s.has_stream(taken.shard, taken.stream, record.options.durability)
+        }) {
+            // What an unregistered stream holds, recovery would not miss.
+            return;
+        }
+        let tablet =
+            record.tablets.iter_mut().find(|t| (t.first, t.last) == range && t.owner == server && !t.taken);
+        let Some(tablet) = tablet else { return };
+        tablet.taken = true;
+        (tablet.shard, tablet.stream, tablet.first_segment) =
+            (taken.shard, taken.stream, taken.first_segment);
+        self.progress.creating.remove(&(table, range.0));
+        self.outbox.touch(Key::Table(table));
+        if record.tablets.iter().all(|t| t.taken) {
+            let text = format!("table {table} '{}' is served", record.name.escape_debug());
+            self.outbox.report(Level::Info, text);
+            self.progress.wake = Instant::ZERO;
+        }
+    }
+
+    fn advance_drops(&mut self, now: Instant) {
+        let tables: Vec<TableId> = self.progress.dropping.keys().copied().collect();
+        for table in tables {
+            let Some(mut owners) = self.progress.dropping.remove(&table) else { continue };
+            owners.retain(|owner, _| !self.is_dead_and_fenced(*owner));
+            if owners.is_empty() {
+                self.end_drop(table);
+                continue;
+            }
+            for (owner, retry) in &mut owners {
+                if self.state.is_up(*owner) && retry.take(now, &self.config) {
+                    let asked = Asked::Drop { table, server: *owner };
+                    let _ = self.ask(now, *owner, asked, &TabletDrop { table });
+                }
+                if self.state.is_up(*owner) {
+                    self.progress.wake = self.progress.wake.min(retry.next());
+                }
+            }
+            self.progress.dropping.insert(table, owners);
+        }
+    }
+
+    /// Whether nobody accepts anything of this server any more: it is gone, or every backup that is Up has fenced it.
+    fn is_dead_and_fenced(&self, server: ServerId) -> bool {
+        match self.state.servers.get(&server).map(|s| s.entry.state) {
+            None => true,
+            Some(ServerState::Up) => false,
+            Some(ServerState::Crashed) => self
+                .state
+                .recovery_of(server)
+                .and_then(|r| self.recoveries.get(&r.id))
+                .is_none_or(|r| r.is_fenced()),
+        }
+    }
+
+    pub(crate) fn on_dropped(&mut self, table: TableId, server: ServerId, status: Status) {
+        if !matches!(status, Status::Ok | Status::UnknownTable) {
+            return;
+        }
+        if let Some(owners) = self.progress.dropping.get_mut(&table) {
+            owners.remove(&server);
+            self.progress.wake = Instant::ZERO;
+        }
+    }
+
+    fn end_drop(&mut self, table: TableId) {
+        if let Some(record) = self.state.tables.remove(&table) {
+            let text = format!("table {table} '{}' is gone", record.name.escape_debug());
+            self.outbox.report(Level::Info, text);
+        }
+        self.outbox.touch(Key::Table(table));
+        for (conn, header) in self.progress.take_waiting(table) {
+            self.outbox.reply_with(Peer::Conn(conn), &header, &Empty {});
+        }
+        self.wake_recoveries();
+    }
+}
+
+impl crate::ServerRecord {
+    /// Whether a tablet of this durability may lie in this stream.
+    pub(crate) fn has_stream(&self, shard: ShardId, stream: StreamId, durability: Durability) -> bool {
+        let registered = self.streams.iter().find(|s| (s.shard, s.stream) == (shard, stream));
+        match registered {
+            Some(registered) => registered.durability == durability,
+            // A stream without replicas has nothing to recover.
+            None => durability == Durability::None,
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Who is dead: pings in turn, suspicion by anybody, proof by the coordinator's own pings.
+//!
+//! A suspect is pinged until it answers under its own id, or its address refuses connections twice, or another life
+//! answers there, or nothing comes for `verify_timeout`. Silence convicts only while somebody else answers: when
+//! nobody does, it is the coordinator that is cut off, and to declare everybody dead would help nobody.
+//!
+//! At a start all servers of the old list are suspects at once. If none of them answers it is a cold start.
+//!
+//! Invariants: one observer's word never kills; time during which this process itself stood still convicts nobody.
+//!
+//! Protocol: docs/protocols/membership.md. Catalogue: F1, F7.
+
+use crate::machine::{Asked, Coordinator};
+use crate::state::Key;
+use ramhold_base::{Instant, Level, Lost, RecoveryId, ServerId, Status};
+use ramhold_wire::decode;
+use ramhold_wire::status::Pong;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+#[derive(Debug)]
+pub(crate) struct Suspect {
+    cause: String,
+    begun: Instant,
+    next_ping: Instant,
+    /// When its address first refused a connection.
+    refused: Option<Instant>,
+    /// It was silent long enough, but nobody else answers either.
+    pub unproven: bool,
+}
+
+/// The first look at the servers of the old list.
+#[derive(Debug, Default)]
+pub(crate) struct StartCheck {
+    /// No verdict yet.
+    waiting: BTreeSet<ServerId>,
+    /// Proven dead, and why; declared when it is known whether all are.
+    dead: Vec<(ServerId, String)>,
+    /// Recoveries of servers whose directories came back during the check.
+    replaced: Vec<RecoveryId>,
+}
+
+/// What an answer to a ping says of the server that was meant.
+enum Answer {
+    Alive,
+    AnotherLife(String),
+}
+
+impl Coordinator {
+    pub(crate) fn begin_start_check(&mut self, now: Instant, up: Vec<ServerId>) {
+        if up.is_empty() {
+            return;
+        }
+        self.start_check =
+            Some(StartCheck { waiting: up.iter().copied().collect(), ..StartCheck::default() });
+        for id in up {
+            self.suspect(now, id, "the coordinator has started".into());
+        }
+    }
+
+    /// Begins to look whether a server lives, unless that is being done.
+    pub(crate) fn suspect(&mut self, now: Instant, id: ServerId, cause: String) {
+        if !self.state.is_up(id) || self.suspects.contains_key(&id) {
+            return;
+        }
+        if self.start_check.as_ref().is_some_and(|c| c.dead.iter().any(|(dead, _)| *dead == id)) {
+            return;
+        }
+        let suspect = Suspect { cause, begun: now, next_ping: now, refused: None, unproven: false };
+        self.suspects.insert(id, suspect);
+    }
+
+    /// This process stood still (stopped, starved, suspended): what it did not hear then says nothing.
+    pub(crate) fn on_stall(&mut self, now: Instant) {
+        for suspect in self.suspects.values_mut() {
+            suspect.begun = now;
+            suspect.next_ping = now;
+            suspect.refused = None;
+        }
+    }
+
+    pub(crate) fn advance_verification(&mut self, now: Instant) {
+        self.ping_next(now);
+        let due: Vec<ServerId> = self
+            .suspects
+            .iter()
+            .filter(|(_, s)| s.next_ping <= now || s.begun + self.config.verify_timeout <= now)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in due {
+            self.advance_suspect(now, id);
+        }
+        self.end_start_check(now);
+    }
+
+    fn advance_suspect(&mut self, now: Instant, id: ServerId) {
+        let timeout = self.config.verify_timeout;
+        let Some(address) = self.state.up(id).map(|s| s.entry.address.0) else { return };
+        let Some(suspect) = self.suspects.get_mut(&id) else { return };
+        if suspect.begun + timeout <= now {
+            let proven = self.start_check.is_some() || self.heard > suspect.begun;
+            if proven {
+                let why = format!("no answer to any ping within {} ms", timeout.as_millis());
+                return self.convict(now, id, &why);
+            }
+            suspect.begun = now;
+            if !suspect.unproven {
+                suspect.unproven = true;
+                let text = format!("{id} does not answer, but neither does anybody else: no verdict");
+                self.outbox.report(Level::Warn, text);
+            }
+        }
+        let Some(suspect) = self.suspects.get_mut(&id) else { return };
+        if suspect.next_ping <= now {
+            suspect.next_ping = now + self.config.ping_timeout;
+            self.ping(now, address, timeout, Asked::Verify(id));
+        }
+    }
+
+    /// Pings the next server in turn.
+    fn ping_next(&mut self, now: Instant) {
+        if self.ping_at > now {
+            return;
+        }
+        self.ping_at = now + self.config.ping_interval;
+        let after = (std::ops::Bound::Excluded(self.ping_last), std::ops::Bound::Unbounded);
+        let next = self.links.range(after).next().or_else(|| self.links.first_key_value());
+        let Some(id) = next.map(|(id, _)| *id) else { return };
+        self.ping_last = id;
+        if let Some(address) = self.state.up(id).map(|s| s.entry.address.0) {
+            self.ping(now, address, self.config.ping_timeout, Asked::Ping(id));
+        }
+    }
+
+    pub(crate) fn verification_wake(&self) -> Instant {
+        let verdict = |s: &Suspect| s.next_ping.min(s.begun + self.config.verify_timeout);
+        let ping_at = if self.links.is_empty() { Instant::FAR } else { self.ping_at };
+        self.suspects.values().map(verdict).min().unwrap_or(Instant::FAR).min(ping_at)
+    }
+
+    // Answers.
+
+    pub(crate) fn on_ping_overdue(&mut self, now: Instant, id: ServerId) {
+        self.suspect(now, id, "the coordinator's ping was not answered".into());
+    }
+
+    pub(crate) fn on_pong(&mut self, now: Instant, id: ServerId, status: Status, body: &[u8]) {
+        match self.read_pong(id, status, body) {
+            Some(Answer::Alive) => self.on_alive(now, id),
+            Some(Answer::AnotherLife(what)) => self.suspect(now, id, what),
+            None => {}
+        }
+    }
+
+    pub(crate) fn on_verified(&mut self, now: Instant, id: ServerId, status: Status, body: &[u8]) {
+        if !self.suspects.contains_key(&id) {
+            return;
+        }
+        match self.read_pong(id, status, body) {
+            Some(Answer::Alive) => self.on_alive(now, id),
+            Some(Answer::AnotherLife(what)) => self.convict(now, id, &what),
+            None => {}
+        }
+    }
+
+    fn read_pong(&mut self, id: ServerId, status: Status, body: &[u8]) -> Option<Answer> {
+        if !matches!(status, Status::Ok | Status::Fenced) {
+            return None;
+        }
+        let pong = decode::<Pong>(body).ok()?;
+        let record = self.state.up(id)?;
+        let link = self.links.get_mut(&id)?;
+        if pong.server == id {
+            link.confirmed = true;
+            return Some(Answer::Alive);
+        }
+        if pong.server.is_none() {
+            // A process without an id: this one just after it was entered, or the next life before that.
+            let installed = link.confirmed || link.reached > 0 || !record.streams.is_empty();
+            return Some(if installed {
+                Answer::AnotherLife("a new process without an id answers at its address".into())
+            } else {
+                Answer::Alive
+            });
+        }
+        Some(Answer::AnotherLife(format!("{} answers at its address", pong.server)))
+    }
+
+    fn on_alive(&mut self, now: Instant, id: ServerId) {
+        self.heard = now;
+        if let Some(suspect) = self.suspects.remove(&id)
+            && self.start_check.is_none()
+        {
+            self.outbox.report(Level::Debug, format!("{id} is alive ({})", suspect.cause));
+        }
+        let in_check = self.start_check.as_ref().is_some_and(|check| check.waiting.contains(&id));
+        if in_check && let Some(check) = self.start_check.take() {
+            // Somebody of the old list lives: the dead are ordinary dead.
+            self.wake_recoveries();
+            for (dead, cause) in check.dead {
+                self.declare_crashed(now, dead, &cause);
+            }
+        }
+    }
+
+    /// An attempt to ping a suspect failed with its connection.
+    pub(crate) fn on_verify_lost(&mut self, now: Instant, id: ServerId, how: Lost) {
+        let interval = self.config.verify_refused_interval;
+        let Some(suspect) = self.suspects.get_mut(&id) else { return };
+        let first = match how {
+            // A broken connection proves nothing; the next ping tells.
+            Lost::Broken => {
+                suspect.next_ping = suspect.next_ping.min(now + interval);
+                return;
+            }
+            Lost::Refused => *suspect.refused.get_or_insert(now),
+        };
+        if now.since(first) >= interval {
+            return self.convict(now, id, "its address refuses connections");
+        }
+        suspect.next_ping = first + interval;
+    }
+
+    pub(crate) fn on_connection_lost(&mut self, now: Instant, addr: SocketAddr, how: Lost) {
+        if !self.is_active() {
+            return;
+        }
+        let there: Vec<ServerId> =
+            self.state.all_up().filter(|s| s.entry.address.0 == addr).map(|s| s.entry.id).collect();
+        let how = match how {
+            Lost::Refused => "was refused",
+            Lost::Broken => "broke",
+        };
+        for id in there {
+            self.suspect(now, id, format!("the coordinator's connection {how}"));
+        }
+    }
+
+    // Verdicts.
+
+    fn convict(&mut self, now: Instant, id: ServerId, why: &str) {
+        let Some(suspect) = self.suspects.remove(&id) else { return };
+        let cause = format!("{}; {why}", suspect.cause);
+        if let Some(check) = &mut self.start_check
+            && check.waiting.remove(&id)
+        {
+            check.dead.push((id, cause));
+        } else {
+            self.declare_crashed(now, id, &cause);
+        }
+    }
+
+    /// A server's directory came back under a new id.
+    pub(crate) fn note_replaced(&mut self, id: ServerId, recovery: RecoveryId) {
+        if let Some(check) = &mut self.start_check {
+            let in_check = check.waiting.remove(&id) | check.dead.iter().any(|(dead, _)| *dead == id);
+            check.dead.retain(|(dead, _)| *dead != id);
+            if in_check {
+                check.replaced.push(recovery);
+            }
+        }
+    }
+
+    /// When every server of the old list is proven dead, all are recovered together.
+    fn end_start_check(&mut self, now: Instant) {
+        if !self.start_check.as_ref().is_some_and(|check| check.waiting.is_empty()) {
+            return;
+        }
+        let check = self.start_check.take().unwrap_or_default();
+        let count = check.dead.len() + check.replaced.len();
+        self.outbox
+            .report(Level::Warn, format!("cold start: none of the {count} servers of the old list lives"));
+        let mut cold = check.replaced;
+        for (id, cause) in check.dead {
+            let recovery = self.declare_crashed(now, id, &cause);
+            cold.push(recovery);
+        }
+        for id in cold {
+            if let Some(record) = self.state.recoveries.get_mut(&id) {
+                record.cold = true;
+                self.outbox.touch(Key::Recovery(id));
+            }
+        }
+        self.cold_until = now + self.config.cold_start_wait;
+        self.wake_recoveries();
+    }
+}

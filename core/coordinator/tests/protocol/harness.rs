@@ -1,0 +1,561 @@
+//! A coordinator, its store, and servers that answer by script, in one thread and one made-up clock.
+
+use ramhold_base::{
+    ConnId, DirectoryId, Effect, Effects, Input, Instant, KeyHash, Lost, Machine, Peer, RpcId, SegmentId,
+    ServerId, ShardId, Status, StoreRequest, StoreResult, StoreToken, StreamId,
+};
+use ramhold_coordinator::{Coordinator, CoordinatorConfig, State};
+use ramhold_wire::control::{Address, Empty, encode_into};
+use ramhold_wire::membership::*;
+use ramhold_wire::recovery::*;
+use ramhold_wire::status::{ClusterStatus, ClusterStatusRequest, Pong};
+use ramhold_wire::table::*;
+use ramhold_wire::{Header, Kind, Message, Opcode, decode, frame};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+pub fn addr(port: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], port))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mood {
+    Answering,
+    Silent,
+    Refusing,
+}
+
+/// One server process as the coordinator sees it.
+pub struct Server {
+    pub id: ServerId,
+    pub mood: Mood,
+    /// Requests that it leaves unanswered.
+    pub deaf: BTreeSet<Opcode>,
+    /// What it answers to `Fence`, by the dead server.
+    pub replicas: BTreeMap<ServerId, Vec<ReplicaReport>>,
+    pub list: ramhold_wire::ServerList,
+    pub takes: Vec<TabletTake>,
+    pub recovers: Vec<Recover>,
+    pub fences: u32,
+    /// It finishes what it is told to recover by itself.
+    pub diligent: bool,
+    registered: BTreeMap<(Durability, u8), SegmentId>,
+    segment: u64,
+}
+
+pub struct World {
+    pub now: Instant,
+    pub config: CoordinatorConfig,
+    pub coordinator: Coordinator,
+    pub store: BTreeMap<String, (u64, Vec<u8>)>,
+    pub servers: BTreeMap<SocketAddr, Server>,
+    pub reports: Vec<String>,
+    pub exit: Option<(u8, String)>,
+    /// Store requests wait until `release_store`.
+    pub store_held: bool,
+    held: VecDeque<(StoreToken, StoreRequest)>,
+    /// Everything sent that no scripted server took.
+    pub sent: Vec<(Peer, Header, Vec<u8>)>,
+    pub commits: u64,
+    /// The coordinator dies at this commit: before it is applied, or right after.
+    pub crash_at: Option<(u64, bool)>,
+    pub crashes: u32,
+    inputs: VecDeque<Pending>,
+    rpc: u64,
+    seed: u64,
+}
+
+enum Pending {
+    Frame(ConnId, Vec<u8>),
+    Lost(SocketAddr, Lost),
+    Store(StoreToken, StoreResult),
+}
+
+pub const CLIENT: ConnId = ConnId(1_000_000);
+
+impl World {
+    /// A started coordinator on an empty store.
+    pub fn new() -> World {
+        World::on(BTreeMap::new(), 1)
+    }
+
+    pub fn on(store: BTreeMap<String, (u64, Vec<u8>)>, seed: u64) -> World {
+        let config = CoordinatorConfig { segment_bytes: 4096, ..CoordinatorConfig::new(addr(7400)) };
+        let mut world = World {
+            now: Instant(1_000_000_000),
+            coordinator: Coordinator::new(config.clone(), seed),
+            config,
+            store,
+            servers: BTreeMap::new(),
+            reports: Vec::new(),
+            exit: None,
+            store_held: false,
+            held: VecDeque::new(),
+            sent: Vec::new(),
+            commits: 0,
+            crash_at: None,
+            crashes: 0,
+            inputs: VecDeque::new(),
+            rpc: 1,
+            seed,
+        };
+        world.start();
+        world
+    }
+
+    fn start(&mut self) {
+        self.step(Input::Start { wall_millis: 1_700_000_000_000 });
+        self.settle();
+    }
+
+    /// The process dies and a new one starts on the same store.
+    pub fn restart(&mut self) {
+        self.seed += 1;
+        self.crashes += 1;
+        self.inputs.clear();
+        self.held.clear();
+        self.exit = None;
+        self.coordinator = Coordinator::new(self.config.clone(), self.seed);
+        self.start();
+    }
+
+    pub fn state(&self) -> &State {
+        self.coordinator.state()
+    }
+
+    pub fn step(&mut self, input: Input<'_>) {
+        let mut effects = Effects::new();
+        self.coordinator.step(self.now, input, &mut effects);
+        let Effects { bytes, list } = effects;
+        for effect in list {
+            assert!(self.exit.is_none(), "nothing follows an exit");
+            match effect {
+                Effect::Send { to, frame } => self.on_sent(to, &bytes[frame]),
+                Effect::Store { token, request } => self.held.push_back((token, request)),
+                Effect::Report { text, .. } => self.reports.push(text),
+                Effect::Exit { code, reason } => self.exit = Some((code, reason)),
+                other => panic!("a coordinator has no effect like {other:?}"),
+            }
+        }
+    }
+
+    /// Delivers all that is under way, at this instant.
+    pub fn settle(&mut self) {
+        loop {
+            if !self.store_held {
+                self.release_store();
+            }
+            match self.inputs.pop_front() {
+                None if self.held.is_empty() || self.store_held => return,
+                None => {}
+                Some(Pending::Frame(from, bytes)) => self.step(Input::Frame { from, bytes: &bytes }),
+                Some(Pending::Lost(addr, how)) => self.step(Input::Lost { addr, how }),
+                Some(Pending::Store(token, result)) => self.step(Input::Store { token, result }),
+            }
+        }
+    }
+
+    /// Executes the store requests that wait.
+    pub fn release_store(&mut self) {
+        while let Some((token, request)) = self.held.pop_front() {
+            if let StoreRequest::Commit { .. } = request {
+                self.commits += 1;
+                if let Some((at, applied)) = self.crash_at
+                    && at == self.commits
+                {
+                    self.crash_at = None;
+                    if applied {
+                        self.execute(&request);
+                    }
+                    return self.restart();
+                }
+            }
+            let result = self.execute(&request);
+            self.inputs.push_back(Pending::Store(token, result));
+        }
+    }
+
+    fn execute(&mut self, request: &StoreRequest) -> StoreResult {
+        match request {
+            StoreRequest::Get { key } => {
+                let found =
+                    self.store.get(key).map(|(version, value)| (key.clone(), *version, value.clone()));
+                StoreResult::Found(found.into_iter().collect())
+            }
+            StoreRequest::List { prefix } => {
+                let below = self.store.iter().filter(|(key, _)| key.starts_with(prefix.as_str()));
+                StoreResult::Found(below.map(|(k, (v, b))| (k.clone(), *v, b.clone())).collect())
+            }
+            StoreRequest::Commit { conditions, puts } => {
+                for condition in conditions {
+                    let version = self.store.get(&condition.key).map(|(version, _)| *version);
+                    if version != condition.version {
+                        return StoreResult::Conflict { key: condition.key.clone() };
+                    }
+                }
+                for (key, value) in puts {
+                    match value {
+                        Some(value) => {
+                            let version = self.store.get(key).map_or(0, |(version, _)| *version) + 1;
+                            self.store.insert(key.clone(), (version, value.clone()));
+                        }
+                        None => {
+                            self.store.remove(key);
+                        }
+                    }
+                }
+                StoreResult::Committed
+            }
+            StoreRequest::Watch { .. } => panic!("nothing is watched"),
+        }
+    }
+
+    /// Lets time pass.
+    pub fn run(&mut self, duration: Duration) {
+        let end = self.now + duration;
+        for turn in 0.. {
+            assert!(turn < 100_000, "the coordinator spins");
+            self.settle();
+            if self.exit.is_some() {
+                return;
+            }
+            match self.coordinator.deadline() {
+                Some(at) if at <= end => self.now = self.now.max(at),
+                _ => break,
+            }
+            self.step(Input::Tick);
+        }
+        self.now = end;
+        self.step(Input::Tick);
+        self.settle();
+    }
+
+    pub fn run_until(&mut self, what: &str, mut condition: impl FnMut(&World) -> bool) {
+        for _ in 0..600 {
+            if condition(self) {
+                return;
+            }
+            self.run(Duration::from_millis(100));
+        }
+        panic!("never: {what}\n{}", self.reports.join("\n"));
+    }
+
+    // What the coordinator sends.
+
+    fn on_sent(&mut self, to: Peer, bytes: &[u8]) {
+        let (header, body) = frame::parse(bytes).expect("the coordinator writes whole frames");
+        let at = match to {
+            Peer::Addr(at) => at,
+            Peer::Conn(_) => return self.sent.push((to, header, body.to_vec())),
+        };
+        assert_eq!(header.kind, Kind::Request);
+        assert_eq!(header.term, self.coordinator.term());
+        let Some(server) = self.servers.get_mut(&at) else {
+            return self.inputs.push_back(Pending::Lost(at, Lost::Refused));
+        };
+        match server.mood {
+            Mood::Answering => {}
+            Mood::Silent => return,
+            Mood::Refusing => return self.inputs.push_back(Pending::Lost(at, Lost::Refused)),
+        }
+        let opcode = header.opcode().expect("a known opcode");
+        if server.deaf.contains(&opcode) {
+            return;
+        }
+        if opcode != Opcode::Ping && header.target != server.id {
+            return self.answer(at, &header, Status::WrongServer, &Empty {});
+        }
+        match opcode {
+            Opcode::Ping => {
+                let pong = Pong { server: server.id, list_version: server.list.version() };
+                self.answer(at, &header, Status::Ok, &pong);
+            }
+            Opcode::ServerListUpdate => {
+                server.list.apply(&decode(body).expect("a list"));
+                let reached = ServerListReached { version: server.list.version() };
+                self.answer(at, &header, Status::Ok, &reached);
+            }
+            Opcode::Fence => {
+                let fence: Fence = decode(body).expect("a fence");
+                server.fences += 1;
+                let replicas = server.replicas.get(&fence.crashed).cloned().unwrap_or_default();
+                self.answer(at, &header, Status::Ok, &Fenced { replicas });
+            }
+            Opcode::TabletTake => {
+                let take: TabletTake = decode(body).expect("a tablet");
+                server.takes.push(take.clone());
+                let assignment = self.place(at, take.durability, take.replicas);
+                let Assignment { shard, stream, first_segment } = assignment;
+                self.answer(at, &header, Status::Ok, &TabletTaken { shard, stream, first_segment });
+            }
+            Opcode::TabletDrop => self.answer(at, &header, Status::Ok, &Empty {}),
+            Opcode::Recover => {
+                let recover: Recover = decode(body).expect("a recovery");
+                server.recovers.push(recover.clone());
+                let diligent = server.diligent;
+                self.answer(at, &header, Status::Ok, &Empty {});
+                if diligent {
+                    self.finish(at, &recover);
+                }
+            }
+            other => panic!("a coordinator does not send {other:?}"),
+        }
+    }
+
+    fn answer<T: minicbor::Encode<()>>(
+        &mut self,
+        from: SocketAddr,
+        request: &Header,
+        status: Status,
+        body: &T,
+    ) {
+        let mut bytes = Vec::new();
+        frame::write(&mut bytes, &request.answer(status), |out| encode_into(out, body));
+        self.inputs.push_back(Pending::Frame(ConnId(u64::from(from.port())), bytes));
+    }
+
+    /// Opens (and registers) the stream of this class, and gives a place in it.
+    fn place(&mut self, at: SocketAddr, durability: Durability, replicas: u8) -> Assignment {
+        let server = self.servers.get_mut(&at).expect("a server");
+        let stream = match durability {
+            Durability::None => StreamId(100),
+            Durability::Buffered | Durability::Synced => StreamId(u16::from(replicas)),
+        };
+        server.segment += 1;
+        let segment = SegmentId(server.segment);
+        let new = !server.registered.contains_key(&(durability, replicas));
+        let first = *server.registered.entry((durability, replicas)).or_insert(segment);
+        // A server repeats its registration until it is answered; here: whenever one may have been lost.
+        if new || self.crashes > 0 {
+            let register = StreamRegister {
+                shard: ShardId(0),
+                stream,
+                durability,
+                replicas,
+                segment: first,
+                epoch: ramhold_base::Epoch(0),
+            };
+            self.post(at, &register);
+        }
+        Assignment { shard: ShardId(0), stream, first_segment: segment }
+    }
+
+    /// The recovery master is done.
+    pub fn finish(&mut self, at: SocketAddr, recover: &Recover) {
+        let ranges: Vec<PartitionRange> =
+            recover.ranges.iter().filter(|r| r.partition == recover.partition).copied().collect();
+        let assignments = ranges.iter().map(|r| self.place(at, r.durability, r.replicas)).collect();
+        let outcome = RecoveryOutcome::Done { assignments, bytes: 1000, records: 10 };
+        self.post(at, &recovered(recover, outcome));
+    }
+
+    /// A server sends a request; its answer is found in `sent`.
+    pub fn post<M: Message>(&mut self, at: SocketAddr, message: &M) -> RpcId {
+        let id = self.servers.get(&at).expect("a server").id;
+        let header = Header { sender: id, ..self.header() };
+        self.push(ConnId(u64::from(at.port())), header, message)
+    }
+
+    pub fn header(&self) -> Header {
+        Header { cluster: self.state().meta.cluster, ..Header::default() }
+    }
+
+    pub fn push<M: Message>(&mut self, from: ConnId, header: Header, message: &M) -> RpcId {
+        self.rpc += 1;
+        let rpc = RpcId(self.rpc);
+        let header = Header { kind: Kind::Request, opcode: M::OPCODE.code(), rpc, ..header };
+        let mut bytes = Vec::new();
+        frame::write(&mut bytes, &header, |out| encode_into(out, message));
+        self.inputs.push_back(Pending::Frame(from, bytes));
+        rpc
+    }
+
+    /// The answer to a request that was pushed, if there is one by now.
+    pub fn answer_to(&self, rpc: RpcId) -> Option<(Status, &[u8])> {
+        let answers = self.sent.iter().filter(|(_, h, _)| h.kind == Kind::Reply);
+        answers.rev().find(|(_, h, _)| h.rpc == rpc).map(|(_, h, body)| (h.status(), body.as_slice()))
+    }
+
+    /// A client asks; `None` when nothing comes at once.
+    pub fn client<M: Message>(&mut self, message: &M) -> Option<Result<M::Reply, Status>> {
+        let header = Header::default();
+        self.ask_as(CLIENT, header, message)
+    }
+
+    pub fn ask_as<M: Message>(
+        &mut self,
+        from: ConnId,
+        header: Header,
+        message: &M,
+    ) -> Option<Result<M::Reply, Status>> {
+        let rpc = self.push(from, header, message);
+        self.settle();
+        let (status, body) = self.answer_to(rpc)?;
+        Some(if status == Status::Ok { Ok(decode(body).expect("a whole answer")) } else { Err(status) })
+    }
+
+    /// A server asks under its id.
+    pub fn server<M: Message>(&mut self, at: SocketAddr, message: &M) -> Option<Result<M::Reply, Status>> {
+        let sender = self.servers.get(&at).expect("a server").id;
+        let header = Header { sender, ..self.header() };
+        self.ask_as(ConnId(u64::from(at.port())), header, message)
+    }
+
+    // Cluster.
+
+    pub fn enlist_message(port: u16, token: u64, directory: u64, replaces: Option<ServerId>) -> Enlist {
+        Enlist {
+            token,
+            directory: DirectoryId(directory),
+            replaces,
+            address: Address(addr(port)),
+            labels: Vec::new(),
+            master: true,
+            backup: true,
+            read_speed: 100,
+            log_bytes: 1 << 20,
+            disk_bytes: 1 << 20,
+        }
+    }
+
+    /// Starts a server with its own directory on this port (its directory's id is the port).
+    pub fn enlist(&mut self, port: u16) -> ServerId {
+        self.enlist_again(port, None)
+    }
+
+    pub fn enlist_again(&mut self, port: u16, replaces: Option<ServerId>) -> ServerId {
+        let token = 77_000_000 + self.rpc;
+        let message = World::enlist_message(port, token, u64::from(port), replaces);
+        // The new process listens before it has an id.
+        let server = Server {
+            id: ServerId::NONE,
+            mood: Mood::Answering,
+            deaf: BTreeSet::new(),
+            replicas: BTreeMap::new(),
+            list: ramhold_wire::ServerList::default(),
+            takes: Vec::new(),
+            recovers: Vec::new(),
+            fences: 0,
+            diligent: true,
+            registered: BTreeMap::new(),
+            segment: 0,
+        };
+        self.servers.insert(addr(port), server);
+        let mut enlisted = None;
+        for _ in 0..10 {
+            // A server repeats until it is answered.
+            enlisted = self.ask_as(ConnId(u64::from(port)), Header::default(), &message);
+            if enlisted.is_some() {
+                break;
+            }
+        }
+        let enlisted: Enlisted = enlisted.expect("an answer").expect("to be taken in");
+        let server = self.server_mut(port);
+        server.id = enlisted.server;
+        server.list.apply(&enlisted.list);
+        enlisted.server
+    }
+
+    /// A cluster of servers on ports 1 to `count`.
+    pub fn cluster(count: u16) -> World {
+        let mut world = World::new();
+        for port in 1..=count {
+            world.enlist(port);
+        }
+        world.run(Duration::from_millis(500));
+        world
+    }
+
+    pub fn server_mut(&mut self, port: u16) -> &mut Server {
+        self.servers.get_mut(&addr(port)).expect("a server")
+    }
+
+    pub fn kill(&mut self, port: u16) {
+        self.server_mut(port).mood = Mood::Refusing;
+    }
+
+    pub fn create(&mut self, name: &str, options: TableOptions) -> ramhold_base::TableId {
+        self.rpc += 1;
+        let token = self.rpc;
+        let message = TableCreate { name: name.into(), options, token };
+        for _ in 0..100 {
+            if let Some(answer) = self.client(&message) {
+                return answer.expect("a table").table;
+            }
+            self.run(Duration::from_millis(300));
+        }
+        panic!("table {name} was never created");
+    }
+
+    pub fn describe(&mut self, name: &str) -> TableDescription {
+        self.client(&TableDescribe { name: name.into(), table: Default::default() })
+            .expect("an answer")
+            .expect("a table")
+    }
+
+    pub fn status(&mut self) -> ClusterStatus {
+        self.client(&ClusterStatusRequest {}).expect("an answer").expect("a status")
+    }
+
+    /// Backups on these ports hold a whole one-segment log of the server's stream: an open head with data.
+    pub fn give_head(&mut self, dead: ServerId, stream: u16, ports: &[u16]) {
+        for port in ports {
+            let report = head_report(stream, 1, 0, 500, &[1], &[]);
+            self.server_mut(*port).replicas.entry(dead).or_default().push(report);
+        }
+    }
+
+    pub fn is_over(&self, crashed: ServerId) -> bool {
+        self.state().recoveries.values().any(|r| r.crashed == crashed && r.done)
+    }
+}
+
+pub fn buffered(replicas: u8, tablets: u32) -> TableOptions {
+    TableOptions { durability: Durability::Buffered, replicas, tablets }
+}
+
+pub fn recovered(recover: &Recover, outcome: RecoveryOutcome) -> Recovered {
+    let Recover { recovery, partition, attempt, .. } = *recover;
+    Recovered { recovery, partition, attempt, outcome }
+}
+
+/// An open head as a backup reports it.
+pub fn head_report(
+    stream: u16,
+    segment: u64,
+    epoch: u32,
+    certified: u32,
+    digest: &[u64],
+    stats: &[TabletStat],
+) -> ReplicaReport {
+    ReplicaReport {
+        shard: ShardId(0),
+        stream: StreamId(stream),
+        segment: SegmentId(segment),
+        epoch: ramhold_base::Epoch(epoch),
+        closed: false,
+        certified,
+        primary: false,
+        cut: false,
+        side: false,
+        time: ramhold_base::ClusterTime(7),
+        opening: Some(Opening {
+            digest: digest.iter().map(|s| SegmentId(*s)).collect(),
+            safe_version: ramhold_base::Version(30),
+            stats: stats.to_vec(),
+        }),
+    }
+}
+
+/// Tablets in order, covering everything.
+pub fn assert_covered(description: &TableDescription) {
+    let mut next = Some(0u64);
+    for tablet in &description.tablets {
+        assert_eq!(Some(tablet.first.0), next, "{description:?}");
+        next = tablet.last.0.checked_add(1);
+    }
+    assert_eq!(next, None);
+    assert_ne!(description.tablets.len(), 0);
+    let _ = KeyHash(0);
+}

@@ -1,0 +1,8 @@
+//! The coordinator against scripted servers, clients and a store that commits when told.
+
+mod harness;
+
+mod membership;
+mod recoveries;
+mod restarts;
+mod tables;

@@ -1,0 +1,387 @@
+//! Crash recoveries: from the verdict to the last tablet.
+
+use crate::harness::*;
+use ramhold_base::{Epoch, KeyHash, SegmentId, ServerId, ShardId, Status, StreamId, TableId, Version};
+use ramhold_coordinator::CoordinatorConfig;
+use ramhold_wire::Opcode;
+use ramhold_wire::membership::{Durability, HeadRecord};
+use ramhold_wire::recovery::*;
+use ramhold_wire::status::{LossAcknowledge, RecoveriesRequest, RecoveryPhase};
+use ramhold_wire::table::*;
+use std::time::Duration;
+
+fn everything(table: TableId, bytes: u64) -> TabletStat {
+    TabletStat { table, first: KeyHash(0), last: KeyHash(u64::MAX), bytes, records: bytes / 100 }
+}
+
+/// Four servers, one tablet at server 1, which is then killed; nobody finishes by himself.
+fn killed() -> (World, TableId) {
+    let mut world = World::cluster(4);
+    let id = world.create("users", buffered(2, 1));
+    assert_eq!(world.describe("users").tablets[0].owner, ServerId(1));
+    for port in 2..=4 {
+        world.server_mut(port).diligent = false;
+    }
+    world.kill(1);
+    (world, id)
+}
+
+fn running(world: &World) -> Option<(std::net::SocketAddr, Recover)> {
+    let told = |s: &Server| s.recovers.last().cloned();
+    let all = world.servers.iter().filter_map(|(at, s)| told(s).map(|r| (*at, r)));
+    all.max_by_key(|(_, r)| (r.recovery, r.attempt))
+}
+
+// F2, F5
+#[test]
+fn a_crash_is_followed_by_a_recovery_and_the_tablet_serves_elsewhere() {
+    let mut world = World::cluster(4);
+    let id = world.create("users", buffered(2, 4));
+    world.give_head(ServerId(1), 2, &[2, 3]);
+    world.kill(1);
+    world.run_until("recovered", |w| w.is_over(ServerId(1)));
+    let description = world.describe("users");
+    assert_eq!(description.table, id);
+    assert_covered(&description);
+    assert!(description.tablets.iter().all(|t| t.state == TabletState::Serving && t.owner != ServerId(1)));
+    assert!(!world.state().servers.contains_key(&ServerId(1)));
+    let report = &world.client(&RecoveriesRequest {}).unwrap().unwrap().recoveries[0];
+    assert_eq!(report.phase, RecoveryPhase::Done);
+    assert_eq!((report.tablets, report.partitions, report.partitions_live), (1, 1, 1));
+    assert!(report.done_millis.is_some());
+    assert!(report.cause.contains("refuses"), "{}", report.cause);
+    assert!(world.state().losses.is_empty());
+}
+
+// F2
+#[test]
+fn a_recovery_waits_for_what_is_missing_says_so_and_goes_on_by_itself() {
+    let (mut world, _) = killed();
+    world.run(Duration::from_secs(3));
+    assert!(running(&world).is_none());
+    let status = world.status();
+    assert_eq!(status.recoveries[0].phase, RecoveryPhase::Incomplete);
+    assert!(status.recoveries[0].missing[0].contains("head"), "{:?}", status.recoveries[0].missing);
+    assert!(status.warnings.iter().any(|w| w.contains("missing parts")));
+    assert_eq!(world.describe("users").tablets[0].state, TabletState::Recovering);
+    world.give_head(ServerId(1), 2, &[3]);
+    world.run(Duration::from_secs(5));
+    assert!(running(&world).is_some());
+    assert!(world.state().losses.is_empty(), "the directory of the dead server has not come back");
+}
+
+// D8, F2
+#[test]
+fn a_head_below_the_recorded_epoch_is_never_used() {
+    let mut world = World::cluster(4);
+    world.create("users", buffered(2, 1));
+    let record =
+        HeadRecord { shard: ShardId(0), stream: StreamId(2), segment: SegmentId(1), epoch: Epoch(3) };
+    world.server(addr(1), &record).unwrap().unwrap();
+    world.give_head(ServerId(1), 2, &[2]);
+    world.kill(1);
+    world.run(Duration::from_secs(4));
+    assert!(running(&world).is_none());
+    let current = head_report(2, 1, 3, 400, &[1], &[]);
+    world.server_mut(3).replicas.insert(ServerId(1), vec![current]);
+    world.run(Duration::from_secs(5));
+    let sources: Vec<ServerId> =
+        running(&world).unwrap().1.segments[0].sources.iter().map(|s| s.backup).collect();
+    assert_eq!(sources, [ServerId(3)]);
+}
+
+// F3, F6
+#[test]
+fn a_large_tablet_is_divided_and_each_partition_goes_live_by_itself() {
+    let config = CoordinatorConfig { partition_bytes_max: 20_000, ..CoordinatorConfig::new(addr(7400)) };
+    let mut world = World::cluster(4);
+    world.config = CoordinatorConfig { segment_bytes: 4096, ..config };
+    world.restart();
+    world.run(Duration::from_secs(1));
+    let id = world.create("users", buffered(2, 1));
+    let head = head_report(2, 1, 0, 500, &[1], &[everything(id, 100_000)]);
+    world.server_mut(3).replicas.insert(ServerId(1), vec![head]);
+    for port in 2..=4 {
+        world.server_mut(port).diligent = false;
+    }
+    world.kill(1);
+    world.run_until("told", |w| running(w).is_some());
+    let (at, first) = running(&world).unwrap();
+    let partitions = first.ranges.iter().map(|r| r.partition).max().unwrap() + 1;
+    assert!(partitions >= 6, "{partitions}");
+    assert!(first.ranges.iter().all(|r| r.table == id && r.first_segment == SegmentId(1)));
+    world.finish(at, &first);
+    world.settle();
+    let tablets = world.describe("users").tablets;
+    assert_covered(&world.describe("users"));
+    let serving = tablets.iter().filter(|t| t.state == TabletState::Serving).count();
+    assert_eq!(serving, 1, "one part is live, the others are not waited for");
+    let ports = [2, 3, 4];
+    for port in ports {
+        world.server_mut(port).diligent = true;
+        let told = world.server_mut(port).recovers.clone();
+        for recover in told {
+            world.finish(addr(port), &recover);
+        }
+    }
+    world.run_until("recovered", |w| w.is_over(ServerId(1)));
+    assert_covered(&world.describe("users"));
+    assert_eq!(world.describe("users").tablets.len() as u32, partitions);
+}
+
+// F6
+#[test]
+fn a_failed_or_dead_recovery_master_is_replaced_and_its_late_answer_refused() {
+    let (mut world, _) = killed();
+    world.give_head(ServerId(1), 2, &[2, 3, 4]);
+    world.run_until("told", |w| running(w).is_some());
+    let (at, first) = running(&world).unwrap();
+    let fences = world.server_mut(2).fences;
+    let failed = recovered(&first, RecoveryOutcome::Failed { reason: "no memory".into() });
+    assert_eq!(world.server(at, &failed), Some(Ok(Default::default())));
+    world.run(Duration::from_secs(2));
+    let (other, second) = running(&world).unwrap();
+    assert_ne!(at, other);
+    assert!(second.attempt > first.attempt);
+    assert!(world.server_mut(2).fences > fences, "all are asked again");
+    let assignments =
+        vec![Assignment { shard: ShardId(0), stream: StreamId(2), first_segment: SegmentId(9) }];
+    let done = RecoveryOutcome::Done { assignments, bytes: 1, records: 1 };
+    assert_eq!(world.server(at, &recovered(&first, done.clone())), Some(Err(Status::NotAllowed)));
+    assert_eq!(world.server(at, &recovered(&second, done)), Some(Err(Status::NotAllowed)), "not its turn");
+    world.kill(other.port());
+    world.run_until("a third turn", |w| running(w).unwrap().1.attempt > second.attempt);
+    let (last, third) = running(&world).unwrap();
+    assert_ne!(last, other);
+    world.finish(last, &third);
+    world.run_until("recovered", |w| w.is_over(ServerId(1)));
+    let record = world.state().recoveries.values().find(|r| r.crashed == ServerId(1)).unwrap();
+    assert_eq!(record.failed_attempts, 2);
+}
+
+// F5
+#[test]
+fn a_repeated_result_is_answered_as_before_also_after_a_restart() {
+    let (mut world, _) = killed();
+    world.give_head(ServerId(1), 2, &[2, 3, 4]);
+    world.run_until("told", |w| running(w).is_some());
+    let (at, recover) = running(&world).unwrap();
+    world.finish(at, &recover);
+    world.settle();
+    let again = recovered(&recover, RecoveryOutcome::Done { assignments: vec![], bytes: 0, records: 0 });
+    assert_eq!(world.server(at, &again), Some(Ok(Default::default())));
+    world.run(Duration::from_secs(1));
+    world.restart();
+    assert_eq!(world.server(at, &again), Some(Ok(Default::default())));
+}
+
+// F5
+#[test]
+fn the_master_is_answered_only_after_the_new_owner_is_stored() {
+    let (mut world, id) = killed();
+    world.give_head(ServerId(1), 2, &[2, 3, 4]);
+    world.run_until("told", |w| running(w).is_some());
+    let (at, recover) = running(&world).unwrap();
+    // A first try for a partition that does not exist: it only registers the stream.
+    world.finish(at, &Recover { partition: 99, ..recover.clone() });
+    world.settle();
+    world.store_held = true;
+    let assignments = vec![Assignment { shard: ShardId(0), stream: StreamId(2), first_segment: SegmentId(1) }];
+    let done = RecoveryOutcome::Done { assignments, bytes: 1, records: 1 };
+    let result = world.post(at, &recovered(&recover, done));
+    world.settle();
+    assert!(world.answer_to(result).is_none());
+    let table = format!("table/{:020}", id.raw());
+    let before = world.store[&table].0;
+    world.store_held = false;
+    world.settle();
+    assert_eq!(world.answer_to(result).unwrap().0, Status::Ok);
+    assert_eq!(world.store[&table].0, before + 1);
+}
+
+// F6
+#[test]
+fn once_a_partition_is_live_the_end_is_fixed() {
+    let config = CoordinatorConfig { partition_bytes_max: 20_000, ..CoordinatorConfig::new(addr(7400)) };
+    let mut world = World::cluster(4);
+    world.config = CoordinatorConfig { segment_bytes: 4096, ..config };
+    world.restart();
+    world.run(Duration::from_secs(1));
+    let id = world.create("users", buffered(2, 1));
+    let head = |certified| head_report(2, 1, 0, certified, &[1], &[everything(id, 30_000)]);
+    world.server_mut(3).replicas.insert(ServerId(1), vec![head(400)]);
+    for port in 2..=4 {
+        world.server_mut(port).diligent = false;
+    }
+    world.kill(1);
+    world.run_until("told", |w| running(w).is_some());
+    let (at, first) = running(&world).unwrap();
+    assert_eq!(first.segments[0].end, 400);
+    world.finish(at, &first);
+    world.settle();
+    assert!(!world.is_over(ServerId(1)));
+    world.server_mut(2).replicas.insert(ServerId(1), vec![head(700)]);
+    world.restart();
+    world.run_until("told anew", |w| running(w).unwrap().1.recovery > first.recovery);
+    let (_, second) = running(&world).unwrap();
+    assert_eq!(second.segments[0].end, 400, "longer replicas found later are cut at the end");
+    assert_eq!(second.segments[0].sources.len(), 2);
+    let left: Vec<(KeyHash, KeyHash)> = second.ranges.iter().map(|r| (r.first, r.last)).collect();
+    let live = first.ranges.iter().find(|r| r.partition == first.partition).unwrap();
+    assert!(left.iter().all(|(first, last)| *last < live.first || *first > live.last));
+}
+
+// F6, faults D7
+#[test]
+fn a_table_dropped_during_its_recovery_vanishes_from_it() {
+    let (mut world, id) = killed();
+    world.give_head(ServerId(1), 2, &[2, 3, 4]);
+    world.run_until("told", |w| running(w).is_some());
+    let (at, recover) = running(&world).unwrap();
+    let _ = world.client(&TableDrop { table: id });
+    let assignments =
+        vec![Assignment { shard: ShardId(0), stream: StreamId(2), first_segment: SegmentId(9) }];
+    let done = RecoveryOutcome::Done { assignments, bytes: 1, records: 1 };
+    assert_eq!(world.server(at, &recovered(&recover, done)), Some(Err(Status::NotAllowed)));
+    world.run_until("gone", |w| w.is_over(ServerId(1)));
+    assert!(world.state().tables.is_empty());
+}
+
+// D2, consistency rule 8
+#[test]
+fn tables_without_replicas_come_back_empty_with_a_loss_report() {
+    let mut world = World::cluster(3);
+    let options = TableOptions { durability: Durability::None, replicas: 0, tablets: 3 };
+    let id = world.create("cache", options);
+    let ceiling = world.state().servers[&ServerId(1)].ceiling;
+    world.kill(1);
+    world.run_until("gone", |w| w.is_over(ServerId(1)));
+    world.run(Duration::from_secs(1));
+    let description = world.describe("cache");
+    assert_covered(&description);
+    assert!(description.tablets.iter().all(|t| t.state == TabletState::Serving && t.owner != ServerId(1)));
+    let takes = world.servers.values().flat_map(|s| &s.takes);
+    assert!(takes.clone().any(|t| t.version_floor == ceiling), "versions jump above the dead owner's");
+    let status = world.status();
+    assert_eq!(status.losses.len(), 1);
+    assert_eq!((status.losses[0].crashed, status.losses[0].tables.clone()), (ServerId(1), vec![id]));
+    assert_eq!(world.client(&TableList {}).unwrap().unwrap().tables[0].losses, 1);
+    let loss = LossAcknowledge { id: status.losses[0].id };
+    assert!(world.client(&loss).unwrap().is_ok());
+    assert!(world.client(&loss).unwrap().is_ok(), "seen twice is seen");
+    assert!(world.status().losses.is_empty());
+}
+
+// D2, F7: schedule 1C.
+#[test]
+fn lost_buffers_end_in_a_loss_report_when_every_directory_has_answered() {
+    let (mut world, id) = killed();
+    let ceiling = world.state().servers[&ServerId(1)].ceiling;
+    let cut = ReplicaReport { cut: true, ..head_report(2, 1, 0, 300, &[1], &[]) };
+    world.server_mut(2).replicas.insert(ServerId(1), vec![cut.clone()]);
+    let longer = ReplicaReport { certified: 450, ..cut };
+    world.server_mut(3).replicas.insert(ServerId(1), vec![longer]);
+    world.run(Duration::from_secs(5));
+    assert!(running(&world).is_none(), "server 1's directory is still away");
+    assert!(world.state().losses.is_empty());
+    world.enlist_again(1, Some(ServerId(1)));
+    world.server_mut(1).diligent = false;
+    world.run_until("told", |w| running(w).is_some());
+    let (at, recover) = running(&world).unwrap();
+    assert_eq!(recover.segments[0].end, 450);
+    assert_eq!(recover.segments[0].sources.len(), 1);
+    assert_eq!(recover.version_floor, ceiling);
+    let losses = world.status().losses;
+    assert_eq!((losses.len(), losses[0].tables.clone()), (1, vec![id]));
+    world.finish(at, &recover);
+    world.run_until("recovered", |w| w.is_over(ServerId(1)));
+    assert_eq!(world.status().losses.len(), 1, "until somebody has seen it");
+    assert_eq!(recover.safe_version, Version(30));
+}
+
+// F6: several at once, one of them a recovery master.
+#[test]
+fn several_servers_die_at_once_and_all_is_recovered() {
+    let mut world = World::cluster(5);
+    world.create("users", buffered(2, 10));
+    for dead in [1, 2] {
+        world.give_head(ServerId(dead), 2, &[3, 4, 5]);
+    }
+    world.kill(1);
+    world.kill(2);
+    world.run_until("both", |w| w.is_over(ServerId(1)) && w.is_over(ServerId(2)));
+    world.give_head(ServerId(3), 2, &[4, 5]);
+    world.kill(3);
+    world.run_until("the third", |w| w.is_over(ServerId(3)));
+    let description = world.describe("users");
+    assert_covered(&description);
+    assert!(description.tablets.iter().all(|t| t.owner == ServerId(4) || t.owner == ServerId(5)));
+}
+
+// F7
+#[test]
+fn after_a_power_cut_nothing_is_divided_before_all_directories_are_back() {
+    let mut world = World::cluster(3);
+    world.create("users", buffered(1, 3));
+    for port in 1..=3 {
+        world.kill(port);
+    }
+    world.restart();
+    world.run(Duration::from_secs(2));
+    assert_eq!(world.state().all_up().count(), 0);
+    assert!(world.state().recoveries.values().all(|r| r.cold));
+    for (port, old) in [(1, 1), (2, 2)] {
+        world.enlist_again(port, Some(ServerId(old)));
+        for dead in 1..=3 {
+            world.give_head(ServerId(dead), 1, &[port]);
+        }
+    }
+    world.run(Duration::from_secs(5));
+    assert!(running(&world).is_none(), "the third directory is awaited");
+    world.enlist_again(3, Some(ServerId(3)));
+    world.run_until("all", |w| (1..=3).all(|s| w.is_over(ServerId(s))));
+    assert_covered(&world.describe("users"));
+}
+
+// F7
+#[test]
+fn a_cold_start_goes_on_without_a_directory_when_all_logs_are_complete() {
+    let mut world = World::cluster(3);
+    world.create("users", buffered(1, 3));
+    for port in 1..=3 {
+        world.kill(port);
+    }
+    world.restart();
+    world.run(Duration::from_secs(2));
+    world.enlist_again(1, Some(ServerId(1)));
+    for dead in 1..=3 {
+        world.give_head(ServerId(dead), 1, &[1]);
+    }
+    world.run(Duration::from_secs(20));
+    assert!(running(&world).is_none());
+    world.run(Duration::from_secs(20));
+    assert!((1..=3).all(|s| world.is_over(ServerId(s))));
+}
+
+// F6
+#[test]
+fn a_server_that_dies_while_the_coordinator_is_away_is_found() {
+    let mut world = World::cluster(4);
+    world.create("users", buffered(2, 4));
+    world.give_head(ServerId(2), 2, &[1, 3]);
+    world.kill(2);
+    world.restart();
+    world.run_until("recovered", |w| w.is_over(ServerId(2)));
+    assert_eq!(world.state().all_up().count(), 3);
+    assert!(!world.state().recoveries.values().any(|r| r.cold));
+}
+
+// F2
+#[test]
+fn a_silent_backup_delays_a_complete_recovery_only_shortly() {
+    let (mut world, _) = killed();
+    world.give_head(ServerId(1), 2, &[2, 3]);
+    world.server_mut(4).deaf.insert(Opcode::Fence);
+    world.run(Duration::from_millis(1500));
+    assert!(running(&world).is_some());
+}

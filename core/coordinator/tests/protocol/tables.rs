@@ -1,0 +1,109 @@
+//! Creating, describing and dropping tables.
+
+use crate::harness::*;
+use ramhold_base::{ServerId, Status, TableId};
+use ramhold_wire::Opcode;
+use ramhold_wire::membership::Durability;
+use ramhold_wire::table::*;
+use std::time::Duration;
+
+// A1, B3
+#[test]
+fn a_table_is_answered_when_every_tablet_is_served() {
+    let mut world = World::cluster(3);
+    world.server_mut(2).deaf.insert(Opcode::TabletTake);
+    let message = TableCreate { name: "users".into(), options: buffered(2, 0), token: 9 };
+    assert!(world.client(&message).is_none());
+    let states: Vec<TabletState> = world.describe("users").tablets.iter().map(|t| t.state).collect();
+    assert_eq!(states.iter().filter(|s| **s == TabletState::Creating).count(), 1);
+    world.server_mut(2).deaf.clear();
+    world.run(Duration::from_secs(3));
+    let created = world.client(&message).unwrap().unwrap();
+    let description = world.describe("users");
+    assert_eq!(description.table, created.table);
+    assert_covered(&description);
+    assert_eq!(description.tablets.len(), 3, "one per master");
+    for tablet in &description.tablets {
+        assert_eq!(tablet.state, TabletState::Serving);
+        assert!(tablet.address.is_some());
+        assert!(!tablet.first_segment.is_none());
+    }
+    let other = TableCreate { token: 10, ..message };
+    assert_eq!(world.client(&other), Some(Err(Status::TableExists)));
+}
+
+// A1
+#[test]
+fn limits_of_tables_are_answers() {
+    let mut world = World::new();
+    let create = |name: &str, options: TableOptions| TableCreate { name: name.into(), options, token: 1 };
+    let none = |replicas| TableOptions { durability: Durability::None, replicas, tablets: 0 };
+    let synced = TableOptions { durability: Durability::Synced, replicas: 3, tablets: 0 };
+    let cases = [
+        (create("", buffered(3, 0)), Status::NameTooLong),
+        (create(&"x".repeat(256), buffered(3, 0)), Status::NameTooLong),
+        (create("t", synced), Status::Unsupported),
+        (create("t", buffered(0, 0)), Status::BadRequest),
+        (create("t", none(1)), Status::BadRequest),
+        (create("t", buffered(8, 0)), Status::BadRequest),
+        (create("t", buffered(3, 4097)), Status::BadRequest),
+        (create("t", buffered(3, 0)), Status::NotReady),
+    ];
+    for (message, status) in cases {
+        assert_eq!(world.client(&message), Some(Err(status)), "{message:?}");
+    }
+    world.enlist(1);
+    let id = world.create(&"x".repeat(255), buffered(3, 1));
+    assert_eq!(id, TableId(1), "too few backups only delay writes");
+    assert!(world.status().warnings.iter().any(|w| w.contains("wants 3 copies")));
+}
+
+// A1
+#[test]
+fn a_drop_is_answered_when_every_owner_has_stopped() {
+    let mut world = World::cluster(3);
+    let id = world.create("users", buffered(2, 6));
+    world.server_mut(3).deaf.insert(Opcode::TabletDrop);
+    assert!(world.client(&TableDrop { table: id }).is_none());
+    let unknown = TableDescribe { name: "users".into(), table: TableId::NONE };
+    assert_eq!(world.client(&unknown), Some(Err(Status::UnknownTable)));
+    let by_id = world.client(&TableDescribe { name: String::new(), table: id }).unwrap().unwrap();
+    assert!(by_id.tablets.iter().all(|t| t.state == TabletState::Dropping && t.address.is_none()));
+    let namesake = world.create("users", buffered(2, 1));
+    assert_ne!(namesake, id);
+    world.server_mut(3).deaf.clear();
+    world.run(Duration::from_secs(5));
+    assert_eq!(world.client(&TableDrop { table: id }), Some(Ok(Default::default())));
+    assert_eq!(world.client(&TableDrop { table: TableId(77) }), Some(Err(Status::UnknownTable)));
+    assert!(!world.state().tables.contains_key(&id));
+    assert!(world.state().tables.contains_key(&namesake), "a repeated drop does not hit the namesake");
+}
+
+// A1, F6
+#[test]
+fn a_drop_does_not_wait_for_a_dead_owner() {
+    let mut world = World::cluster(3);
+    let id = world.create("users", buffered(2, 3));
+    world.kill(2);
+    assert!(world.client(&TableDrop { table: id }).is_none());
+    world.run_until("dropped", |w| w.state().tables.is_empty());
+    world.run_until("gone", |w| w.is_over(ServerId(2)));
+    assert_eq!(world.client(&TableDrop { table: id }), Some(Ok(Default::default())));
+}
+
+// B3, F6
+#[test]
+fn a_tablet_that_was_never_taken_moves_when_its_owner_dies() {
+    let mut world = World::cluster(3);
+    world.server_mut(2).deaf.insert(Opcode::TabletTake);
+    let message = TableCreate { name: "users".into(), options: buffered(2, 3), token: 9 };
+    assert!(world.client(&message).is_none());
+    world.kill(2);
+    world.run_until("gone", |w| w.is_over(ServerId(2)));
+    world.run(Duration::from_secs(1));
+    assert!(world.client(&message).unwrap().is_ok());
+    let description = world.describe("users");
+    assert_covered(&description);
+    assert!(description.tablets.iter().all(|t| t.owner != ServerId(2) && t.state == TabletState::Serving));
+    assert!(world.state().losses.is_empty());
+}
