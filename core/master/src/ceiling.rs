@@ -1,0 +1,59 @@
+//! The version ceiling: no version at or above it is handed out before the coordinator has stored a higher one.
+//!
+//! After a reported loss, versions of the new owner start at the dead owner's ceiling, so that none is handed out twice
+//! (consistency rule 8). The coordinator raises in large steps, so this costs one comparison per write.
+
+use crate::{Context, Master};
+use ramhold_base::{Effects, Instant, Peer, Status, Version};
+use ramhold_wire::membership::{CeilingRaise, CeilingRaised};
+use ramhold_wire::{Header, View, decode, request};
+use std::time::Duration;
+
+/// Ask for more when fewer versions than this are left.
+const MARGIN: u64 = 1 << 19;
+const TIMEOUT: Duration = Duration::from_millis(500);
+
+#[derive(Debug)]
+pub(crate) struct Ceiling {
+    pub ceiling: Version,
+    /// The highest version handed out, or about to be.
+    pub needed: Version,
+    pub raising: bool,
+}
+
+impl Ceiling {
+    pub fn new(ceiling: Version) -> Ceiling {
+        Ceiling { ceiling, needed: Version(0), raising: false }
+    }
+
+    /// Whether `version` may be handed out now. If not, more is asked for.
+    pub fn admits(&mut self, version: Version) -> bool {
+        self.needed = self.needed.max(version);
+        version < self.ceiling
+    }
+
+    fn is_low(&self) -> bool {
+        self.needed.raw().saturating_add(MARGIN) > self.ceiling.raw()
+    }
+}
+
+impl Master {
+    pub(crate) fn advance_ceiling(&mut self, now: Instant, view: &View, effects: &mut Effects) {
+        if self.ceiling.raising || !self.ceiling.is_low() {
+            return;
+        }
+        self.ceiling.raising = true;
+        let rpc = self.calls.open(view.coordinator, now, now + TIMEOUT, Context::CeilingRaise);
+        let message = CeilingRaise { needed: self.ceiling.needed };
+        request(effects, Peer::Addr(view.coordinator), &view.to_coordinator(), rpc, &message);
+    }
+
+    pub(crate) fn on_ceiling_raised(&mut self, header: &Header, body: &[u8]) {
+        self.ceiling.raising = false;
+        if header.status() == Status::Ok
+            && let Ok(raised) = decode::<CeilingRaised>(body)
+        {
+            self.ceiling.ceiling = self.ceiling.ceiling.max(raised.ceiling);
+        }
+    }
+}

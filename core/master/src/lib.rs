@@ -1,0 +1,344 @@
+//! A storage server's first role: it owns tablets, keeps their objects in its log, and replays the logs of the dead.
+//!
+//! Every mutation takes one path: tablet, duplicate filter, reject rules, one group at the head of the tablet's stream,
+//! index, replication; its answer is parked until the stream is durable up to the group. Answers that tell of something
+//! undurable wait likewise, so nobody ever sees what a crash could take back.
+//!
+//! Invariants:
+//! - an answer that depends on an entry leaves only when that entry is on its R backups;
+//! - a tablet is served only after the coordinator has been told where it starts and has agreed;
+//! - a version is handed out once: versions only grow for a key, and stay below the ceiling that the coordinator keeps.
+//!
+//! Not here: bytes of entries (log), sending them to backups (replication), holding others' replicas (backup).
+//! Catalogue: A2, A3, A4, B2, B3, C1, D1, F4, F5. Protocols: docs/protocols/replication.md, docs/protocols/recovery.md.
+
+mod ceiling;
+mod objects;
+mod parked;
+mod replay;
+mod sessions;
+mod status;
+mod streams;
+mod tablets;
+
+use ceiling::Ceiling;
+use parked::Parked;
+use ramhold_base::{
+    ConnId, Effects, Instant, Level, LogId, Peer, Position, Rng, SegmentId, ServerId, ShardId, Status,
+    StreamId, Version, time::earliest,
+};
+use ramhold_log::{Geometry, Log, LogConfig};
+use ramhold_replication::{ReplicationConfig, Replicator, Segments, Tail};
+use ramhold_wire::membership::ReplicasNeeded;
+use ramhold_wire::{Call, Calls, Header, Opcode, View, decode, reply, reply_with};
+use sessions::Sessions;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use tablets::Tablets;
+
+/// Which `Calls` of the process are these; see `wire::calls::role_of`. The replicator has its own.
+pub const CALLS_ROLE: u8 = 4;
+pub use ramhold_replication::CALLS_ROLE as REPLICATION_CALLS_ROLE;
+pub use ramhold_replication::Event;
+
+#[derive(Clone, Debug)]
+pub struct MasterConfig {
+    pub shard: ShardId,
+    pub geometry: Geometry,
+    /// Memory for segments; the region handed in has this size.
+    pub log_bytes: u64,
+    pub index_bytes_max: u64,
+    pub reserve_bytes: u64,
+    pub replication: ReplicationConfig,
+    /// Answers that may wait for replication at a time.
+    pub parked_count_max: usize,
+    /// Segments asked for at the same time in a recovery, per partition.
+    pub fetches_max: usize,
+}
+
+impl MasterConfig {
+    /// `log_bytes` is rounded down to whole seglets.
+    pub fn new(geometry: Geometry, log_bytes: u64, index_bytes_max: u64) -> MasterConfig {
+        let seglet = u64::from(geometry.seglet_bytes);
+        let log_bytes = log_bytes / seglet * seglet;
+        let reserve = (log_bytes / 20).max(2 * seglet).min(log_bytes / 2);
+        MasterConfig {
+            shard: ShardId(0),
+            geometry,
+            log_bytes,
+            index_bytes_max,
+            reserve_bytes: reserve,
+            replication: ReplicationConfig::new(ShardId(0)),
+            parked_count_max: 65_536,
+            fetches_max: 4,
+        }
+    }
+}
+
+/// What a call of ours was for.
+#[derive(Clone, Debug)]
+enum Context {
+    CeilingRaise,
+    Fetch(replay::Fetch),
+    Recovered { key: replay::PartitionKey },
+}
+
+/// What has been counted since the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counters {
+    pub reads: u64,
+    pub writes: u64,
+}
+
+/// One shard's master.
+pub struct Master {
+    config: MasterConfig,
+    log: Log,
+    replicator: Replicator,
+    tablets: Tablets,
+    sessions: Sessions,
+    parked: BTreeMap<StreamId, Parked>,
+    takes: Vec<streams::Take>,
+    sweeps: Vec<streams::Sweep>,
+    replays: BTreeMap<replay::PartitionKey, replay::PartitionReplay>,
+    ceiling: Ceiling,
+    calls: Calls<Context>,
+    counters: Counters,
+    events: Vec<Event>,
+    /// Something was appended that the replicator has not looked at.
+    appended: bool,
+    busy: bool,
+}
+
+/// The log as the replicator reads it.
+struct LogSegments<'a>(&'a Log);
+
+impl Segments for LogSegments<'_> {
+    fn tail(&self, segment: SegmentId) -> Option<Tail> {
+        self.0.segment(segment).map(|s| Tail { length: s.len_bytes, crc: s.crc, closed: s.closed })
+    }
+
+    fn copy(&self, segment: SegmentId, from: u32, to: u32, out: &mut Vec<u8>) {
+        self.0.copy_segment(segment, from, to, out);
+    }
+}
+
+impl Master {
+    /// A master with an empty log. `region` is its memory, zeroed; `view` names this life of the server.
+    pub fn new(config: MasterConfig, region: Vec<u8>, view: &View, ceiling: Version, seed: u64) -> Master {
+        let mut rng = Rng::new(seed);
+        let log = Log::new(
+            LogConfig {
+                cluster: view.cluster,
+                log: LogId { server: view.me, shard: config.shard },
+                geometry: config.geometry,
+                log_bytes: config.log_bytes,
+                index_bytes_max: config.index_bytes_max,
+                reserve_bytes: config.reserve_bytes,
+                index_secret: rng.u64(),
+            },
+            region,
+        );
+        let replicator = Replicator::new(config.replication.clone(), rng.u64());
+        let calls = Calls::new(CALLS_ROLE, rng.u64());
+        Master {
+            config,
+            log,
+            replicator,
+            tablets: Tablets::default(),
+            sessions: Sessions::default(),
+            parked: BTreeMap::new(),
+            takes: Vec::new(),
+            sweeps: Vec::new(),
+            replays: BTreeMap::new(),
+            ceiling: Ceiling::new(ceiling),
+            calls,
+            counters: Counters::default(),
+            events: Vec::new(),
+            appended: false,
+            busy: false,
+        }
+    }
+
+    /// A request to this role. The caller has checked cluster and target for requests of servers.
+    pub fn on_request(
+        &mut self,
+        now: Instant,
+        opcode: Opcode,
+        header: &Header,
+        body: &[u8],
+        from: ConnId,
+        view: &View,
+        effects: &mut Effects,
+    ) {
+        match opcode {
+            Opcode::Read => return self.on_read(header, body, from, effects),
+            Opcode::Write => {
+                self.on_write(now, header, body, from, view, effects);
+                return self.advance_if_appended(now, view, effects);
+            }
+            Opcode::Remove => {
+                self.on_remove(now, header, body, from, view, effects);
+                return self.advance_if_appended(now, view, effects);
+            }
+            Opcode::TabletTake => self.on_tablet_take(now, header, body, from, view, effects),
+            Opcode::TabletDrop => self.on_tablet_drop(header, body, from, effects),
+            Opcode::Recover => self.on_recover(now, header, body, from, view, effects),
+            Opcode::ReplicasNeeded => match decode::<ReplicasNeeded>(body) {
+                Ok(asked) => {
+                    let answer = self.replicator.not_needed(header.sender, &asked);
+                    reply_with(effects, Peer::Conn(from), header, Status::Ok, &answer);
+                }
+                Err(status) => reply(effects, Peer::Conn(from), header, status),
+            },
+            _ => reply(effects, Peer::Conn(from), header, Status::UnknownOpcode),
+        }
+        self.advance(now, view, effects);
+    }
+
+    /// An answer to a call of the replicator.
+    pub fn on_replication_reply(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        body: &[u8],
+        view: &View,
+        effects: &mut Effects,
+    ) {
+        self.replicator.on_reply(now, header, body, &LogSegments(&self.log), view);
+        self.advance(now, view, effects);
+    }
+
+    /// An answer to a call of this role's own.
+    pub fn on_reply(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        body: &[u8],
+        view: &View,
+        effects: &mut Effects,
+    ) {
+        if let Some(call) = self.calls.answered(header.rpc) {
+            if header.status() == Status::Fenced && call.addr == view.coordinator {
+                self.events.push(Event::SaidDead);
+            }
+            match call.context {
+                Context::CeilingRaise => self.on_ceiling_raised(header, body),
+                Context::Fetch(fetch) => self.on_fetched(now, fetch, header.status(), body, view, effects),
+                Context::Recovered { key } => self.on_published(now, key, header.status(), effects),
+            }
+        }
+        self.advance(now, view, effects);
+    }
+
+    pub fn on_lost(&mut self, now: Instant, addr: SocketAddr, view: &View, effects: &mut Effects) {
+        self.replicator.on_lost(now, addr);
+        for call in self.calls.lost(addr) {
+            self.on_unanswered(now, call);
+        }
+        self.advance(now, view, effects);
+    }
+
+    pub fn on_list(&mut self, now: Instant, view: &View, effects: &mut Effects) {
+        self.replicator.on_list(now, view);
+        self.advance(now, view, effects);
+    }
+
+    pub fn tick(&mut self, now: Instant, view: &View, effects: &mut Effects) {
+        self.replicator.tick(now);
+        while let Some(call) = self.calls.overdue(now) {
+            self.on_unanswered(now, call);
+        }
+        self.advance(now, view, effects);
+    }
+
+    pub fn deadline(&self) -> Option<Instant> {
+        let own = if self.busy { Some(Instant::ZERO) } else { None };
+        let replays = self.replays.values().filter_map(|r| r.retry_at()).min();
+        earliest(earliest(own, replays), earliest(self.calls.deadline(), self.replicator.deadline()))
+    }
+
+    fn on_unanswered(&mut self, now: Instant, call: Call<Context>) {
+        match call.context {
+            Context::CeilingRaise => self.ceiling.raising = false,
+            Context::Fetch(fetch) => self.on_fetch_failed(now, fetch, "no answer"),
+            Context::Recovered { key } => {
+                if let Some(replay) = self.replays.get_mut(&key) {
+                    replay.report_unanswered(now);
+                }
+            }
+        }
+    }
+
+    /// After a mutation: only replication can have something new to do, and only when something was appended for it.
+    fn advance_if_appended(&mut self, now: Instant, view: &View, effects: &mut Effects) {
+        if std::mem::take(&mut self.appended) {
+            self.replicator.advance(now, &LogSegments(&self.log), view, effects);
+            self.release_parked(effects);
+        }
+        self.advance_ceiling(now, view, effects);
+    }
+
+    /// Compares wanted and reached everywhere; sends what is due.
+    fn advance(&mut self, now: Instant, view: &View, effects: &mut Effects) {
+        self.advance_ceiling(now, view, effects);
+        self.advance_replays(now, view, effects);
+        self.replicator.advance(now, &LogSegments(&self.log), view, effects);
+        self.advance_takes(effects);
+        self.advance_sweeps();
+        self.release_parked(effects);
+        self.busy = !self.sweeps.is_empty() || self.replays.values().any(|r| r.is_busy());
+    }
+
+    /// What the node must act on.
+    pub fn take_events(&mut self) -> Vec<Event> {
+        if self.replicator.has_events() {
+            self.events.extend(self.replicator.take_events());
+        }
+        std::mem::take(&mut self.events)
+    }
+
+    /// The next head of a stream; its opening tells the statistics of all tablets here.
+    fn roll(
+        &mut self,
+        now: Instant,
+        stream: StreamId,
+        view: &View,
+        effects: &mut Effects,
+    ) -> Option<SegmentId> {
+        let stats: Vec<_> = self.log.stats().collect();
+        match self.log.roll(stream, view.time(now), &stats) {
+            Ok(segment) => {
+                let tail = LogSegments(&self.log).tail(segment).expect("just rolled");
+                self.replicator.head_rolled(stream, segment, tail);
+                self.appended = true;
+                effects.report(Level::Debug, "mark:head_rolled");
+                Some(segment)
+            }
+            Err(ramhold_log::OutOfMemory) => None,
+        }
+    }
+
+    fn durable(&self, stream: StreamId) -> Position {
+        self.replicator.durable(stream)
+    }
+
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    pub fn replicator(&self) -> &Replicator {
+        &self.replicator
+    }
+
+    /// Panics when something that must always hold does not; walks over everything.
+    pub fn check_invariants(&self) {
+        self.log.check_invariants();
+        self.replicator.check_invariants();
+    }
+
+    /// Whether this server hands over something of `server`'s just now; used to tell who still needs its replicas.
+    pub fn is_replaying(&self, server: ServerId) -> bool {
+        self.replays.values().any(|r| r.crashed() == server)
+    }
+}

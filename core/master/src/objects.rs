@@ -1,0 +1,258 @@
+//! Reads and mutations of objects.
+
+use crate::Master;
+use crate::parked::{self, Answer};
+use crate::sessions::Admission;
+use crate::tablets::{Tablet, TabletState};
+use ramhold_base::{ConnId, Effects, Instant, KeyHash, Peer, Position, Status, TableId, Version};
+use ramhold_log::{AppendRefusal, Found, Kind, Object, Purpose, Removal, Written};
+use ramhold_wire::data::{KeyRequest, ReadReply, WriteRequest};
+use ramhold_wire::{Header, View, frame, reply};
+
+impl Master {
+    pub(crate) fn on_read(
+        &mut self,
+        header: &Header,
+        body: &[u8],
+        from: ConnId,
+        effects: &mut Effects,
+    ) {
+        let request = match KeyRequest::decode(body) {
+            Ok(request) => request,
+            Err(status) => return reply(effects, Peer::Conn(from), header, status),
+        };
+        let (tablet, hash) = match self.serving(request.table, request.key) {
+            Ok(found) => found,
+            Err(status) => return reply(effects, Peer::Conn(from), header, status),
+        };
+        self.counters.reads += 1;
+        let found = self.log.lookup(request.table, hash, request.key).filter(is_object);
+        let version = found.map(|f| f.version);
+        let refusal = request.rules.check(version).err().or(version.is_none().then_some(Status::NotFound));
+        let position = self.depends_on(&tablet, request.table, hash, found.as_ref());
+        if let Some(status) = refusal {
+            let answer = Answer::Version(status, version.unwrap_or_default());
+            return self.answer_when_durable(tablet.stream, position, from, header, answer, effects);
+        }
+        let found = found.expect("an absent object has been refused");
+        let write = |out: &mut Vec<u8>| {
+            frame::write(out, &header.answer(Status::Ok), |out| {
+                ReadReply::encode_head(out, found.version, found.time);
+                found.value.append_to(out);
+            });
+        };
+        if position <= self.durable(tablet.stream) {
+            effects.send_with(Peer::Conn(from), write);
+        } else {
+            let mut bytes = Vec::new();
+            write(&mut bytes);
+            self.answer_when_durable(tablet.stream, position, from, header, Answer::Frame(bytes), effects);
+        }
+    }
+
+    pub(crate) fn on_write(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        body: &[u8],
+        from: ConnId,
+        view: &View,
+        effects: &mut Effects,
+    ) {
+        let request = match WriteRequest::decode(body) {
+            Ok(request) => request,
+            Err(status) => return reply(effects, Peer::Conn(from), header, status),
+        };
+        let (tablet, hash) = match self.admit(now, header, request.table, request.key) {
+            Ok(Some(admitted)) => admitted,
+            Ok(None) => return,
+            Err(status) => return reply(effects, Peer::Conn(from), header, status),
+        };
+        let found = self.log.lookup(request.table, hash, request.key);
+        let current = found.filter(is_object).map(|f| f.version);
+        if let Err(status) = request.rules.check(current) {
+            let position = self.depends_on(&tablet, request.table, hash, found.filter(is_object).as_ref());
+            let answer = Answer::Version(status, current.unwrap_or_default());
+            return self.answer_when_durable(tablet.stream, position, from, header, answer, effects);
+        }
+        let replaces = found.map(|f| f.at);
+        let version = self.next_version(&tablet, found.map(|f| f.version));
+        if !self.ceiling.admits(version) {
+            return reply(effects, Peer::Conn(from), header, Status::Retry);
+        }
+        let time = view.time(now).seconds();
+        let object = Object { table: request.table, version, time, key: request.key, value: request.value };
+        let written = self.append(now, &tablet, view, effects, |master| {
+            master.log.write(tablet.stream, Purpose::Ordinary, hash, &object, replaces)
+        });
+        match written {
+            Ok(written) => {
+                self.counters.writes += 1;
+                let answer = Answer::Version(Status::Ok, version);
+                self.answer_mutation(&tablet, written.position, from, header, answer, effects);
+            }
+            Err(status) => reply(effects, Peer::Conn(from), header, status),
+        }
+    }
+
+    pub(crate) fn on_remove(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        body: &[u8],
+        from: ConnId,
+        view: &View,
+        effects: &mut Effects,
+    ) {
+        let request = match KeyRequest::decode(body) {
+            Ok(request) => request,
+            Err(status) => return reply(effects, Peer::Conn(from), header, status),
+        };
+        let (tablet, hash) = match self.admit(now, header, request.table, request.key) {
+            Ok(Some(admitted)) => admitted,
+            Ok(None) => return,
+            Err(status) => return reply(effects, Peer::Conn(from), header, status),
+        };
+        let found = self.log.lookup(request.table, hash, request.key).filter(is_object);
+        let current = found.map(|f| f.version);
+        let checked = request.rules.check(current);
+        let (Some(found), Ok(())) = (found, checked) else {
+            // Refused by the rules, or nothing there: then there is nothing to do.
+            let status = checked.err().unwrap_or(Status::Ok);
+            let position = self.depends_on(&tablet, request.table, hash, found.as_ref());
+            let answer = Answer::Version(status, current.unwrap_or_default());
+            return self.answer_when_durable(tablet.stream, position, from, header, answer, effects);
+        };
+        let at = found.at;
+        let version = self.next_version(&tablet, Some(found.version));
+        if !self.ceiling.admits(version) {
+            return reply(effects, Peer::Conn(from), header, Status::Retry);
+        }
+        let time = view.time(now).seconds();
+        let removal = Removal { table: request.table, key: request.key, version, time };
+        let written = self.append(now, &tablet, view, effects, |master| {
+            master.log.remove(tablet.stream, hash, &removal, at)
+        });
+        match written {
+            Ok(written) => {
+                self.counters.writes += 1;
+                if !tablet.unreplicated {
+                    let key = parked_key(request.table, hash);
+                    self.parked.entry(tablet.stream).or_default().remember_removal(written.position, key);
+                }
+                let answer = Answer::Version(Status::Ok, version);
+                self.answer_mutation(&tablet, written.position, from, header, answer, effects);
+            }
+            Err(status) => reply(effects, Peer::Conn(from), header, status),
+        }
+    }
+
+    /// The tablet of a key, if it is served here.
+    fn serving(&self, table: TableId, key: &[u8]) -> Result<(Tablet, KeyHash), Status> {
+        let (tablet, hash) = self.tablets.find(table, key).ok_or(Status::WrongOwner)?;
+        match tablet.state {
+            TabletState::Serving => Ok((*tablet, hash)),
+            TabletState::Recovering => Err(Status::Recovering),
+            TabletState::Taking => Err(Status::NotReady),
+        }
+    }
+
+    /// What every mutation passes first. `Ok(None)`: a duplicate, to be dropped.
+    fn admit(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        table: TableId,
+        key: &[u8],
+    ) -> Result<Option<(Tablet, KeyHash)>, Status> {
+        if header.lease.is_none() || header.sequence.is_none() {
+            return Err(Status::BadRequest);
+        }
+        match self.sessions.admit(now, header.lease, header.sequence, header.unacknowledged) {
+            Admission::First => {}
+            Admission::Duplicate => return Ok(None),
+            Admission::TooMany => return Err(Status::TooMany),
+        }
+        let (tablet, hash) = self.serving(table, key)?;
+        if self.parked.get(&tablet.stream).is_some_and(|p| p.len() >= self.config.parked_count_max) {
+            return Err(Status::TooMany);
+        }
+        Ok(Some((tablet, hash)))
+    }
+
+    /// A version above that of the key, and never below what the tablet and the shard demand (consistency rule 8).
+    fn next_version(&self, tablet: &Tablet, current: Option<Version>) -> Version {
+        match current {
+            Some(version) => version.next().max(tablet.version_floor),
+            None => self.log.safe_version().max(tablet.version_floor),
+        }
+    }
+
+    /// Up to where the stream must be durable before anybody may hear what was found.
+    fn depends_on(
+        &self,
+        tablet: &Tablet,
+        table: TableId,
+        hash: KeyHash,
+        found: Option<&Found<'_>>,
+    ) -> Position {
+        if tablet.unreplicated {
+            return Position::default();
+        }
+        match found {
+            Some(found) => found.position(),
+            None => self
+                .parked
+                .get(&tablet.stream)
+                .and_then(|p| p.removal(parked_key(table, hash)))
+                .unwrap_or_default(),
+        }
+    }
+
+    /// Appends, rolling the head once if the group does not fit.
+    fn append(
+        &mut self,
+        now: Instant,
+        tablet: &Tablet,
+        view: &View,
+        effects: &mut Effects,
+        mut group: impl FnMut(&mut Master) -> Result<Written, AppendRefusal>,
+    ) -> Result<Written, Status> {
+        match group(self) {
+            Ok(written) => return Ok(written),
+            Err(AppendRefusal::HeadFull) => {}
+            Err(AppendRefusal::OutOfMemory) => return Err(Status::OutOfMemory),
+            Err(AppendRefusal::TooLarge) => return Err(Status::ValueTooLarge),
+        }
+        self.roll(now, tablet.stream, view, effects).ok_or(Status::OutOfMemory)?;
+        group(self).map_err(|refusal| match refusal {
+            AppendRefusal::HeadFull | AppendRefusal::TooLarge => Status::ValueTooLarge,
+            AppendRefusal::OutOfMemory => Status::OutOfMemory,
+        })
+    }
+
+    fn answer_mutation(
+        &mut self,
+        tablet: &Tablet,
+        position: Position,
+        to: ConnId,
+        request: &Header,
+        answer: Answer,
+        effects: &mut Effects,
+    ) {
+        if tablet.unreplicated {
+            parked::send(effects, to, request, &answer);
+        } else {
+            self.appended = true;
+            self.answer_when_durable(tablet.stream, position, to, request, answer, effects);
+        }
+    }
+}
+
+fn is_object(found: &Found<'_>) -> bool {
+    found.kind == Kind::Object
+}
+
+fn parked_key(table: TableId, hash: KeyHash) -> (u32, u64) {
+    (table.raw(), hash.0)
+}

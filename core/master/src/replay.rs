@@ -1,0 +1,612 @@
+//! Recovering a partition: fetching a dead log's records from backups, replaying them into side logs, entering those.
+//!
+//! A partition goes through its phases by `advance_replays`, each step of which looks only at what is reached. Nothing
+//! is served before the coordinator has agreed; what cannot be finished is taken back whole and reported.
+//!
+//! Invariants:
+//! - the first segment of the recovered ranges is older than their side segments, and the head entered after them newer;
+//! - a side log is entered only when it is closed and whole on its R backups.
+//!
+//! Protocol: docs/protocols/recovery.md, steps 5 to 7. Catalogue: F4, F5, F6, D9. Source: SOSP11 3.4-3.6.
+
+use crate::streams::Sweep;
+use crate::tablets::{Tablet, TabletState};
+use crate::{Context, LogSegments, Master};
+use ramhold_base::{
+    ConnId, Effects, Instant, Level, LogId, Peer, RecoveryId, SegmentId, ServerId, Status, StreamId, Version,
+};
+use ramhold_log::{AppendRefusal, Cursor, Entry, EntryReader, HashRange, SideId};
+use ramhold_replication::Segments;
+use ramhold_wire::membership::Durability;
+use ramhold_wire::recovery::{
+    Assignment, PartitionRange, Recover, Recovered, RecoveryOutcome, RecoveryRead, RecoverySegment,
+};
+use ramhold_wire::{Header, View, decode, reply, request};
+use std::time::Duration;
+
+/// A backup reads a whole segment from a device that others use too.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long to leave a backup alone that has no room just now.
+const FETCH_PAUSE: Duration = Duration::from_millis(10);
+const REPORT_TIMEOUT: Duration = Duration::from_millis(500);
+const REPORT_PAUSE: Duration = Duration::from_millis(50);
+/// Index buckets looked at in one turn.
+const SWEEP_BUCKETS: u64 = 4096;
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct PartitionKey {
+    pub recovery: RecoveryId,
+    pub partition: u32,
+}
+
+/// One request for a segment's records.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fetch {
+    key: PartitionKey,
+    attempt: u32,
+    job: usize,
+    source: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum JobState {
+    Todo,
+    Fetching,
+    Done,
+}
+
+#[derive(Debug)]
+struct Job {
+    segment: RecoverySegment,
+    state: JobState,
+    source: usize,
+    not_before: Instant,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Fetching,
+    /// Tombstones leave the index, side by side.
+    Finishing {
+        side: usize,
+        cursor: Cursor,
+    },
+    /// Side segments are on their way to their backups.
+    Replicating,
+    /// Heads that name the side segments are on their way.
+    Entered {
+        heads: Vec<(StreamId, SegmentId)>,
+    },
+    /// Durable; the coordinator has to agree.
+    Reporting {
+        next: Instant,
+        asked: bool,
+    },
+    /// What was replayed leaves the index and the log again.
+    Abandoning {
+        side: usize,
+        cursor: Cursor,
+        reason: String,
+    },
+    /// The coordinator has to hear that it failed.
+    Failed {
+        next: Instant,
+        asked: bool,
+        reason: String,
+    },
+}
+
+#[derive(Debug)]
+pub(crate) struct PartitionReplay {
+    attempt: u32,
+    crashed: ServerId,
+    mine: Vec<PartitionRange>,
+    all: Vec<PartitionRange>,
+    jobs: Vec<Job>,
+    /// A side log for each stream that takes something in, and its segments that the replicator knows.
+    sides: Vec<Side>,
+    /// The stream of each of `mine`.
+    streams: Vec<StreamId>,
+    first_segment: SegmentId,
+    safe_version: Version,
+    phase: Phase,
+    bytes: u64,
+    records: u64,
+}
+
+#[derive(Debug)]
+struct Side {
+    stream: StreamId,
+    side: SideId,
+    begun: Vec<SegmentId>,
+}
+
+impl PartitionReplay {
+    pub fn crashed(&self) -> ServerId {
+        self.crashed
+    }
+
+    /// Whether another turn would get further without any input.
+    pub fn is_busy(&self) -> bool {
+        matches!(self.phase, Phase::Finishing { .. } | Phase::Abandoning { .. })
+    }
+
+    pub fn retry_at(&self) -> Option<Instant> {
+        match &self.phase {
+            Phase::Fetching => {
+                self.jobs.iter().filter(|j| j.state == JobState::Todo).map(|j| j.not_before).min()
+            }
+            Phase::Reporting { next, asked: false } | Phase::Failed { next, asked: false, .. } => Some(*next),
+            Phase::Reporting { .. }
+            | Phase::Failed { .. }
+            | Phase::Finishing { .. }
+            | Phase::Replicating
+            | Phase::Entered { .. }
+            | Phase::Abandoning { .. } => None,
+        }
+        .filter(|at| *at < Instant::FAR)
+    }
+
+    pub fn report_unanswered(&mut self, now: Instant) {
+        if let Phase::Reporting { next, asked } | Phase::Failed { next, asked, .. } = &mut self.phase {
+            *asked = false;
+            *next = now + REPORT_PAUSE;
+        }
+    }
+
+    fn fail(&mut self, reason: impl Into<String>) {
+        if matches!(self.phase, Phase::Fetching | Phase::Finishing { .. } | Phase::Replicating) {
+            self.phase = Phase::Abandoning { side: 0, cursor: Cursor::default(), reason: reason.into() };
+        }
+    }
+
+    fn side_of(&self, table: ramhold_base::TableId, hash: ramhold_base::KeyHash) -> Option<SideId> {
+        let at = self.mine.iter().position(|r| r.table == table && (r.first..=r.last).contains(&hash))?;
+        let stream = self.streams[at];
+        self.sides.iter().find(|s| s.stream == stream).map(|s| s.side)
+    }
+}
+
+fn hash_range(range: &PartitionRange) -> HashRange {
+    HashRange { table: range.table, first: range.first, last: range.last }
+}
+
+impl Master {
+    pub(crate) fn on_recover(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        body: &[u8],
+        from: ConnId,
+        view: &View,
+        effects: &mut Effects,
+    ) {
+        let status = match decode::<Recover>(body) {
+            Ok(recover) => self.begin_replay(now, recover, view, effects),
+            Err(status) => status,
+        };
+        reply(effects, Peer::Conn(from), header, status);
+    }
+
+    fn begin_replay(&mut self, now: Instant, recover: Recover, view: &View, effects: &mut Effects) -> Status {
+        let key = PartitionKey { recovery: recover.recovery, partition: recover.partition };
+        if let Some(present) = self.replays.get_mut(&key) {
+            if recover.attempt <= present.attempt {
+                return if recover.attempt == present.attempt { Status::Ok } else { Status::NotAllowed };
+            }
+            // A newer attempt: the old one has to be taken back first.
+            match &present.phase {
+                Phase::Entered { .. } | Phase::Reporting { .. } => self.take_back(key),
+                Phase::Failed { .. } => {
+                    self.replays.remove(&key);
+                }
+                Phase::Fetching | Phase::Finishing { .. } | Phase::Replicating | Phase::Abandoning { .. } => {
+                    present.fail("replaced by a newer attempt");
+                }
+            }
+            return Status::Retry;
+        }
+        let mine: Vec<PartitionRange> =
+            recover.ranges.iter().filter(|r| r.partition == recover.partition).copied().collect();
+        if mine.is_empty() || mine.iter().any(|r| r.first > r.last || r.replicas == 0) {
+            return Status::BadRequest;
+        }
+        if mine.iter().any(|r| r.durability != Durability::Buffered) {
+            return Status::Unsupported;
+        }
+        if mine.iter().any(|r| self.is_sweeping(hash_range(r))) {
+            return Status::Retry;
+        }
+        if mine.iter().any(|r| self.tablets.overlaps(hash_range(r))) {
+            return Status::NotAllowed;
+        }
+        let mut streams = Vec::new();
+        for range in &mine {
+            let stream = match self.stream_for(range.durability, range.replicas) {
+                Ok(stream) => stream,
+                Err(status) => return status,
+            };
+            if self.log.head_segment(stream).is_none() && self.roll(now, stream, view, effects).is_none() {
+                return Status::OutOfMemory;
+            }
+            streams.push(stream);
+        }
+        let first_segment = self.log.next_segment_id();
+        let mut sides: Vec<Side> = Vec::new();
+        for stream in &streams {
+            if !sides.iter().any(|s| s.stream == *stream) {
+                let side = self.log.open_side(*stream, view.time(now));
+                sides.push(Side { stream: *stream, side, begun: Vec::new() });
+            }
+        }
+        for (range, stream) in mine.iter().zip(&streams) {
+            self.log.track(hash_range(range));
+            let tablet = Tablet {
+                range: hash_range(range),
+                state: TabletState::Recovering,
+                stream: *stream,
+                first_segment,
+                unreplicated: false,
+                version_floor: recover.version_floor,
+            };
+            self.tablets.insert(range.seed, tablet);
+        }
+        let jobs = recover
+            .segments
+            .into_iter()
+            .map(|segment| Job { segment, state: JobState::Todo, source: 0, not_before: Instant::ZERO })
+            .collect();
+        let replay = PartitionReplay {
+            attempt: recover.attempt,
+            crashed: recover.crashed,
+            mine,
+            all: recover.ranges,
+            jobs,
+            sides,
+            streams,
+            first_segment,
+            safe_version: recover.safe_version.max(recover.version_floor),
+            phase: Phase::Fetching,
+            bytes: 0,
+            records: 0,
+        };
+        self.replays.insert(key, replay);
+        effects.report(Level::Debug, "mark:recovery_begun");
+        Status::Ok
+    }
+
+    pub(crate) fn advance_replays(&mut self, now: Instant, view: &View, effects: &mut Effects) {
+        let keys: Vec<PartitionKey> = self.replays.keys().copied().collect();
+        for key in keys {
+            let Some(mut replay) = self.replays.remove(&key) else { continue };
+            self.advance_replay(now, key, &mut replay, view, effects);
+            self.replays.insert(key, replay);
+        }
+    }
+
+    fn advance_replay(
+        &mut self,
+        now: Instant,
+        key: PartitionKey,
+        replay: &mut PartitionReplay,
+        view: &View,
+        effects: &mut Effects,
+    ) {
+        if matches!(replay.phase, Phase::Fetching) {
+            self.fetch_next(now, key, replay, view, effects);
+            if replay.jobs.iter().all(|j| j.state == JobState::Done) {
+                replay.phase = Phase::Finishing { side: 0, cursor: Cursor::default() };
+                effects.report(Level::Debug, "mark:recovery_replayed");
+            }
+        }
+        if let Phase::Finishing { side, cursor } = replay.phase {
+            match replay.sides.get(side) {
+                Some(entry) => {
+                    replay.phase = match self.log.finish_replay_step(entry.side, cursor, SWEEP_BUCKETS) {
+                        Some(cursor) => Phase::Finishing { side, cursor },
+                        None => Phase::Finishing { side: side + 1, cursor: Cursor::default() },
+                    };
+                }
+                None => {
+                    for entry in &replay.sides {
+                        self.log.close_side(entry.side);
+                    }
+                    self.begin_side_segments(replay);
+                    replay.phase = Phase::Replicating;
+                }
+            }
+        }
+        if matches!(replay.phase, Phase::Replicating) {
+            self.enter_when_whole(now, replay, view, effects);
+        }
+        if let Phase::Entered { heads } = &replay.phase {
+            let durable = heads.iter().all(|(stream, head)| {
+                self.replicator.is_registered(*stream) && self.durable(*stream).segment >= *head
+            });
+            if durable {
+                effects.report(Level::Debug, "mark:recovery_durable");
+                replay.phase = Phase::Reporting { next: now, asked: false };
+            }
+        }
+        if let Phase::Abandoning { side, cursor, reason } = &mut replay.phase {
+            let tablets = &self.tablets;
+            let hash_of = |table, key: &[u8]| tablets.hash(table, key).unwrap_or_default();
+            match replay.sides.get(*side) {
+                Some(entry) => match self.log.abandon_side_step(entry.side, *cursor, SWEEP_BUCKETS, &hash_of)
+                {
+                    Some(next) => *cursor = next,
+                    None => {
+                        for segment in &entry.begun {
+                            self.replicator.abandon(*segment);
+                        }
+                        *side += 1;
+                        *cursor = Cursor::default();
+                    }
+                },
+                None => {
+                    let reason = std::mem::take(reason);
+                    for range in &replay.mine {
+                        self.tablets.remove(hash_range(range));
+                        self.log.untrack(hash_range(range));
+                    }
+                    effects.report(Level::Debug, "mark:recovery_abandoned");
+                    replay.phase = Phase::Failed { next: now, asked: false, reason };
+                }
+            }
+        }
+        self.report(now, key, replay, view, effects);
+    }
+
+    /// Keeps several requests outstanding, each to the best source that is left.
+    fn fetch_next(
+        &mut self,
+        now: Instant,
+        key: PartitionKey,
+        replay: &mut PartitionReplay,
+        view: &View,
+        effects: &mut Effects,
+    ) {
+        let mut outstanding = replay.jobs.iter().filter(|j| j.state == JobState::Fetching).count();
+        for index in 0..replay.jobs.len() {
+            if outstanding >= self.config.fetches_max {
+                return;
+            }
+            let job = &mut replay.jobs[index];
+            if job.state != JobState::Todo || job.not_before > now {
+                continue;
+            }
+            while job
+                .segment
+                .sources
+                .get(job.source)
+                .is_some_and(|source| view.list.address(source.backup) != Some(source.address.0))
+            {
+                job.source += 1;
+            }
+            let Some(source) = job.segment.sources.get(job.source) else {
+                let reason =
+                    format!("no usable replica of {} of {} is left", job.segment.segment, job.segment.stream);
+                return replay.fail(reason);
+            };
+            let fetch = Fetch { key, attempt: replay.attempt, job: index, source: job.source };
+            let rpc = self.calls.open(source.address.0, now, now + FETCH_TIMEOUT, Context::Fetch(fetch));
+            let message = RecoveryRead {
+                recovery: key.recovery,
+                log: LogId { server: replay.crashed, shard: job.segment.shard },
+                stream: job.segment.stream,
+                segment: job.segment.segment,
+                epoch: source.epoch,
+                end: job.segment.end,
+                partition: key.partition,
+                ranges: replay.all.clone(),
+            };
+            request(effects, Peer::Addr(source.address.0), &view.to_server(source.backup), rpc, &message);
+            job.state = JobState::Fetching;
+            outstanding += 1;
+        }
+    }
+
+    pub(crate) fn on_fetched(
+        &mut self,
+        now: Instant,
+        fetch: Fetch,
+        status: Status,
+        body: &[u8],
+        _view: &View,
+        _effects: &mut Effects,
+    ) {
+        match status {
+            Status::Ok => {}
+            Status::Retry | Status::TooMany | Status::NotReady => return self.on_fetch_later(now, fetch),
+            _ => return self.on_fetch_failed(now, fetch, status.text()),
+        }
+        let Some(mut replay) = self.replays.remove(&fetch.key) else { return };
+        if is_current(&replay, fetch) {
+            match self.replay_records(&mut replay, body) {
+                Ok(()) => {
+                    replay.jobs[fetch.job].state = JobState::Done;
+                    replay.bytes += body.len() as u64;
+                    self.begin_side_segments(&mut replay);
+                }
+                Err(ReplayTrouble::Corrupt) => next_source(&mut replay, fetch),
+                Err(ReplayTrouble::OutOfMemory) => replay.fail("not enough memory on the recovery master"),
+            }
+        }
+        self.replays.insert(fetch.key, replay);
+    }
+
+    fn replay_records(&mut self, replay: &mut PartitionReplay, body: &[u8]) -> Result<(), ReplayTrouble> {
+        for entry in EntryReader::new(body) {
+            let (_, entry) = entry.map_err(|_| ReplayTrouble::Corrupt)?;
+            let (table, key) = match &entry {
+                Entry::Object(object) => (object.table, object.key),
+                Entry::Tombstone(tombstone) => (tombstone.table, tombstone.key),
+                Entry::SafeVersion(version) => {
+                    self.log.raise_safe_version(*version);
+                    continue;
+                }
+                Entry::SegmentHeader(_) | Entry::Digest(_) | Entry::TabletStats(_) => continue,
+            };
+            let hash = self.tablets.hash(table, key).ok_or(ReplayTrouble::Corrupt)?;
+            let side = replay.side_of(table, hash).ok_or(ReplayTrouble::Corrupt)?;
+            match self.log.replay(side, &entry, hash) {
+                Ok(_) => replay.records += 1,
+                Err(AppendRefusal::OutOfMemory | AppendRefusal::HeadFull | AppendRefusal::TooLarge) => {
+                    return Err(ReplayTrouble::OutOfMemory);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the replicator of side segments that have come into being.
+    fn begin_side_segments(&mut self, replay: &mut PartitionReplay) {
+        for entry in &mut replay.sides {
+            for segment in self.log.side_segments(entry.side) {
+                if !entry.begun.contains(&segment) {
+                    let tail = LogSegments(&self.log).tail(segment).expect("side segments are in memory");
+                    self.replicator.side_begun(entry.stream, segment, tail);
+                    entry.begun.push(segment);
+                }
+            }
+        }
+    }
+
+    fn on_fetch_later(&mut self, now: Instant, fetch: Fetch) {
+        if let Some(replay) = self.replays.get_mut(&fetch.key)
+            && is_current(replay, fetch)
+        {
+            replay.jobs[fetch.job].state = JobState::Todo;
+            replay.jobs[fetch.job].not_before = now + FETCH_PAUSE;
+        }
+    }
+
+    pub(crate) fn on_fetch_failed(&mut self, _now: Instant, fetch: Fetch, _why: &str) {
+        if let Some(replay) = self.replays.get_mut(&fetch.key)
+            && is_current(replay, fetch)
+        {
+            next_source(replay, fetch);
+        }
+    }
+
+    fn enter_when_whole(
+        &mut self,
+        now: Instant,
+        replay: &mut PartitionReplay,
+        view: &View,
+        effects: &mut Effects,
+    ) {
+        let whole =
+            replay.sides.iter().all(|side| side.begun.iter().all(|s| self.replicator.is_complete(*s)));
+        if !whole {
+            return;
+        }
+        // A head for every stream must be possible before anything is entered.
+        let seglets = 2 * replay.sides.len() as u64;
+        if self.log.usage().free_bytes < seglets * u64::from(self.config.geometry.seglet_bytes) {
+            return;
+        }
+        self.log.raise_safe_version(replay.safe_version);
+        let mut heads = Vec::new();
+        for side in &mut replay.sides {
+            self.log.enter_side(side.side);
+            side.begun.clear();
+            match self.roll(now, side.stream, view, effects) {
+                Some(head) => heads.push((side.stream, head)),
+                None => panic!("a head fits in the seglets that are left"),
+            }
+        }
+        effects.report(Level::Debug, "mark:recovery_entered");
+        replay.phase = Phase::Entered { heads };
+    }
+
+    fn report(
+        &mut self,
+        now: Instant,
+        key: PartitionKey,
+        replay: &mut PartitionReplay,
+        view: &View,
+        effects: &mut Effects,
+    ) {
+        let shard = self.config.shard;
+        let outcome = match &replay.phase {
+            Phase::Reporting { next, asked: false } if *next <= now => RecoveryOutcome::Done {
+                assignments: replay
+                    .streams
+                    .iter()
+                    .map(|stream| Assignment { shard, stream: *stream, first_segment: replay.first_segment })
+                    .collect(),
+                bytes: replay.bytes,
+                records: replay.records,
+            },
+            Phase::Failed { next, asked: false, reason } if *next <= now => {
+                RecoveryOutcome::Failed { reason: reason.clone() }
+            }
+            _ => return,
+        };
+        if let Phase::Reporting { asked, .. } | Phase::Failed { asked, .. } = &mut replay.phase {
+            *asked = true;
+        }
+        let rpc = self.calls.open(view.coordinator, now, now + REPORT_TIMEOUT, Context::Recovered { key });
+        let message =
+            Recovered { recovery: key.recovery, partition: key.partition, attempt: replay.attempt, outcome };
+        request(effects, Peer::Addr(view.coordinator), &view.to_coordinator(), rpc, &message);
+    }
+
+    /// The coordinator's answer to a report.
+    pub(crate) fn on_published(
+        &mut self,
+        now: Instant,
+        key: PartitionKey,
+        status: Status,
+        effects: &mut Effects,
+    ) {
+        let Some(replay) = self.replays.get_mut(&key) else { return };
+        match (&replay.phase, status) {
+            (Phase::Reporting { .. }, Status::Ok) => {
+                for range in &replay.mine {
+                    if let Some(tablet) = self.tablets.exact_mut(hash_range(range)) {
+                        tablet.state = TabletState::Serving;
+                    }
+                }
+                self.replays.remove(&key);
+                effects.report(Level::Debug, "mark:recovery_published");
+            }
+            (Phase::Reporting { .. }, Status::NotAllowed) => self.take_back(key),
+            (Phase::Failed { .. }, Status::Ok | Status::NotAllowed) => {
+                self.replays.remove(&key);
+            }
+            _ => replay.report_unanswered(now),
+        }
+    }
+
+    /// Drops a partition that has been entered into the log and will not be published.
+    fn take_back(&mut self, key: PartitionKey) {
+        let Some(replay) = self.replays.remove(&key) else { return };
+        for range in replay.mine.iter().map(hash_range) {
+            let hasher = self.tablets.hasher(range.table).expect("the table was entered with the range");
+            if self.tablets.remove(range).is_some() {
+                self.log.untrack(range);
+                self.sweeps.push(Sweep::new(range, hasher));
+            }
+        }
+    }
+}
+
+enum ReplayTrouble {
+    Corrupt,
+    OutOfMemory,
+}
+
+fn is_current(replay: &PartitionReplay, fetch: Fetch) -> bool {
+    let job = replay.jobs.get(fetch.job);
+    replay.attempt == fetch.attempt
+        && matches!(replay.phase, Phase::Fetching)
+        && job.is_some_and(|j| j.state == JobState::Fetching && j.source == fetch.source)
+}
+
+fn next_source(replay: &mut PartitionReplay, fetch: Fetch) {
+    let job = &mut replay.jobs[fetch.job];
+    job.source += 1;
+    job.state = JobState::Todo;
+}

@@ -1,0 +1,71 @@
+//! What can be seen of a master.
+
+use crate::Master;
+use ramhold_base::{KeyHash, ServerId, StreamId, TableId};
+use ramhold_wire::View;
+use ramhold_wire::status::ProcessStatus;
+
+/// One tablet as its master sees it, for state audits.
+#[derive(Clone, Copy, Debug)]
+pub struct TabletSeen {
+    pub table: TableId,
+    pub first: KeyHash,
+    pub last: KeyHash,
+    pub serving: bool,
+    pub stream: StreamId,
+}
+
+impl Master {
+    /// Fills in this role's part.
+    pub fn status_into(&self, status: &mut ProcessStatus, view: &View) {
+        let usage = self.log.usage();
+        status.log_bytes = usage.log_bytes;
+        status.log_used_bytes = usage.log_bytes - usage.free_bytes;
+        status.log_live_bytes = self.log.stats().map(|s| s.bytes).sum();
+        status.index_bytes_max = self.config.index_bytes_max;
+        status.index_bytes = usage.index_bytes;
+        status.objects = self.log.stats().map(|s| s.records).sum();
+        status.tablets = self.tablets.count() as u64;
+        status.reads = self.counters.reads;
+        status.writes = self.counters.writes;
+        status.streams = self.replicator.status(view, |stream| self.unreplicated_bytes(stream));
+        status.recovering_partitions = self.replays.len() as u64;
+    }
+
+    fn unreplicated_bytes(&self, stream: StreamId) -> u64 {
+        let durable = self.durable(stream);
+        self.log
+            .stream_segments(stream)
+            .filter(|id| *id >= durable.segment)
+            .filter_map(|id| self.log.segment(id))
+            .map(|s| {
+                let done = if s.id == durable.segment { durable.offset } else { 0 };
+                u64::from(s.len_bytes.saturating_sub(done))
+            })
+            .sum()
+    }
+
+    /// All tablets here, in no particular order.
+    pub fn tablets_seen(&self) -> impl Iterator<Item = TabletSeen> {
+        self.tablets.all().map(|t| TabletSeen {
+            table: t.range.table,
+            first: t.range.first,
+            last: t.range.last,
+            serving: t.state == crate::tablets::TabletState::Serving,
+            stream: t.stream,
+        })
+    }
+
+    /// Whether every segment has all its replicas.
+    pub fn is_fully_replicated(&self) -> bool {
+        self.replicator.is_fully_replicated()
+    }
+
+    /// Backups that hold a replica of this log.
+    pub fn backups(&self) -> Vec<ServerId> {
+        let mut backups: Vec<ServerId> = self.replicator.replicas().map(|r| r.backup).collect();
+        backups.sort_unstable();
+        backups.dedup();
+        backups
+    }
+}

@@ -1,0 +1,190 @@
+//! Taking and giving up tablets, and the streams that they live in.
+
+use crate::Master;
+use crate::tablets::{Tablet, TabletState};
+use ramhold_base::hash::PlacementHasher;
+use ramhold_base::limits::{REPLICA_COUNT_MAX, STREAM_COUNT_MAX};
+use ramhold_base::{ConnId, Effects, Instant, Level, Peer, Status, StreamId};
+use ramhold_log::{Cursor, HashRange};
+use ramhold_wire::membership::Durability;
+use ramhold_wire::table::{TabletDrop, TabletTake, TabletTaken};
+use ramhold_wire::{Header, View, decode, reply, reply_with};
+
+/// Index buckets looked at in one turn of a sweep.
+const SWEEP_BUCKETS: u64 = 4096;
+
+/// A `TabletTake` that waits for its head to be durable.
+#[derive(Debug)]
+pub(crate) struct Take {
+    range: HashRange,
+    header: Header,
+    from: ConnId,
+}
+
+/// A range whose keys leave the index, a few buckets a turn.
+pub(crate) struct Sweep {
+    pub range: HashRange,
+    cursor: Cursor,
+    hasher: PlacementHasher,
+}
+
+impl Sweep {
+    pub fn new(range: HashRange, hasher: PlacementHasher) -> Sweep {
+        Sweep { range, cursor: Cursor::default(), hasher }
+    }
+}
+
+impl Master {
+    pub(crate) fn on_tablet_take(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        body: &[u8],
+        from: ConnId,
+        view: &View,
+        effects: &mut Effects,
+    ) {
+        match self.take(now, body, view, effects) {
+            Ok(range) => {
+                // Asked again: only the last asker is answered, the earlier is the same one.
+                self.takes.retain(|t| t.range != range);
+                self.takes.push(Take { range, header: *header, from });
+            }
+            Err(status) => reply(effects, Peer::Conn(from), header, status),
+        }
+    }
+
+    fn take(
+        &mut self,
+        now: Instant,
+        body: &[u8],
+        view: &View,
+        effects: &mut Effects,
+    ) -> Result<HashRange, Status> {
+        let take: TabletTake = decode(body)?;
+        let consistent = (take.replicas == 0) == (take.durability == Durability::None);
+        if take.first > take.last || take.replicas > REPLICA_COUNT_MAX || !consistent {
+            return Err(Status::BadRequest);
+        }
+        if take.durability == Durability::Synced {
+            return Err(Status::Unsupported);
+        }
+        let range = HashRange { table: take.table, first: take.first, last: take.last };
+        if let Some(tablet) = self.tablets.exact(range) {
+            let taken = matches!(tablet.state, TabletState::Taking | TabletState::Serving);
+            return if taken { Ok(range) } else { Err(Status::NotAllowed) };
+        }
+        if self.tablets.overlaps(range) {
+            return Err(Status::NotAllowed);
+        }
+        if self.is_sweeping(range) {
+            return Err(Status::Retry);
+        }
+        let stream = self.stream_for(take.durability, take.replicas)?;
+        let first_segment = self.roll(now, stream, view, effects).ok_or(Status::OutOfMemory)?;
+        self.log.raise_safe_version(take.version_floor);
+        self.log.track(range);
+        self.tablets.insert(
+            take.seed,
+            Tablet {
+                range,
+                state: TabletState::Taking,
+                stream,
+                first_segment,
+                unreplicated: take.replicas == 0,
+                version_floor: take.version_floor,
+            },
+        );
+        Ok(range)
+    }
+
+    /// The stream of a class; a new one, still without a head, if there is none.
+    pub(crate) fn stream_for(&mut self, durability: Durability, replicas: u8) -> Result<StreamId, Status> {
+        let existing = self.replicator.streams().find(|(_, d, r)| (*d, *r) == (durability, replicas));
+        if let Some((stream, _, _)) = existing {
+            return Ok(stream);
+        }
+        let count = self.replicator.streams().count();
+        if count >= usize::from(STREAM_COUNT_MAX) {
+            return Err(Status::TooMany);
+        }
+        let stream = StreamId(u16::try_from(count + 1).expect("bounded above"));
+        self.log.open_stream(stream);
+        self.replicator.add_stream(stream, durability, replicas);
+        Ok(stream)
+    }
+
+    /// Answers those takes whose head is durable and whose stream the coordinator knows.
+    pub(crate) fn advance_takes(&mut self, effects: &mut Effects) {
+        let (tablets, replicator) = (&mut self.tablets, &self.replicator);
+        self.takes.retain(|take| {
+            let Some(tablet) = tablets.exact_mut(take.range) else {
+                reply(effects, Peer::Conn(take.from), &take.header, Status::NotAllowed);
+                return false;
+            };
+            let ready = replicator.is_registered(tablet.stream)
+                && replicator.durable(tablet.stream).segment >= tablet.first_segment;
+            if !ready {
+                return true;
+            }
+            if tablet.state == TabletState::Taking {
+                tablet.state = TabletState::Serving;
+                effects.report(Level::Debug, "mark:tablet_taken");
+            }
+            let taken = TabletTaken {
+                shard: take.header.shard,
+                stream: tablet.stream,
+                first_segment: tablet.first_segment,
+            };
+            reply_with(effects, Peer::Conn(take.from), &take.header, Status::Ok, &taken);
+            false
+        });
+    }
+
+    pub(crate) fn on_tablet_drop(
+        &mut self,
+        header: &Header,
+        body: &[u8],
+        from: ConnId,
+        effects: &mut Effects,
+    ) {
+        match decode::<TabletDrop>(body) {
+            Ok(drop) => {
+                for range in self.tablets.ranges_of(drop.table) {
+                    self.give_up(range);
+                }
+                reply(effects, Peer::Conn(from), header, Status::Ok);
+            }
+            Err(status) => reply(effects, Peer::Conn(from), header, status),
+        }
+    }
+
+    /// Stops serving a range at once, and begins to take its keys out of the index.
+    pub(crate) fn give_up(&mut self, range: HashRange) {
+        let Some(hasher) = self.tablets.hasher(range.table) else { return };
+        let Some(tablet) = self.tablets.remove(range) else { return };
+        if tablet.state == TabletState::Recovering {
+            return; // Its side log is abandoned by the recovery itself.
+        }
+        self.log.untrack(range);
+        self.sweeps.push(Sweep::new(range, hasher));
+    }
+
+    pub(crate) fn is_sweeping(&self, range: HashRange) -> bool {
+        self.sweeps.iter().any(|s| {
+            s.range.table == range.table && s.range.first <= range.last && range.first <= s.range.last
+        })
+    }
+
+    pub(crate) fn advance_sweeps(&mut self) {
+        let log = &mut self.log;
+        let Some(sweep) = self.sweeps.first_mut() else { return };
+        let hasher = sweep.hasher;
+        match log.drop_range_step(sweep.range, sweep.cursor, SWEEP_BUCKETS, &|key| hasher.hash(key)) {
+            Some(cursor) => sweep.cursor = cursor,
+            None => {
+                self.sweeps.remove(0);
+            }
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Which ranges of which tables this shard owns, and what it may do with them.
+
+use ramhold_base::hash::{PlacementHasher, PlacementSeed};
+use ramhold_base::map::FastMap;
+use ramhold_base::{KeyHash, SegmentId, StreamId, TableId, Version};
+use ramhold_log::HashRange;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TabletState {
+    /// Its stream or head is not durable yet.
+    Taking,
+    /// Being recovered to here, not published yet.
+    Recovering,
+    Serving,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tablet {
+    pub range: HashRange,
+    pub state: TabletState,
+    pub stream: StreamId,
+    pub first_segment: SegmentId,
+    /// No replicas: nothing to wait for.
+    pub unreplicated: bool,
+    /// Every version handed out is at least this.
+    pub version_floor: Version,
+}
+
+struct Table {
+    hasher: PlacementHasher,
+    /// Ordered by first hash, disjoint.
+    tablets: Vec<Tablet>,
+}
+
+#[derive(Default)]
+pub(crate) struct Tablets {
+    tables: FastMap<TableId, Table>,
+}
+
+impl Tablets {
+    /// The hash of a key of a table that we own a part of.
+    pub fn hash(&self, table: TableId, key: &[u8]) -> Option<KeyHash> {
+        self.tables.get(&table).map(|t| t.hasher.hash(key))
+    }
+
+    /// The tablet that a key falls into, and the key's hash.
+    pub fn find(&self, table: TableId, key: &[u8]) -> Option<(&Tablet, KeyHash)> {
+        let table = self.tables.get(&table)?;
+        let hash = table.hasher.hash(key);
+        let after = table.tablets.partition_point(|t| t.range.first <= hash);
+        let tablet = table.tablets.get(after.checked_sub(1)?)?;
+        (hash <= tablet.range.last).then_some((tablet, hash))
+    }
+
+    pub fn exact(&self, range: HashRange) -> Option<&Tablet> {
+        self.tables.get(&range.table)?.tablets.iter().find(|t| t.range == range)
+    }
+
+    pub fn exact_mut(&mut self, range: HashRange) -> Option<&mut Tablet> {
+        self.tables.get_mut(&range.table)?.tablets.iter_mut().find(|t| t.range == range)
+    }
+
+    pub fn overlaps(&self, range: HashRange) -> bool {
+        self.tables.get(&range.table).is_some_and(|t| {
+            t.tablets.iter().any(|t| t.range.first <= range.last && range.first <= t.range.last)
+        })
+    }
+
+    pub fn insert(&mut self, seed: PlacementSeed, tablet: Tablet) {
+        assert!(!self.overlaps(tablet.range), "a hash has one tablet");
+        let table = self
+            .tables
+            .entry(tablet.range.table)
+            .or_insert_with(|| Table { hasher: PlacementHasher::new(seed), tablets: Vec::new() });
+        let at = table.tablets.partition_point(|t| t.range.first < tablet.range.first);
+        table.tablets.insert(at, tablet);
+    }
+
+    pub fn remove(&mut self, range: HashRange) -> Option<Tablet> {
+        let table = self.tables.get_mut(&range.table)?;
+        let at = table.tablets.iter().position(|t| t.range == range)?;
+        Some(table.tablets.remove(at))
+    }
+
+    pub fn ranges_of(&self, table: TableId) -> Vec<HashRange> {
+        self.tables.get(&table).map(|t| t.tablets.iter().map(|t| t.range).collect()).unwrap_or_default()
+    }
+
+    pub fn hasher(&self, table: TableId) -> Option<PlacementHasher> {
+        self.tables.get(&table).map(|t| t.hasher)
+    }
+
+    pub fn count(&self) -> usize {
+        self.tables.values().map(|t| t.tablets.len()).sum()
+    }
+
+    /// In no particular order.
+    pub fn all(&self) -> impl Iterator<Item = &Tablet> {
+        self.tables.values().flat_map(|t| t.tablets.iter())
+    }
+}

@@ -1,0 +1,174 @@
+//! Which role answers which request, and what every request must pass first.
+
+use crate::server::{Phase, ServerNode};
+use ramhold_base::{ConnId, Effects, Instant, Level, Peer, ServerId, Status};
+use ramhold_wire::membership::{ServerListReached, ServerListUpdate, ServerState};
+use ramhold_wire::status::{Pong, ProcessStatus};
+use ramhold_wire::{Header, Opcode, Standing, decode, reply, reply_with};
+
+impl ServerNode {
+    pub(crate) fn on_request(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        body: &[u8],
+        from: ConnId,
+        effects: &mut Effects,
+    ) {
+        let to = Peer::Conn(from);
+        let Some(opcode) = header.opcode() else {
+            return reply(effects, to, header, Status::UnknownOpcode);
+        };
+        match opcode {
+            Opcode::Ping => self.on_ping(header, to, effects),
+            Opcode::ProcessStatus => {
+                let status = self.status(now);
+                reply_with(effects, to, header, Status::Ok, &status);
+            }
+            Opcode::Read | Opcode::Write | Opcode::Remove => {
+                if let Err(status) = self.check_serving(header) {
+                    return reply(effects, to, header, status);
+                }
+                self.hand_to_master(now, opcode, header, body, from, effects);
+            }
+            Opcode::ReplicasNeeded => {
+                if let Err(status) = self.check_serving(header) {
+                    return reply(effects, to, header, status);
+                }
+                self.hand_to_master(now, opcode, header, body, from, effects);
+            }
+            Opcode::ServerListUpdate => self.on_server_list(now, header, body, to, effects),
+            Opcode::TabletTake | Opcode::TabletDrop | Opcode::Recover => {
+                if let Err(status) = self.check_serving(header).and_then(|()| self.check_term(header)) {
+                    return reply(effects, to, header, status);
+                }
+                self.hand_to_master(now, opcode, header, body, from, effects);
+            }
+            Opcode::Fence => {
+                if let Err(status) = self.check_identity(header).and_then(|()| self.check_term(header)) {
+                    return reply(effects, to, header, status);
+                }
+                self.backup.on_request(now, header, body, from, &self.view, effects);
+            }
+            Opcode::Append | Opcode::ReplicaFree | Opcode::RecoveryRead => {
+                if let Err(status) = self.check_identity(header) {
+                    return reply(effects, to, header, status);
+                }
+                self.backup.on_request(now, header, body, from, &self.view, effects);
+            }
+            Opcode::Malformed
+            | Opcode::TableCreate
+            | Opcode::TableList
+            | Opcode::TableDescribe
+            | Opcode::TableDrop
+            | Opcode::ClusterStatus
+            | Opcode::Recoveries
+            | Opcode::LossAcknowledge
+            | Opcode::Recovered
+            | Opcode::Enlist
+            | Opcode::SuspectServer
+            | Opcode::StreamRegister
+            | Opcode::HeadRecord
+            | Opcode::CeilingRaise
+            | Opcode::MembershipVerify => reply(effects, to, header, Status::NotCoordinator),
+        }
+    }
+
+    fn hand_to_master(
+        &mut self,
+        now: Instant,
+        opcode: Opcode,
+        header: &Header,
+        body: &[u8],
+        from: ConnId,
+        effects: &mut Effects,
+    ) {
+        match &mut self.master {
+            Some(master) => master.on_request(now, opcode, header, body, from, &self.view, effects),
+            None => reply(effects, Peer::Conn(from), header, Status::WrongOwner),
+        }
+    }
+
+    /// A ping is answered with who this is, so that the asker finds out about another life; and a sender that was
+    /// declared dead is told.
+    fn on_ping(&self, header: &Header, to: Peer, effects: &mut Effects) {
+        let dead = header.cluster == self.view.cluster
+            && !header.sender.is_none()
+            && matches!(self.view.list.standing(header.sender), Standing::Crashed | Standing::Removed);
+        let status = if dead { Status::Fenced } else { Status::Ok };
+        let pong = Pong { server: self.view.me, list_version: self.view.list.version() };
+        reply_with(effects, to, header, status, &pong);
+    }
+
+    fn on_server_list(&mut self, now: Instant, header: &Header, body: &[u8], to: Peer, effects: &mut Effects) {
+        if let Err(status) = self.check_identity(header).and_then(|()| self.check_term(header)) {
+            return reply(effects, to, header, status);
+        }
+        let update = match decode::<ServerListUpdate>(body) {
+            Ok(update) => update,
+            Err(status) => return reply(effects, to, header, status),
+        };
+        self.view.tell_time(now, update.time);
+        let before = self.view.list.version();
+        self.view.list.apply(&update);
+        let reached = ServerListReached { version: self.view.list.version() };
+        reply_with(effects, to, header, Status::Ok, &reached);
+        if reached.version == before {
+            return;
+        }
+        let me = self.view.list.entry(self.view.me);
+        if !me.is_some_and(|e| e.state == ServerState::Up) {
+            return self.declared_dead(effects);
+        }
+        effects.report(Level::Debug, format!("server list is at version {}", reached.version));
+        self.backup.on_list(now, &self.view, effects);
+        if let Some(master) = &mut self.master {
+            master.on_list(now, &self.view, effects);
+        }
+    }
+
+    /// This cluster, and this life of this server.
+    fn check_identity(&self, header: &Header) -> Result<(), Status> {
+        match self.phase {
+            Phase::Starting | Phase::Enlisting => Err(Status::NotReady),
+            Phase::Installing | Phase::Serving | Phase::Stopping | Phase::Ended => self.view.check_target(header),
+        }
+    }
+
+    fn check_serving(&self, header: &Header) -> Result<(), Status> {
+        self.check_identity(header)?;
+        if header.shard != self.config.master_config.shard {
+            return Err(Status::WrongOwner);
+        }
+        if self.phase == Phase::Serving { Ok(()) } else { Err(Status::NotReady) }
+    }
+
+    /// A coordinator's message of a lower term comes from a deposed one.
+    fn check_term(&mut self, header: &Header) -> Result<(), Status> {
+        if header.term < self.view.term || header.sender != ServerId::NONE {
+            return Err(Status::StaleTerm);
+        }
+        self.view.term = header.term;
+        Ok(())
+    }
+
+    fn status(&self, now: Instant) -> ProcessStatus {
+        let mut status = ProcessStatus {
+            server: self.view.me,
+            version: self.config.version.clone(),
+            uptime_millis: u64::try_from(now.since(self.started).as_millis()).unwrap_or(u64::MAX),
+            memory_bytes: self.config.memory_bytes,
+            backup: Some(self.backup.status()),
+            bad_frames: self.bad_frames,
+            ..ProcessStatus::default()
+        };
+        if let Some(master) = &self.master {
+            master.status_into(&mut status, &self.view);
+        }
+        status.buffer_bytes = status
+            .memory_bytes
+            .saturating_sub(self.config.master_config.log_bytes)
+            .saturating_sub(self.config.master_config.index_bytes_max);
+        status
+    }
+}

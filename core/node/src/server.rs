@@ -1,0 +1,327 @@
+//! A storage server: its phases, its roles, and the routing between them.
+
+use crate::{EXIT_DECLARED_DEAD, ServerConfig};
+use ramhold_backup::Backup;
+use ramhold_base::time::earliest;
+use ramhold_base::{
+    ConnId, Effect, Effects, Input, Instant, Level, Lost, Machine, Peer, Rng, ServerId, Status,
+};
+use ramhold_detector::Detector;
+use ramhold_master::Master;
+use ramhold_wire::membership::{MembershipVerify, SuspectServer};
+use ramhold_wire::status::{Ping, Pong};
+use ramhold_wire::{Calls, Header, Kind, Opcode, Standing, View, calls, decode, frame, request};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Which `Calls` of the process are the node's own; see `wire::calls::role_of`.
+const CALLS_ROLE: u8 = 1;
+const BACKUP_CALLS_ROLE: u8 = 2;
+const VERIFY_TIMEOUT: Duration = Duration::from_millis(300);
+
+/// Where a server is in its life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// The data directory is being read.
+    Starting,
+    /// The coordinator is being asked for an id.
+    Enlisting,
+    /// The new identity is being written.
+    Installing,
+    Serving,
+    /// Everything is being flushed; nothing new is taken.
+    Stopping,
+    Ended,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Context {
+    Ping(ServerId),
+    Enlist,
+    Verify,
+    Suspect,
+}
+
+pub struct ServerNode {
+    pub(crate) config: ServerConfig,
+    pub(crate) phase: Phase,
+    pub(crate) view: View,
+    pub(crate) backup: Backup,
+    pub(crate) master: Option<Master>,
+    pub(crate) detector: Detector,
+    pub(crate) calls: Calls<Context>,
+    pub(crate) rng: Rng,
+    /// The master's memory until there is a master.
+    pub(crate) region: Option<Vec<u8>>,
+    pub(crate) token: u64,
+    pub(crate) ceiling: ramhold_base::Version,
+    pub(crate) enlist_at: Option<Instant>,
+    pub(crate) enlist_since: Option<Instant>,
+    pub(crate) enlist_reported: Instant,
+    pub(crate) verifying: bool,
+    pub(crate) bad_frames: u64,
+    pub(crate) started: Instant,
+    pub(crate) now: Instant,
+}
+
+impl ServerNode {
+    /// `region` is the master's log memory, zeroed, `config.master_config.log_bytes` long (empty without that role).
+    pub fn new(config: ServerConfig, region: Vec<u8>, seed: u64) -> ServerNode {
+        let mut rng = Rng::new(seed);
+        ServerNode {
+            phase: Phase::Starting,
+            view: View::new(config.coordinator),
+            backup: Backup::new(config.backup_config.clone(), rng.u64()),
+            master: None,
+            detector: Detector::new(config.detector, rng.u64()),
+            calls: Calls::new(CALLS_ROLE, rng.u64()),
+            region: Some(region),
+            token: rng.id(),
+            ceiling: ramhold_base::Version::NONE,
+            enlist_at: None,
+            enlist_since: None,
+            enlist_reported: Instant::ZERO,
+            verifying: false,
+            bad_frames: 0,
+            started: Instant::ZERO,
+            now: Instant::ZERO,
+            rng,
+            config,
+        }
+    }
+
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    pub fn id(&self) -> ServerId {
+        self.view.me
+    }
+
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    pub fn master(&self) -> Option<&Master> {
+        self.master.as_ref()
+    }
+
+    pub fn backup(&self) -> &Backup {
+        &self.backup
+    }
+
+    /// Panics when something that must always hold does not; walks over everything.
+    pub fn check_invariants(&self) {
+        self.backup.check_invariants();
+        if let Some(master) = &self.master {
+            master.check_invariants();
+        }
+    }
+
+    fn on_frame(&mut self, now: Instant, from: ConnId, bytes: &[u8], effects: &mut Effects) {
+        let (header, body) = match frame::parse(bytes) {
+            Ok(parsed) => parsed,
+            Err(bad) => {
+                self.bad_frames += 1;
+                let answer = Header::request(Opcode::Malformed, ramhold_base::RpcId::NONE).answer(bad.status());
+                effects.send_with(Peer::Conn(from), |out| {
+                    frame::write(out, &answer, |out| out.extend_from_slice(bad.to_string().as_bytes()));
+                });
+                effects.push(Effect::Close { conn: from });
+                return;
+            }
+        };
+        match header.kind {
+            Kind::Request => self.on_request(now, &header, body, from, effects),
+            Kind::Reply => self.on_reply(now, &header, body, effects),
+        }
+    }
+
+    fn on_reply(&mut self, now: Instant, header: &Header, body: &[u8], effects: &mut Effects) {
+        match calls::role_of(header.rpc) {
+            CALLS_ROLE => self.on_own_reply(now, header, body, effects),
+            BACKUP_CALLS_ROLE => self.backup.on_reply(now, header, body, &self.view, effects),
+            ramhold_master::REPLICATION_CALLS_ROLE => {
+                if let Some(master) = &mut self.master {
+                    master.on_replication_reply(now, header, body, &self.view, effects);
+                }
+            }
+            ramhold_master::CALLS_ROLE => {
+                if let Some(master) = &mut self.master {
+                    master.on_reply(now, header, body, &self.view, effects);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn on_own_reply(&mut self, now: Instant, header: &Header, body: &[u8], effects: &mut Effects) {
+        let Some(call) = self.calls.answered(header.rpc) else { return };
+        match call.context {
+            Context::Enlist => self.on_enlisted(now, header, body, effects),
+            Context::Ping(server) => {
+                // Another life on that address, or the word that this server is dead.
+                let pong = decode::<Pong>(body).ok().map(|p| p.server);
+                match header.status() {
+                    Status::Ok if pong == Some(server) => {}
+                    Status::Fenced | Status::NotInCluster => self.verify(now, effects),
+                    _ => self.suspect(now, server, effects),
+                }
+            }
+            Context::Verify => {
+                self.verifying = false;
+                if header.status() == Status::Fenced && header.cluster == self.view.cluster {
+                    self.declared_dead(effects);
+                }
+            }
+            Context::Suspect => {
+                if header.status() == Status::Fenced && header.cluster == self.view.cluster {
+                    self.verify(now, effects);
+                }
+            }
+        }
+    }
+
+    /// Asks the coordinator whether this server is still in the cluster.
+    pub(crate) fn verify(&mut self, now: Instant, effects: &mut Effects) {
+        if self.verifying || self.view.me.is_none() {
+            return;
+        }
+        self.verifying = true;
+        let to = self.config.coordinator;
+        let rpc = self.calls.open(to, now, now + VERIFY_TIMEOUT, Context::Verify);
+        request(effects, Peer::Addr(to), &self.view.to_coordinator(), rpc, &MembershipVerify {});
+    }
+
+    /// Tells the coordinator that a server does not answer.
+    pub(crate) fn suspect(&mut self, now: Instant, server: ServerId, effects: &mut Effects) {
+        let standing = self.view.list.standing(server);
+        if standing != Standing::Up || server == self.view.me || !self.detector.suspects(now, server) {
+            return;
+        }
+        let to = self.config.coordinator;
+        let rpc = self.calls.open(to, now, now + VERIFY_TIMEOUT, Context::Suspect);
+        request(effects, Peer::Addr(to), &self.view.to_coordinator(), rpc, &SuspectServer { server });
+    }
+
+    /// Ends the process at once: a fenced server answers nobody any more.
+    pub(crate) fn declared_dead(&mut self, effects: &mut Effects) {
+        self.phase = Phase::Ended;
+        effects.clear();
+        let reason = format!("{} has been declared dead by the coordinator", self.view.me);
+        effects.report(Level::Warn, reason.clone());
+        effects.push(Effect::Exit { code: EXIT_DECLARED_DEAD, reason });
+    }
+
+    fn on_lost(&mut self, now: Instant, addr: SocketAddr, how: Lost, effects: &mut Effects) {
+        for call in self.calls.lost(addr) {
+            self.on_unanswered(now, call.context, effects);
+        }
+        if let Some(master) = &mut self.master {
+            master.on_lost(now, addr, &self.view, effects);
+        }
+        self.backup.on_lost(now, addr, &self.view, effects);
+        if how == Lost::Refused || how == Lost::Broken {
+            let gone: Vec<ServerId> =
+                self.view.list.up().filter(|e| e.address.0 == addr).map(|e| e.id).collect();
+            for server in gone {
+                self.suspect(now, server, effects);
+            }
+        }
+    }
+
+    fn on_unanswered(&mut self, now: Instant, context: Context, effects: &mut Effects) {
+        match context {
+            Context::Ping(server) => self.suspect(now, server, effects),
+            Context::Enlist => self.enlist_at = Some(now + self.config.enlist_interval),
+            Context::Verify => self.verifying = false,
+            Context::Suspect => {}
+        }
+    }
+
+    fn on_tick(&mut self, now: Instant, effects: &mut Effects) {
+        while let Some(call) = self.calls.overdue(now) {
+            self.on_unanswered(now, call.context, effects);
+        }
+        self.backup.tick(now, &self.view, effects);
+        if let Some(master) = &mut self.master {
+            master.tick(now, &self.view, effects);
+        }
+        if self.phase == Phase::Serving
+            && let Some(target) = self.detector.choose_target(now, &self.view)
+            && let Some(address) = self.view.list.address(target)
+        {
+            let deadline = now + self.detector.ping_timeout();
+            let rpc = self.calls.open(address, now, deadline, Context::Ping(target));
+            request(effects, Peer::Addr(address), &self.view.to_server(target), rpc, &Ping {});
+        }
+    }
+
+    /// What the master noticed beyond its own business.
+    fn act_on_events(&mut self, now: Instant, effects: &mut Effects) {
+        let Some(master) = &mut self.master else { return };
+        for event in master.take_events() {
+            match event {
+                ramhold_master::Event::SaidDead => self.verify(now, effects),
+                ramhold_master::Event::Suspect(server) => self.suspect(now, server, effects),
+            }
+        }
+    }
+
+    fn stop(&mut self, now: Instant, effects: &mut Effects) {
+        match self.phase {
+            Phase::Serving => {
+                self.phase = Phase::Stopping;
+                effects.report(Level::Info, "stopping: flushing all replicas to the device");
+                self.backup.stop(now, effects);
+            }
+            Phase::Starting | Phase::Enlisting | Phase::Installing => {
+                self.phase = Phase::Ended;
+                effects.push(Effect::Exit { code: 0, reason: "stopped before it served".into() });
+            }
+            Phase::Stopping | Phase::Ended => {}
+        }
+    }
+}
+
+impl Machine for ServerNode {
+    fn step(&mut self, now: Instant, input: Input<'_>, effects: &mut Effects) {
+        if self.phase == Phase::Ended {
+            return;
+        }
+        self.now = now;
+        match input {
+            Input::Start { .. } => {
+                self.started = now;
+                self.backup.start(now, effects);
+            }
+            Input::Tick => self.on_tick(now, effects),
+            Input::Frame { from, bytes } => self.on_frame(now, from, bytes, effects),
+            Input::Lost { addr, how } => self.on_lost(now, addr, how, effects),
+            Input::Closed { .. } => {}
+            Input::Disk { token, result } => self.backup.on_disk(now, token, result, &self.view, effects),
+            Input::Store { .. } => {}
+            Input::Stop => self.stop(now, effects),
+        }
+        if self.phase == Phase::Ended {
+            return;
+        }
+        self.advance_life(now, effects);
+        self.act_on_events(now, effects);
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        if self.phase == Phase::Ended {
+            return None;
+        }
+        let mut at = earliest(self.calls.deadline(), self.backup.deadline());
+        at = earliest(at, self.enlist_at);
+        if let Some(master) = &self.master {
+            at = earliest(at, master.deadline());
+        }
+        if self.phase == Phase::Serving {
+            at = earliest(at, Some(self.detector.deadline()));
+        }
+        at
+    }
+}
