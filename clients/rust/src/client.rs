@@ -1,0 +1,246 @@
+//! One session with its connections, driven by the thread that calls it.
+
+use crate::{Error, address};
+use ramhold_base::{Status, TableId, Version};
+use ramhold_client_core::{
+    Operation, OperationId, Outcome, RejectRules, Reply, Session, SessionConfig, WhichTable,
+};
+use ramhold_runtime::{Runtime, RuntimeConfig, Turn};
+use ramhold_wire::status::{ClusterStatus, Pong, ProcessStatus, RecoveryReport};
+use ramhold_wire::table::{TableDescription, TableOptions, TableSummary};
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How long an operation is tried before it ends as refused or unknown.
+    pub deadline: Duration,
+    /// How long a coordinator is looked for when connecting.
+    pub connect_timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { deadline: Duration::from_secs(10), connect_timeout: Duration::from_secs(3) }
+    }
+}
+
+/// An object as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object {
+    pub value: Vec<u8>,
+    pub version: Version,
+    /// When it was written, in seconds of cluster time (since 1970).
+    pub time: u32,
+}
+
+pub struct Client {
+    runtime: Runtime<Session>,
+    deadline: Duration,
+    /// Outcomes of submitted operations that came while another one was waited for.
+    ended: VecDeque<(OperationId, Outcome)>,
+}
+
+impl Client {
+    /// Connects to the cluster whose coordinator is at one of these addresses (`HOST[:PORT][,...]`).
+    pub fn connect(addresses: &str) -> Result<Client, Error> {
+        Client::connect_with(&address::parse_addresses(addresses)?, Options::default())
+    }
+
+    /// Like `connect`, with the addresses looked up already and with options.
+    pub fn connect_with(addresses: &[SocketAddr], options: Options) -> Result<Client, Error> {
+        let mut config = SessionConfig::new(addresses.to_vec());
+        config.deadline = options.deadline;
+        // Taken from the operating system's randomness: no two sessions share a lease.
+        let seed = RandomState::new().hash_one(std::process::id());
+        // A library does not write to its host's stderr; all it has to say is in the outcomes.
+        let quiet = RuntimeConfig { report: Box::new(|_, _| {}), ..RuntimeConfig::default() };
+        let runtime = Runtime::new(Session::new(config, seed), quiet)?;
+        let mut client = Client { runtime, deadline: options.deadline, ended: VecDeque::new() };
+        client.complete_within(Operation::Ping { address: None }, options.connect_timeout)?;
+        Ok(client)
+    }
+
+    /// Changes how long operations that are started from now on are tried.
+    pub fn set_deadline(&mut self, deadline: Duration) {
+        self.deadline = deadline;
+    }
+
+    /// The id of a table.
+    pub fn table(&mut self, name: &str) -> Result<TableId, Error> {
+        Ok(self.describe_table(name)?.table)
+    }
+
+    /// The object with this key, if there is one.
+    pub fn get(&mut self, table: TableId, key: &[u8]) -> Result<Option<Object>, Error> {
+        match self.get_if(table, key, RejectRules::default()) {
+            Ok(object) => Ok(Some(object)),
+            Err(Error::Refused { status: Status::NotFound, .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The object with this key, unless the rules refuse it or there is none (`NotFound`).
+    pub fn get_if(&mut self, table: TableId, key: &[u8], rules: RejectRules) -> Result<Object, Error> {
+        match self.complete(Operation::Read { table, key: key.to_vec(), rules })? {
+            Reply::Read { version, time, value, .. } => Ok(Object { value, version, time }),
+            _ => Err(Error::UnexpectedReply),
+        }
+    }
+
+    /// Writes an object, whatever was there before; gives its new version.
+    pub fn put(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<Version, Error> {
+        self.put_if(table, key, value, RejectRules::default())
+    }
+
+    /// Writes an object unless the rules refuse it.
+    pub fn put_if(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        value: &[u8],
+        rules: RejectRules,
+    ) -> Result<Version, Error> {
+        let operation = Operation::Write { table, key: key.to_vec(), value: value.to_vec(), rules };
+        match self.complete(operation)? {
+            Reply::Written { version } => Ok(version),
+            _ => Err(Error::UnexpectedReply),
+        }
+    }
+
+    /// Removes an object; gives the version of the removal, or none when there was no object.
+    pub fn delete(&mut self, table: TableId, key: &[u8]) -> Result<Option<Version>, Error> {
+        self.delete_if(table, key, RejectRules::default())
+    }
+
+    /// Removes an object unless the rules refuse it.
+    pub fn delete_if(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        rules: RejectRules,
+    ) -> Result<Option<Version>, Error> {
+        match self.complete(Operation::Remove { table, key: key.to_vec(), rules })? {
+            Reply::Removed { version } => Ok((!version.is_none()).then_some(version)),
+            _ => Err(Error::UnexpectedReply),
+        }
+    }
+
+    /// Makes a table; done when every part of it is served.
+    pub fn create_table(&mut self, name: &str, options: TableOptions) -> Result<TableId, Error> {
+        match self.complete(Operation::CreateTable { name: name.to_owned(), options })? {
+            Reply::TableCreated { table } => Ok(table),
+            _ => Err(Error::UnexpectedReply),
+        }
+    }
+
+    /// Drops a table with all its objects.
+    pub fn drop_table(&mut self, table: TableId) -> Result<(), Error> {
+        match self.complete(Operation::DropTable { table })? {
+            Reply::TableDropped => Ok(()),
+            _ => Err(Error::UnexpectedReply),
+        }
+    }
+
+    pub fn tables(&mut self) -> Result<Vec<TableSummary>, Error> {
+        match self.complete(Operation::ListTables)? {
+            Reply::Tables(tables) => Ok(tables),
+            _ => Err(Error::UnexpectedReply),
+        }
+    }
+
+    pub fn describe_table(&mut self, name: &str) -> Result<TableDescription, Error> {
+        let which = WhichTable::Name(name.to_owned());
+        match self.complete(Operation::DescribeTable { which })? {
+            Reply::Table(description) => Ok(description),
+            _ => Err(Error::UnexpectedReply),
+        }
+    }
+
+    pub fn cluster_status(&mut self) -> Result<ClusterStatus, Error> {
+        match self.complete(Operation::ClusterStatus)? {
+            Reply::ClusterStatus(status) => Ok(*status),
+            _ => Err(Error::UnexpectedReply),
+        }
+    }
+
+    /// Recoveries under way and past, newest first.
+    pub fn recoveries(&mut self) -> Result<Vec<RecoveryReport>, Error> {
+        match self.complete(Operation::Recoveries)? {
+            Reply::Recoveries(recoveries) => Ok(recoveries),
+            _ => Err(Error::UnexpectedReply),
+        }
+    }
+
+    /// What the server at this address says of itself.
+    pub fn server_status(&mut self, address: SocketAddr) -> Result<ProcessStatus, Error> {
+        match self.complete(Operation::ServerStatus { address })? {
+            Reply::ServerStatus(status) => Ok(*status),
+            _ => Err(Error::UnexpectedReply),
+        }
+    }
+
+    /// Tells the coordinator that the operator has seen this loss report.
+    pub fn acknowledge_loss(&mut self, id: u64) -> Result<(), Error> {
+        match self.complete(Operation::AcknowledgeLoss { id })? {
+            Reply::LossAcknowledged => Ok(()),
+            _ => Err(Error::UnexpectedReply),
+        }
+    }
+
+    /// Asks the process at this address, or the coordinator, for a sign of life.
+    pub fn ping(&mut self, address: Option<SocketAddr>) -> Result<Pong, Error> {
+        match self.complete(Operation::Ping { address })? {
+            Reply::Pong(pong) => Ok(pong),
+            _ => Err(Error::UnexpectedReply),
+        }
+    }
+
+    /// Starts an operation and does not wait; `wait_any` gives its outcome. At most 1024 may be under way.
+    pub fn submit(&mut self, operation: Operation) -> OperationId {
+        self.submit_within(operation, self.deadline)
+    }
+
+    /// Starts an operation that is to be over after `time`.
+    pub fn submit_within(&mut self, operation: Operation, time: Duration) -> OperationId {
+        self.runtime.step(|session, now, effects| session.start_within(now, operation, time, effects))
+    }
+
+    /// Waits for the next submitted operation to end. `None`: none is under way.
+    pub fn wait_any(&mut self) -> Option<(OperationId, Outcome)> {
+        if let Some(ended) = self.ended.pop_front() {
+            return Some(ended);
+        }
+        loop {
+            if let Some(ended) = self.runtime.machine_mut().take_outcome() {
+                return Some(ended);
+            }
+            if self.runtime.machine().under_way_count() == 0 || self.runtime.turn(None) == Turn::Ended {
+                return None;
+            }
+        }
+    }
+
+    /// Does one operation and waits for its reply.
+    pub fn complete(&mut self, operation: Operation) -> Result<Reply, Error> {
+        self.complete_within(operation, self.deadline)
+    }
+
+    /// Does one operation that is to be over after `time`.
+    pub fn complete_within(&mut self, operation: Operation, time: Duration) -> Result<Reply, Error> {
+        let wanted = self.submit_within(operation, time);
+        loop {
+            while let Some((id, outcome)) = self.runtime.machine_mut().take_outcome() {
+                if id == wanted {
+                    return Error::check(outcome);
+                }
+                self.ended.push_back((id, outcome));
+            }
+            if self.runtime.turn(None) == Turn::Ended {
+                return Err(Error::UnexpectedReply);
+            }
+        }
+    }
+}

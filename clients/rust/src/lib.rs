@@ -1,0 +1,48 @@
+//! Talks to a Ramhold cluster from ordinary blocking code.
+//!
+//! A [`Client`] belongs to one thread and has its own connections; make one per thread. Every operation ends in one of
+//! three ways: done, refused (surely without effect) or unknown; an [`Error`] says which. Nothing panics, and nothing is
+//! repeated whose effect is unknown.
+//!
+//! ```no_run
+//! use ramhold_client::{Client, Error, RejectRules};
+//!
+//! fn main() -> Result<(), Error> {
+//!     let mut client = Client::connect("127.0.0.1:7400")?;
+//!     let table = client.table("users")?;
+//!     let version = client.put(table, b"alice", b"1")?;
+//!     let object = client.get(table, b"alice")?.expect("it was just written");
+//!     assert_eq!((object.version, &object.value[..]), (version, &b"1"[..]));
+//!
+//!     // Only if nobody has changed it meanwhile.
+//!     let unchanged = RejectRules { version_other_than: Some(version), ..RejectRules::default() };
+//!     match client.put_if(table, b"alice", b"2", unchanged) {
+//!         Ok(version) => println!("written as {version}"),
+//!         Err(Error::Refused { status, .. }) => println!("not written: {status}"),
+//!         Err(Error::Unknown { detail }) => println!("perhaps written: {detail}"),
+//!         Err(error) => return Err(error),
+//!     }
+//!     Ok(())
+//! }
+//! ```
+//!
+//! Many operations at once: [`Client::submit`] starts them, [`Client::wait_any`] gives what has ended.
+//!
+//! Not here: what is sent to whom, and what is repeated (`core/client`).
+
+mod address;
+mod client;
+mod error;
+
+pub use address::{PORT_DEFAULT, parse_addresses};
+pub use client::{Client, Object, Options};
+pub use error::Error;
+
+// What operations, outcomes and answers are made of.
+pub use ramhold_base::{ServerId, Status, TableId, Version};
+pub use ramhold_client_core::{Cause, Operation, OperationId, Outcome, RejectRules, Reply, WhichTable};
+pub use ramhold_wire::membership::{Durability, Label, ServerEntry, ServerState};
+pub use ramhold_wire::status::{
+    BackupStatus, ClusterStatus, LossReport, Pong, ProcessStatus, RecoveryPhase, RecoveryReport, StreamStatus,
+};
+pub use ramhold_wire::table::{TableDescription, TableOptions, TableSummary, TabletDescription, TabletState};

@@ -1,0 +1,168 @@
+//! What the caller of the client sees.
+
+use crate::played::{Mischief, Played};
+use ramhold_client::{
+    Client, Durability, Error, Operation, Options, Outcome, RejectRules, Reply, Status, TableId, TableOptions,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{SocketAddr, TcpListener};
+use std::time::{Duration, Instant};
+
+fn options() -> TableOptions {
+    TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 0 }
+}
+
+fn connect(played: &Played) -> (Client, TableId) {
+    let mut client = Client::connect(&played.address.to_string()).unwrap();
+    let table = client.create_table("things", options()).unwrap();
+    (client, table)
+}
+
+#[test]
+fn objects_are_written_read_and_removed() {
+    // A3, A4
+    let played = Played::start(Mischief::default());
+    let (mut client, table) = connect(&played);
+    assert_eq!(client.table("things").unwrap(), table);
+    assert_eq!(client.get(table, b"key").unwrap(), None);
+    let version = client.put(table, b"key", b"\x00value").unwrap();
+    let object = client.get(table, b"key").unwrap().unwrap();
+    assert_eq!((object.version, &object.value[..]), (version, &b"\x00value"[..]));
+    let absent = RejectRules { exists: true, ..RejectRules::default() };
+    match client.put_if(table, b"key", b"", absent) {
+        Err(Error::Refused { status: Status::Exists, version: Some(there), .. }) => {
+            assert_eq!(there, version)
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(client.delete(table, b"key").unwrap().unwrap() > version);
+    assert_eq!(client.delete(table, b"key").unwrap(), None);
+    client.put(table, b"", b"").unwrap();
+    client.put(table, b"large", &vec![7; 1024 * 1024]).unwrap();
+    assert_eq!(client.get(table, b"large").unwrap().unwrap().value.len(), 1024 * 1024);
+    client.drop_table(table).unwrap();
+    assert!(client.tables().unwrap().is_empty());
+}
+
+#[test]
+fn many_operations_are_under_way_at_once_and_each_ends_once() {
+    // B5
+    let played = Played::start(Mischief { retry_every: 7, ..Mischief::default() });
+    let (mut client, table) = connect(&played);
+    let mut wanted = BTreeMap::new();
+    for number in 0..500u32 {
+        let key = number.to_le_bytes().to_vec();
+        let operation =
+            Operation::Write { table, key: key.clone(), value: key, rules: RejectRules::default() };
+        wanted.insert(client.submit(operation), number);
+    }
+    // A blocking call in between neither waits for them nor loses what ends meanwhile.
+    client.put(table, b"between", b"").unwrap();
+    let mut versions = BTreeSet::new();
+    while let Some((id, outcome)) = client.wait_any() {
+        assert!(wanted.remove(&id).is_some());
+        let Outcome::Done(Reply::Written { version }) = outcome else { panic!("{outcome:?}") };
+        assert!(versions.insert(version));
+    }
+    assert!(wanted.is_empty());
+    for number in 0..500u32 {
+        let object = client.get(table, &number.to_le_bytes()).unwrap().unwrap();
+        assert_eq!(object.value, number.to_le_bytes());
+    }
+}
+
+#[test]
+fn a_write_whose_connection_breaks_is_unknown_and_the_client_goes_on() {
+    // B5
+    let played = Played::start(Mischief { break_every: 3, ..Mischief::default() });
+    let (mut client, table) = connect(&played);
+    let mut unknown = 0;
+    for number in 0..12u32 {
+        match client.put(table, &number.to_le_bytes(), b"x") {
+            Ok(_) => {}
+            Err(Error::Unknown { detail }) => {
+                assert!(detail.contains(&played.address.to_string()), "{detail}");
+                unknown += 1;
+                // It was done: reading tells.
+                assert!(client.get(table, &number.to_le_bytes()).unwrap().is_some());
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert_eq!(unknown, 4);
+}
+
+#[test]
+fn a_refusal_for_the_time_being_ends_at_the_deadline() {
+    // B5
+    let played = Played::start(Mischief { refuse_writes: Some(Status::OutOfMemory), ..Mischief::default() });
+    let (mut client, table) = connect(&played);
+    client.set_deadline(Duration::from_millis(300));
+    let began = Instant::now();
+    let error = client.put(table, b"key", b"value").unwrap_err();
+    assert_eq!(error.status(), Some(Status::OutOfMemory));
+    assert!(began.elapsed() >= Duration::from_millis(300));
+    assert!(error.to_string().contains("attempts"), "{error}");
+    // Reads go on.
+    assert_eq!(client.get(table, b"key").unwrap(), None);
+}
+
+#[test]
+fn a_cluster_that_is_not_there_is_named() {
+    // B5
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap(); // Closed again at once.
+    let options = Options { connect_timeout: Duration::from_millis(200), ..Options::default() };
+    match Client::connect_with(&[nobody], options) {
+        Err(Error::Unreachable { detail }) => assert!(detail.contains(&nobody.to_string()), "{detail}"),
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("connected to nobody"),
+    }
+}
+
+#[test]
+fn a_coordinator_that_is_not_there_is_passed_over() {
+    // B5, G4
+    let nobody: SocketAddr = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let played = Played::start(Mischief::default());
+    let mut client = Client::connect(&format!("{nobody},{}", played.address)).unwrap();
+    assert!(client.tables().unwrap().is_empty());
+}
+
+#[test]
+fn clients_of_many_threads_work_side_by_side() {
+    // B5
+    let played = Played::start(Mischief::default());
+    let (mut client, table) = connect(&played);
+    std::thread::scope(|scope| {
+        for thread in 0..4u8 {
+            let played = &played;
+            scope.spawn(move || {
+                let mut client = Client::connect(&played.address.to_string()).unwrap();
+                for number in 0..50u8 {
+                    client.put(table, &[thread, number], &[thread]).unwrap();
+                }
+            });
+        }
+    });
+    for thread in 0..4u8 {
+        for number in 0..50u8 {
+            assert_eq!(client.get(table, &[thread, number]).unwrap().unwrap().value, [thread]);
+        }
+    }
+}
+
+#[test]
+fn the_state_of_the_cluster_can_be_asked_for() {
+    let played = Played::start(Mischief::default());
+    let (mut client, _) = connect(&played);
+    assert_eq!(client.tables().unwrap()[0].name, "things");
+    assert_eq!(client.cluster_status().unwrap().servers.len(), 3);
+    assert_eq!(client.recoveries().unwrap().len(), 1);
+    assert_eq!(client.server_status(played.address).unwrap().server.raw(), 1);
+    client.acknowledge_loss(4).unwrap();
+    assert!(client.cluster_status().unwrap().losses.is_empty());
+    client.ping(Some(played.address)).unwrap();
+    assert_eq!(client.table("nothing").unwrap_err().status(), Some(Status::UnknownTable));
+    let error = client.put_if(TableId(99), b"key", b"", RejectRules::default()).unwrap_err();
+    assert_eq!(error.status(), Some(Status::UnknownTable));
+}

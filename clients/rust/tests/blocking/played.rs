@@ -1,0 +1,349 @@
+//! A cluster of one process that plays coordinator and server: enough to answer every operation over real sockets.
+//!
+//! It keeps objects in a map and forgets them with the process. It can be told to misbehave.
+
+use ramhold_base::hash::PlacementSeed;
+use ramhold_base::{
+    ClusterId, ClusterTime, ConnId, DirectoryId, Effect, Effects, Input, Instant, KeyHash, Machine, Peer,
+    RecoveryId, SegmentId, ServerId, ShardId, Status, StreamId, TableId, Term, Version,
+};
+use ramhold_runtime::{Runtime, RuntimeConfig, StopHandle};
+use ramhold_wire::control::{Address, Empty, decode, encode_into};
+use ramhold_wire::data::{KeyRequest, ReadReply, WriteRequest, encode_version};
+use ramhold_wire::membership::{Label, ServerEntry, ServerState};
+use ramhold_wire::status::{
+    BackupStatus, ClusterStatus, LossReport, Pong, ProcessStatus, Recoveries, RecoveryPhase, RecoveryReport,
+    StreamStatus,
+};
+use ramhold_wire::table::{
+    TableCreate, TableCreated, TableDescribe, TableDescription, TableDrop, TableSummary, Tables,
+    TabletDescription, TabletState,
+};
+use ramhold_wire::{Header, Opcode, frame};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::thread::JoinHandle;
+
+/// How the played server misbehaves.
+#[derive(Clone, Copy, Default)]
+pub struct Mischief {
+    /// Every so many requests for objects is refused with `Retry`.
+    pub retry_every: u64,
+    /// Every so many writes is done, and then the connection ends without an answer.
+    pub break_every: u64,
+    /// Every write is refused with this.
+    pub refuse_writes: Option<Status>,
+}
+
+/// Runs until dropped.
+pub struct Played {
+    pub address: SocketAddr,
+    stop: StopHandle,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Played {
+    pub fn start(mischief: Mischief) -> Played {
+        let machine = Cluster { mischief, ..Cluster::default() };
+        let listen = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let config = RuntimeConfig { listen, report: Box::new(|_, _| {}), ..RuntimeConfig::default() };
+        let mut runtime = Runtime::new(machine, config).unwrap();
+        let address = runtime.local_addr().unwrap();
+        runtime.machine_mut().address = Some(address);
+        let stop = runtime.stop_handle();
+        let thread = std::thread::spawn(move || {
+            runtime.run();
+        });
+        Played { address, stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Played {
+    fn drop(&mut self) {
+        self.stop.stop();
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+#[derive(Default)]
+struct Cluster {
+    mischief: Mischief,
+    address: Option<SocketAddr>,
+    tables: BTreeMap<TableId, TableCreate>,
+    tables_made: u32,
+    objects: BTreeMap<(TableId, Vec<u8>), (Version, Vec<u8>)>,
+    version: u64,
+    time: u32,
+    requests: u64,
+    writes: u64,
+    loss_is_acknowledged: bool,
+}
+
+impl Machine for Cluster {
+    fn step(&mut self, _now: Instant, input: Input<'_>, effects: &mut Effects) {
+        match input {
+            Input::Start { wall_millis } => self.time = u32::try_from(wall_millis / 1000).unwrap(),
+            Input::Frame { from, bytes } => {
+                let (header, body) = frame::parse(bytes).unwrap();
+                self.on_request(from, &header, body, effects);
+            }
+            Input::Stop => effects.push(Effect::Exit { code: 0, reason: "stopped".into() }),
+            _ => {}
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+}
+
+/// The status and the body of an answer; none breaks the connection.
+type Answer = Option<(Status, Vec<u8>)>;
+
+fn ok<T: minicbor::Encode<()>>(body: &T) -> Answer {
+    let mut bytes = Vec::new();
+    encode_into(&mut bytes, body);
+    Some((Status::Ok, bytes))
+}
+
+fn version(status: Status, version: Version) -> Answer {
+    let mut body = Vec::new();
+    encode_version(&mut body, version);
+    Some((status, body))
+}
+
+impl Cluster {
+    fn on_request(&mut self, from: ConnId, header: &Header, body: &[u8], effects: &mut Effects) {
+        let opcode = header.opcode().unwrap();
+        let is_data = matches!(opcode, Opcode::Read | Opcode::Write | Opcode::Remove);
+        self.requests += u64::from(is_data);
+        self.writes += u64::from(opcode == Opcode::Write);
+        let every = |count: u64, every: u64| every > 0 && count.is_multiple_of(every);
+        let answer = if is_data && header.cluster != ClusterId(77) {
+            Some((Status::WrongCluster, Vec::new()))
+        } else if is_data && every(self.requests, self.mischief.retry_every) {
+            Some((Status::Retry, Vec::new()))
+        } else if opcode == Opcode::Write && self.mischief.refuse_writes.is_some() {
+            self.mischief.refuse_writes.map(|status| (status, Vec::new()))
+        } else {
+            let answer = self.answer(opcode, body);
+            let is_broken = opcode == Opcode::Write && every(self.writes, self.mischief.break_every);
+            if is_broken { None } else { answer }
+        };
+        match answer {
+            Some((status, body)) => {
+                let answer = Header { cluster: ClusterId(77), ..header.answer(status) };
+                effects.send_with(Peer::Conn(from), |out| {
+                    frame::write(out, &answer, |out| out.extend_from_slice(&body));
+                });
+            }
+            None => effects.push(Effect::Close { conn: from }),
+        }
+    }
+
+    fn answer(&mut self, opcode: Opcode, body: &[u8]) -> Answer {
+        match opcode {
+            Opcode::Ping => ok(&Pong { server: ServerId::NONE, list_version: 0 }),
+            Opcode::TableCreate => self.create(decode(body).unwrap()),
+            Opcode::TableList => ok(&Tables { tables: self.tables.iter().map(summary).collect() }),
+            Opcode::TableDescribe => self.describe(&decode(body).unwrap()),
+            Opcode::TableDrop => {
+                let TableDrop { table } = decode(body).unwrap();
+                self.tables.remove(&table);
+                self.objects.retain(|(of, _), _| *of != table);
+                ok(&Empty {})
+            }
+            Opcode::ClusterStatus => ok(&self.status()),
+            Opcode::Recoveries => ok(&Recoveries { recoveries: vec![recovery(self.address.unwrap())] }),
+            Opcode::LossAcknowledge => {
+                self.loss_is_acknowledged = true;
+                ok(&Empty {})
+            }
+            Opcode::ProcessStatus => ok(&self.process()),
+            Opcode::Read => self.read(&KeyRequest::decode(body).unwrap()),
+            Opcode::Write => self.write(&WriteRequest::decode(body).unwrap()),
+            Opcode::Remove => self.remove(&KeyRequest::decode(body).unwrap()),
+            other => panic!("nobody asks for {other:?}"),
+        }
+    }
+
+    fn create(&mut self, request: TableCreate) -> Answer {
+        if let Some((table, there)) = self.tables.iter().find(|(_, there)| there.name == request.name) {
+            return match there.token == request.token {
+                true => ok(&TableCreated { table: *table }),
+                false => Some((Status::TableExists, Vec::new())),
+            };
+        }
+        self.tables_made += 1;
+        let table = TableId(self.tables_made);
+        self.tables.insert(table, request);
+        ok(&TableCreated { table })
+    }
+
+    fn describe(&self, request: &TableDescribe) -> Answer {
+        let mut tables = self.tables.iter();
+        let found = tables.find(|(id, there)| there.name == request.name || **id == request.table);
+        let Some((table, there)) = found else {
+            return Some((Status::UnknownTable, Vec::new()));
+        };
+        ok(&TableDescription {
+            table: *table,
+            name: there.name.clone(),
+            options: there.options.clone(),
+            seed: PlacementSeed(9),
+            tablets: vec![TabletDescription {
+                first: KeyHash(0),
+                last: KeyHash(u64::MAX),
+                state: TabletState::Serving,
+                owner: ServerId(1),
+                shard: ShardId(0),
+                address: self.address.map(Address),
+                stream: StreamId(1),
+                first_segment: SegmentId(1),
+            }],
+        })
+    }
+
+    fn read(&self, request: &KeyRequest<'_>) -> Answer {
+        let there = self.objects.get(&(request.table, request.key.to_vec()));
+        let current = there.map(|(version, _)| *version);
+        if let Err(status) = request.rules.check(current) {
+            return version(status, current.unwrap_or_default());
+        }
+        let Some((of, value)) = there else {
+            return version(Status::NotFound, Version::NONE);
+        };
+        let mut body = Vec::new();
+        ReadReply::encode_head(&mut body, *of, self.time);
+        body.extend_from_slice(value);
+        Some((Status::Ok, body))
+    }
+
+    fn write(&mut self, request: &WriteRequest<'_>) -> Answer {
+        let key = (request.table, request.key.to_vec());
+        let current = self.objects.get(&key).map(|(version, _)| *version);
+        if let Err(status) = request.rules.check(current) {
+            return version(status, current.unwrap_or_default());
+        }
+        self.version += 1;
+        self.objects.insert(key, (Version(self.version), request.value.to_vec()));
+        version(Status::Ok, Version(self.version))
+    }
+
+    fn remove(&mut self, request: &KeyRequest<'_>) -> Answer {
+        let key = (request.table, request.key.to_vec());
+        let current = self.objects.get(&key).map(|(version, _)| *version);
+        if let Err(status) = request.rules.check(current) {
+            return version(status, current.unwrap_or_default());
+        }
+        if self.objects.remove(&key).is_none() {
+            return version(Status::Ok, Version::NONE);
+        }
+        self.version += 1;
+        version(Status::Ok, Version(self.version))
+    }
+
+    fn status(&self) -> ClusterStatus {
+        let server = |id, address: SocketAddr, state| ServerEntry {
+            id: ServerId(id),
+            address: Address(address),
+            labels: vec![Label { name: "host".into(), value: format!("h{id}") }],
+            state,
+            master: true,
+            backup: true,
+            read_speed: 100,
+            directory: DirectoryId(id),
+        };
+        let address = self.address.unwrap();
+        // Nobody listens on port 1 of this machine.
+        let gone = SocketAddr::from(([127, 0, 0, 1], 1));
+        let loss = LossReport {
+            id: 4,
+            crashed: ServerId(9),
+            stream: StreamId(1),
+            durability: ramhold_wire::membership::Durability::None,
+            tables: vec![TableId(1)],
+            certified: ClusterTime(0),
+            crash: ClusterTime(1000),
+            reason: "the table keeps no replicas".into(),
+        };
+        ClusterStatus {
+            cluster: ClusterId(77),
+            term: Term(2),
+            time: ClusterTime(u64::from(self.time) * 1000),
+            servers: vec![
+                server(1, address, ServerState::Up),
+                server(2, gone, ServerState::Up),
+                server(3, gone, ServerState::Crashed),
+            ],
+            tables: self.tables.len() as u64,
+            tablets: self.tables.len() as u64,
+            tablets_recovering: 0,
+            recoveries: vec![recovery(address)],
+            losses: if self.loss_is_acknowledged { vec![] } else { vec![loss] },
+            warnings: vec!["fewer failure domains than replicas".into()],
+            version: "0.1.0".into(),
+        }
+    }
+
+    fn process(&self) -> ProcessStatus {
+        let stream = StreamStatus {
+            stream: StreamId(1),
+            durability: ramhold_wire::membership::Durability::Buffered,
+            replicas: 3,
+            segments: 5,
+            incomplete_segments: 2,
+            waits_for: Some("a third backup".into()),
+            unreplicated_bytes: 100,
+        };
+        ProcessStatus {
+            server: ServerId(1),
+            version: "0.1.0".into(),
+            log_bytes: 1 << 30,
+            log_used_bytes: 1 << 20,
+            objects: self.objects.len() as u64,
+            streams: vec![stream],
+            backup: Some(BackupStatus {
+                frames_used: 3,
+                frames_max: 10,
+                mode: "buffers".into(),
+                ..BackupStatus::default()
+            }),
+            ..ProcessStatus::default()
+        }
+    }
+}
+
+fn summary((table, there): (&TableId, &TableCreate)) -> TableSummary {
+    TableSummary {
+        table: *table,
+        name: there.name.clone(),
+        options: there.options.clone(),
+        tablets: 1,
+        losses: 0,
+    }
+}
+
+fn recovery(address: SocketAddr) -> RecoveryReport {
+    RecoveryReport {
+        recovery: RecoveryId(5),
+        crashed: ServerId(3),
+        address: Address(address),
+        detected: ClusterTime(1000),
+        phase: RecoveryPhase::Incomplete,
+        complete_millis: Some(120),
+        first_live_millis: None,
+        done_millis: None,
+        partitions: 4,
+        partitions_live: 0,
+        segments: 10,
+        bytes: 2048,
+        records: 100,
+        missing: vec!["segment seg7".into()],
+        failed_attempts: 0,
+        tablets: 1,
+        cause: "connection refused twice".into(),
+    }
+}

@@ -1,0 +1,21 @@
+//! One client's view of a cluster: sends operations to the servers that own the keys, and says truly how each ended.
+//!
+//! A `Session` is a machine without I/O: the blocking client, the simulator and the Redis front door all drive the
+//! same one. An operation ends as done, refused (surely without effect) or unknown; nothing is ever repeated whose
+//! effect is unknown.
+//!
+//! Not here: sockets and threads (`io/runtime`), waiting for an outcome (`clients/rust`). Catalogue: A1-A4, B5.
+
+mod backoff;
+mod operation;
+mod outcome;
+mod session;
+mod tablets;
+mod trouble;
+
+pub use operation::{Operation, WhichTable};
+pub use outcome::{Cause, Outcome, Reply};
+pub use session::{OperationId, Session, SessionConfig};
+
+// What operations and replies are made of.
+pub use ramhold_wire::data::RejectRules;

@@ -1,0 +1,202 @@
+//! What a client can ask for, and the bytes that ask for it.
+
+use ramhold_base::limits::{KEY_BYTES_MAX, TABLE_NAME_BYTES_MAX, VALUE_BYTES_MAX};
+use ramhold_base::{Status, TableId};
+use ramhold_wire::Opcode;
+use ramhold_wire::control::{Message, encode_into};
+use ramhold_wire::data::{KeyRequest, RejectRules, WriteRequest};
+use ramhold_wire::status::{
+    ClusterStatusRequest, LossAcknowledge, Ping, ProcessStatusRequest, RecoveriesRequest,
+};
+use ramhold_wire::table::{TableCreate, TableDescribe, TableDrop, TableList, TableOptions};
+use std::net::SocketAddr;
+
+/// How a table is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WhichTable {
+    Name(String),
+    Id(TableId),
+}
+
+/// One thing to be done. Keys have at most 65,535 bytes, values at most 1 MiB, names 1 to 255 bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Ends with `Reply::Read`, or refused with `NotFound`.
+    Read {
+        table: TableId,
+        key: Vec<u8>,
+        rules: RejectRules,
+    },
+    Write {
+        table: TableId,
+        key: Vec<u8>,
+        value: Vec<u8>,
+        rules: RejectRules,
+    },
+    /// Removing what does not exist is done, with version 0, unless the rules refuse it.
+    Remove {
+        table: TableId,
+        key: Vec<u8>,
+        rules: RejectRules,
+    },
+    /// Done when every tablet has an owner that serves it.
+    CreateTable {
+        name: String,
+        options: TableOptions,
+    },
+    /// Done when nobody serves the table any more.
+    DropTable {
+        table: TableId,
+    },
+    ListTables,
+    DescribeTable {
+        which: WhichTable,
+    },
+    ClusterStatus,
+    Recoveries,
+    /// What the process at this address says of itself.
+    ServerStatus {
+        address: SocketAddr,
+    },
+    /// The operator has seen the loss report with this id.
+    AcknowledgeLoss {
+        id: u64,
+    },
+    /// To the process at this address, or to the coordinator.
+    Ping {
+        address: Option<SocketAddr>,
+    },
+}
+
+/// Where an operation has to go.
+pub(crate) enum Place<'a> {
+    OwnerOf { table: TableId, key: &'a [u8] },
+    Coordinator,
+    Address(SocketAddr),
+}
+
+/// What may be done when no answer came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Repeat {
+    /// It changes nothing: ask again.
+    Freely,
+    /// It changes something, and twice is the same as once.
+    Idempotent,
+    /// It may have had an effect: never again.
+    Never,
+}
+
+impl Operation {
+    pub(crate) fn place(&self) -> Place<'_> {
+        match self {
+            Operation::Read { table, key, .. }
+            | Operation::Write { table, key, .. }
+            | Operation::Remove { table, key, .. } => Place::OwnerOf { table: *table, key },
+            Operation::CreateTable { .. }
+            | Operation::DropTable { .. }
+            | Operation::ListTables
+            | Operation::DescribeTable { .. }
+            | Operation::ClusterStatus
+            | Operation::Recoveries
+            | Operation::AcknowledgeLoss { .. }
+            | Operation::Ping { address: None } => Place::Coordinator,
+            Operation::ServerStatus { address } | Operation::Ping { address: Some(address) } => {
+                Place::Address(*address)
+            }
+        }
+    }
+
+    pub(crate) fn repeat(&self) -> Repeat {
+        match self {
+            Operation::Write { .. } | Operation::Remove { .. } => Repeat::Never,
+            Operation::CreateTable { .. }
+            | Operation::DropTable { .. }
+            | Operation::AcknowledgeLoss { .. } => Repeat::Idempotent,
+            Operation::Read { .. }
+            | Operation::ListTables
+            | Operation::DescribeTable { .. }
+            | Operation::ClusterStatus
+            | Operation::Recoveries
+            | Operation::ServerStatus { .. }
+            | Operation::Ping { .. } => Repeat::Freely,
+        }
+    }
+
+    pub(crate) fn opcode(&self) -> Opcode {
+        match self {
+            Operation::Read { .. } => Opcode::Read,
+            Operation::Write { .. } => Opcode::Write,
+            Operation::Remove { .. } => Opcode::Remove,
+            Operation::CreateTable { .. } => TableCreate::OPCODE,
+            Operation::DropTable { .. } => TableDrop::OPCODE,
+            Operation::ListTables => TableList::OPCODE,
+            Operation::DescribeTable { .. } => TableDescribe::OPCODE,
+            Operation::ClusterStatus => ClusterStatusRequest::OPCODE,
+            Operation::Recoveries => RecoveriesRequest::OPCODE,
+            Operation::ServerStatus { .. } => ProcessStatusRequest::OPCODE,
+            Operation::AcknowledgeLoss { .. } => LossAcknowledge::OPCODE,
+            Operation::Ping { .. } => Ping::OPCODE,
+        }
+    }
+
+    /// The limits that can be told without asking anybody.
+    pub(crate) fn check_limits(&self) -> Result<(), Status> {
+        match self {
+            Operation::Read { key, .. } | Operation::Remove { key, .. } => check_key(key),
+            Operation::Write { key, value, .. } => {
+                check_key(key)?;
+                if value.len() > VALUE_BYTES_MAX { Err(Status::ValueTooLarge) } else { Ok(()) }
+            }
+            Operation::CreateTable { name, .. }
+            | Operation::DescribeTable { which: WhichTable::Name(name) } => {
+                if name.is_empty() || name.len() > TABLE_NAME_BYTES_MAX {
+                    Err(Status::NameTooLong)
+                } else {
+                    Ok(())
+                }
+            }
+            Operation::DescribeTable { which: WhichTable::Id(_) }
+            | Operation::DropTable { .. }
+            | Operation::ListTables
+            | Operation::ClusterStatus
+            | Operation::Recoveries
+            | Operation::ServerStatus { .. }
+            | Operation::AcknowledgeLoss { .. }
+            | Operation::Ping { .. } => Ok(()),
+        }
+    }
+
+    /// The body of the request. `token` makes a creation repeatable.
+    pub(crate) fn encode(&self, token: u64, out: &mut Vec<u8>) {
+        match self {
+            Operation::Read { table, key, rules } | Operation::Remove { table, key, rules } => {
+                KeyRequest { table: *table, rules: *rules, key }.encode(out);
+            }
+            Operation::Write { table, key, value, rules } => {
+                out.reserve(key.len() + value.len() + 32);
+                WriteRequest { table: *table, rules: *rules, key, value }.encode(out);
+            }
+            Operation::CreateTable { name, options } => {
+                encode_into(out, &TableCreate { name: name.clone(), options: options.clone(), token });
+            }
+            Operation::DropTable { table } => encode_into(out, &TableDrop { table: *table }),
+            Operation::ListTables => encode_into(out, &TableList {}),
+            Operation::DescribeTable { which } => {
+                let (name, table) = match which {
+                    WhichTable::Name(name) => (name.clone(), TableId::NONE),
+                    WhichTable::Id(table) => (String::new(), *table),
+                };
+                encode_into(out, &TableDescribe { name, table });
+            }
+            Operation::ClusterStatus => encode_into(out, &ClusterStatusRequest {}),
+            Operation::Recoveries => encode_into(out, &RecoveriesRequest {}),
+            Operation::ServerStatus { .. } => encode_into(out, &ProcessStatusRequest {}),
+            Operation::AcknowledgeLoss { id } => encode_into(out, &LossAcknowledge { id: *id }),
+            Operation::Ping { .. } => encode_into(out, &Ping {}),
+        }
+    }
+}
+
+fn check_key(key: &[u8]) -> Result<(), Status> {
+    if key.len() > KEY_BYTES_MAX { Err(Status::KeyTooLarge) } else { Ok(()) }
+}

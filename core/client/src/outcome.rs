@@ -1,0 +1,110 @@
+//! How an operation ended.
+
+use crate::operation::Operation;
+use ramhold_base::{ServerId, Status, TableId, Version};
+use ramhold_wire::control::{Empty, decode};
+use ramhold_wire::data::{ReadReply, decode_version};
+use ramhold_wire::status::{ClusterStatus, Pong, ProcessStatus, Recoveries, RecoveryReport};
+use ramhold_wire::table::{TableCreated, TableDescription, TableSummary, Tables};
+
+/// The three ways to end, never two.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Done(Reply),
+    /// Surely without effect.
+    Refused {
+        status: Status,
+        cause: Cause,
+        /// The version that the object has, when a rule refused the operation and the object exists.
+        version: Option<Version>,
+        /// The server that refused; none for the coordinator and when nobody answered.
+        answered_by: ServerId,
+        /// What was tried, for a human: addresses, times, the last answer. One line.
+        detail: String,
+    },
+    /// It may have taken effect once, or may not; it will not be tried again.
+    Unknown {
+        detail: String,
+    },
+}
+
+/// Why an operation counts as refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Nothing was sent: a limit, or no coordinator is known.
+    Unsent,
+    /// Somebody who may say so refused it.
+    Answered,
+    /// It was still being refused for the time being when its time was over.
+    Deadline,
+    /// Its time was over before any process answered.
+    Unreachable,
+}
+
+/// What came back from an operation that is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    Read {
+        version: Version,
+        /// When the object was written, in seconds of cluster time.
+        time: u32,
+        value: Vec<u8>,
+        answered_by: ServerId,
+    },
+    Written {
+        version: Version,
+    },
+    /// The version of the removal; 0 when nothing was there.
+    Removed {
+        version: Version,
+    },
+    TableCreated {
+        table: TableId,
+    },
+    TableDropped,
+    Tables(Vec<TableSummary>),
+    Table(TableDescription),
+    ClusterStatus(Box<ClusterStatus>),
+    Recoveries(Vec<RecoveryReport>),
+    ServerStatus(Box<ProcessStatus>),
+    LossAcknowledged,
+    Pong(Pong),
+}
+
+impl Reply {
+    /// Reads the body of an answer with status `Ok`.
+    pub(crate) fn decode(operation: &Operation, body: &[u8], answered_by: ServerId) -> Result<Reply, Status> {
+        Ok(match operation {
+            Operation::Read { .. } => {
+                let reply = ReadReply::decode(body)?;
+                Reply::Read {
+                    version: reply.version,
+                    time: reply.time,
+                    value: reply.value.to_vec(),
+                    answered_by,
+                }
+            }
+            Operation::Write { .. } => Reply::Written { version: decode_version(body)? },
+            Operation::Remove { .. } => Reply::Removed { version: decode_version(body)? },
+            Operation::CreateTable { .. } => {
+                Reply::TableCreated { table: decode::<TableCreated>(body)?.table }
+            }
+            Operation::DropTable { .. } => empty(body, Reply::TableDropped)?,
+            Operation::ListTables => Reply::Tables(decode::<Tables>(body)?.tables),
+            Operation::DescribeTable { .. } => Reply::Table(decode(body)?),
+            Operation::ClusterStatus => Reply::ClusterStatus(Box::new(decode(body)?)),
+            Operation::Recoveries => Reply::Recoveries(decode::<Recoveries>(body)?.recoveries),
+            Operation::ServerStatus { .. } => Reply::ServerStatus(Box::new(decode(body)?)),
+            Operation::AcknowledgeLoss { .. } => empty(body, Reply::LossAcknowledged)?,
+            Operation::Ping { .. } => Reply::Pong(decode(body)?),
+        })
+    }
+}
+
+/// An answer that says nothing but its status: no body, or an empty structure.
+fn empty(body: &[u8], reply: Reply) -> Result<Reply, Status> {
+    if !body.is_empty() {
+        decode::<Empty>(body)?;
+    }
+    Ok(reply)
+}

@@ -1,0 +1,463 @@
+//! Carries each operation to whoever can do it, again and again until it is done, surely refused, or out of time.
+//!
+//! An operation is in one of three states: pausing, waiting for the description of its table, or calling. Whatever
+//! happens to it (an answer, a loss, its timer) puts it into the next state or ends it. The description of a table is
+//! fetched by an operation of the session's own, at most one per table, for which all that need it wait; so is the
+//! cluster's id.
+//!
+//! Invariants:
+//! - a mutation is sent again only when what was sent before surely had no effect;
+//! - a sequence number is sent once; `unacknowledged` is never above one whose answer is still awaited, so that the
+//!   server may drop whatever is below it;
+//! - every operation has exactly one timer, at its deadline or before.
+//!
+//! Not here: what an answer means (`session::verdict`), which server owns a key (`tablets`).
+//! Catalogue: A3, A4, B5.
+
+mod config;
+mod events;
+mod running;
+mod verdict;
+
+use crate::backoff::{Backoff, jittered};
+use crate::operation::{Operation, Place, Repeat, WhichTable};
+use crate::outcome::{Cause, Outcome};
+use crate::tablets::{Owner, Route, TabletCache};
+use crate::trouble::{Trouble, What, Who};
+pub use config::SessionConfig;
+use ramhold_base::{
+    ClusterId, Effect, Effects, Input, Instant, LeaseId, Machine, Peer, Rng, RpcId, Sequence, ServerId,
+    Status, Version,
+};
+use ramhold_wire::{Header, frame};
+use running::{Attempt, Purpose, Running, State, Wanted};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// An operation of one session; never used again in it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct OperationId(pub u64);
+
+pub struct Session {
+    config: SessionConfig,
+    rng: Rng,
+    /// None until a coordinator has told it.
+    cluster: ClusterId,
+    lease: LeaseId,
+    sequence_last: Sequence,
+    /// Added to a sequence number it gives the attempt's rpc id.
+    rpc_base: u64,
+    /// Which coordinator to ask next, an index into the configured ones.
+    coordinator: usize,
+    cache: TabletCache,
+    operation_last: u64,
+    running: BTreeMap<OperationId, Running>,
+    /// The operation that fetches what others wait for.
+    fetches: BTreeMap<Wanted, OperationId>,
+    /// Operations that callers started and that have not ended.
+    started_count: usize,
+    /// Whose answer is awaited under which sequence number.
+    attempts: BTreeMap<Sequence, OperationId>,
+    timers: BTreeSet<(Instant, OperationId)>,
+    /// Operations that can go on at once.
+    ready: VecDeque<OperationId>,
+    outcomes: VecDeque<(OperationId, Outcome)>,
+}
+
+impl Session {
+    /// `seed` makes the session's lease, its rpc ids and its jitter: different sessions need different ones.
+    pub fn new(config: SessionConfig, seed: u64) -> Session {
+        let mut rng = Rng::new(seed);
+        let lease = LeaseId(rng.id());
+        let rpc_base = u64::from(config.role) << 56 | rng.u64() >> 16;
+        Session {
+            config,
+            rng,
+            cluster: ClusterId::NONE,
+            lease,
+            sequence_last: Sequence::NONE,
+            rpc_base,
+            coordinator: 0,
+            cache: TabletCache::default(),
+            operation_last: 0,
+            running: BTreeMap::new(),
+            fetches: BTreeMap::new(),
+            started_count: 0,
+            attempts: BTreeMap::new(),
+            timers: BTreeSet::new(),
+            ready: VecDeque::new(),
+            outcomes: VecDeque::new(),
+        }
+    }
+
+    /// Starts an operation with the configured time. Its outcome comes from `take_outcome`, perhaps at once.
+    pub fn start(&mut self, now: Instant, operation: Operation, effects: &mut Effects) -> OperationId {
+        self.start_within(now, operation, self.config.deadline, effects)
+    }
+
+    /// Starts an operation that is to be over after `time`.
+    pub fn start_within(
+        &mut self,
+        now: Instant,
+        operation: Operation,
+        time: Duration,
+        effects: &mut Effects,
+    ) -> OperationId {
+        let refusal = operation.check_limits().map_err(|status| (status, status.text().to_owned()));
+        let refusal = refusal.and_then(|()| {
+            let most = self.config.operation_count_max;
+            if self.started_count >= most {
+                let detail = format!("{most} operations of this session are under way already");
+                return Err((Status::TooMany, detail));
+            }
+            Ok(())
+        });
+        if let Err((status, detail)) = refusal {
+            let id = self.next_operation();
+            let outcome = Outcome::Refused {
+                status,
+                cause: Cause::Unsent,
+                version: None,
+                answered_by: ServerId::NONE,
+                detail,
+            };
+            self.outcomes.push_back((id, outcome));
+            return id;
+        }
+        self.started_count += 1;
+        let id = self.enter(now, operation, Purpose::Caller, now + time, now);
+        self.ready.push_back(id);
+        self.run_ready(now, effects);
+        self.check_invariants();
+        id
+    }
+
+    /// The next operation that has ended, in the order of ending.
+    pub fn take_outcome(&mut self) -> Option<(OperationId, Outcome)> {
+        self.outcomes.pop_front()
+    }
+
+    /// Operations started and not ended.
+    pub fn under_way_count(&self) -> usize {
+        self.started_count
+    }
+
+    /// The cluster that this session speaks to; none until a coordinator has told it.
+    pub fn cluster(&self) -> ClusterId {
+        self.cluster
+    }
+
+    fn next_operation(&mut self) -> OperationId {
+        self.operation_last += 1;
+        OperationId(self.operation_last)
+    }
+
+    /// Takes an operation in, pausing until `wake`.
+    fn enter(
+        &mut self,
+        now: Instant,
+        operation: Operation,
+        purpose: Purpose,
+        deadline: Instant,
+        wake: Instant,
+    ) -> OperationId {
+        let id = self.next_operation();
+        let wake = wake.min(deadline);
+        let running = Running {
+            operation,
+            purpose,
+            token: self.rng.id(),
+            started: now,
+            deadline,
+            wake,
+            state: State::Pausing,
+            attempt_count: 0,
+            setbacks: 0,
+            fate_unknown: false,
+            heard: false,
+            trouble: None,
+        };
+        self.running.insert(id, running);
+        self.timers.insert((wake, id));
+        id
+    }
+
+    /// Puts an operation into a state; its timer rings at `wake` or at its deadline.
+    fn change(&mut self, id: OperationId, state: State, wake: Instant) {
+        let running = self.running.get_mut(&id).expect("only running operations change");
+        self.timers.remove(&(running.wake, id));
+        running.state = state;
+        running.wake = wake.min(running.deadline);
+        self.timers.insert((running.wake, id));
+    }
+
+    fn run_ready(&mut self, now: Instant, effects: &mut Effects) {
+        while let Some(id) = self.ready.pop_front() {
+            if let Some(running) = self.running.get(&id)
+                && !matches!(running.state, State::Calling(_))
+            {
+                self.advance(now, id, effects);
+            }
+        }
+    }
+
+    /// Makes the next attempt of an operation that is not calling, or lets it wait for what the attempt needs.
+    fn advance(&mut self, now: Instant, id: OperationId, effects: &mut Effects) {
+        let running = &self.running[&id];
+        match running.operation.place() {
+            Place::Address(addr) => {
+                self.send(now, id, addr, Who::Process, None, effects);
+            }
+            Place::Coordinator => match self.config.coordinators.get(self.coordinator).copied() {
+                Some(addr) => self.send(now, id, addr, Who::Coordinator, None, effects),
+                None => {
+                    let detail = "no address of a coordinator was given".to_owned();
+                    self.end(now, id, refused(Status::NotCoordinator, Cause::Unsent, detail));
+                }
+            },
+            Place::OwnerOf { table, key } => match self.cache.route(table, key) {
+                Route::To { .. } if self.cluster.is_none() => self.fetch_for(now, id, Wanted::Cluster, now),
+                Route::To { owner, version } => {
+                    let who = Who::Server(owner.server);
+                    self.send(now, id, owner.addr, who, Some((owner, version)), effects);
+                }
+                Route::Ask => {
+                    let pause = self.backoff().wait(running.setbacks.saturating_sub(1), &mut self.rng);
+                    self.fetch_for(now, id, Wanted::Tablets(table), now + pause);
+                }
+                Route::NoOwner { asked } => {
+                    if let Some(addr) = self.config.coordinators.get(self.coordinator).copied() {
+                        let trouble = Trouble { who: Who::Coordinator, addr, what: What::NoOwner };
+                        self.running.get_mut(&id).expect("it runs").trouble = Some(trouble);
+                    }
+                    let pause = jittered(self.config.recovering_poll, &mut self.rng);
+                    self.fetch_for(now, id, Wanted::Tablets(table), asked + pause);
+                }
+                Route::Dropping => {
+                    let detail = format!("table {table} is being dropped");
+                    self.end(now, id, refused(Status::UnknownTable, Cause::Answered, detail));
+                }
+            },
+        }
+    }
+
+    fn backoff(&self) -> Backoff {
+        Backoff { least: self.config.backoff_least, most: self.config.backoff_most }
+    }
+
+    fn send(
+        &mut self,
+        now: Instant,
+        id: OperationId,
+        addr: SocketAddr,
+        who: Who,
+        route: Option<(Owner, u64)>,
+        effects: &mut Effects,
+    ) {
+        let sequence = self.sequence_last.next();
+        self.sequence_last = sequence;
+        self.attempts.insert(sequence, id);
+        let unacknowledged = *self.attempts.first_key_value().expect("this attempt is in it").0;
+        let attempt =
+            Attempt { sequence, addr, who, routed_by: route.map_or(0, |(_, version)| version), late: false };
+        self.change(id, State::Calling(attempt), now + self.config.attempt_timeout);
+        let running = self.running.get_mut(&id).expect("it runs");
+        running.attempt_count = running.attempt_count.saturating_add(1);
+        let rpc = RpcId(self.rpc_base.wrapping_add(sequence.raw()));
+        let mut header = Header {
+            cluster: self.cluster,
+            lease: self.lease,
+            sequence,
+            unacknowledged,
+            ..Header::request(running.operation.opcode(), rpc)
+        };
+        if let Some((owner, _)) = route {
+            header.target = owner.server;
+            header.shard = owner.shard;
+        }
+        effects.send_with(Peer::Addr(addr), |out| {
+            frame::write(out, &header, |out| running.operation.encode(running.token, out));
+        });
+    }
+
+    /// Lets an operation wait for something that is fetched not before `at`.
+    fn fetch_for(&mut self, now: Instant, id: OperationId, wanted: Wanted, at: Instant) {
+        self.change(id, State::Awaiting(wanted), Instant::FAR);
+        let at = at.max(now);
+        match self.fetches.get(&wanted).copied() {
+            Some(fetch) => {
+                let running = &self.running[&fetch];
+                if matches!(running.state, State::Pausing) && running.attempt_count == 0 && at < running.wake
+                {
+                    self.change(fetch, State::Pausing, at);
+                    if at <= now {
+                        self.ready.push_back(fetch);
+                    }
+                }
+            }
+            None => {
+                let operation = match wanted {
+                    Wanted::Cluster => Operation::ClusterStatus,
+                    Wanted::Tablets(table) => Operation::DescribeTable { which: WhichTable::Id(table) },
+                };
+                // Long enough to find a coordinator that answers among a few; then what was known before is tried.
+                let deadline = at + self.config.attempt_timeout * 2;
+                let fetch = self.enter(now, operation, Purpose::Fetch(wanted), deadline, at);
+                self.fetches.insert(wanted, fetch);
+                if at <= now {
+                    self.ready.push_back(fetch);
+                }
+            }
+        }
+    }
+
+    /// An attempt came to nothing and surely had no effect, or none that matters: the operation goes on.
+    fn set_back(&mut self, now: Instant, id: OperationId, trouble: Trouble) {
+        let coordinators = self.config.coordinators.len();
+        let running = self.running.get_mut(&id).expect("it runs");
+        running.trouble = Some(trouble);
+        running.setbacks = running.setbacks.saturating_add(1);
+        let setbacks = running.setbacks;
+        let pause = match trouble.who {
+            // Each coordinator is tried once before the first pause, and once between pauses.
+            Who::Coordinator => {
+                let rounds = setbacks / u32::try_from(coordinators.max(1)).unwrap_or(u32::MAX);
+                let round_is_over = (setbacks as usize).is_multiple_of(coordinators.max(1));
+                if round_is_over { self.backoff().wait(rounds, &mut self.rng) } else { Duration::ZERO }
+            }
+            Who::Server(_) | Who::Process => self.backoff().wait(setbacks, &mut self.rng),
+        };
+        let doubted = matches!(self.running[&id].operation.place(),
+            Place::OwnerOf { table, key } if self.cache.route(table, key) == Route::Ask);
+        // The pause of who waits for a description is in the fetching.
+        let pause = if doubted { Duration::ZERO } else { pause };
+        self.change(id, State::Pausing, now + pause);
+        if pause.is_zero() {
+            self.ready.push_back(id);
+        }
+    }
+
+    /// The coordinator that was asked is not the one to ask next.
+    fn leave_coordinator(&mut self, addr: SocketAddr) {
+        if self.config.coordinators.get(self.coordinator) == Some(&addr) {
+            self.coordinator = (self.coordinator + 1) % self.config.coordinators.len();
+        }
+    }
+
+    fn end_at_deadline(&mut self, now: Instant, id: OperationId) {
+        let running = &self.running[&id];
+        let unknown = running.fate_unknown && running.operation.repeat() != Repeat::Freely;
+        let tried = now.since(running.started).max(Duration::from_millis(1));
+        let attempts = running.attempt_count;
+        let mut detail =
+            format!("tried for {tried:.1?}, {attempts} attempt{}", if attempts == 1 { "" } else { "s" });
+        if let Some(trouble) = running.trouble {
+            detail.push_str(&format!("; last, {trouble}"));
+        }
+        let outcome = if unknown {
+            Outcome::Unknown { detail }
+        } else {
+            let status = running.trouble.map_or(Status::Retry, Trouble::status);
+            let cause = if running.heard { Cause::Deadline } else { Cause::Unreachable };
+            refused(status, cause, detail)
+        };
+        self.end(now, id, outcome);
+    }
+
+    fn end(&mut self, now: Instant, id: OperationId, outcome: Outcome) {
+        let running = self.running.remove(&id).expect("only running operations end");
+        self.timers.remove(&(running.wake, id));
+        if let State::Calling(attempt) = running.state {
+            self.attempts.remove(&attempt.sequence);
+        }
+        match running.purpose {
+            Purpose::Caller => {
+                self.started_count -= 1;
+                self.outcomes.push_back((id, outcome));
+            }
+            Purpose::Fetch(wanted) => {
+                self.fetches.remove(&wanted);
+                self.on_fetched(now, wanted, &running, outcome);
+            }
+        }
+    }
+
+    /// What was wanted has come, or has failed to come: all that wait for it go on.
+    fn on_fetched(&mut self, now: Instant, wanted: Wanted, fetch: &Running, outcome: Outcome) {
+        let is_waiting = |running: &Running| match running.state {
+            State::Awaiting(theirs) => theirs == wanted,
+            State::Pausing | State::Calling(_) => false,
+        };
+        let waiting = self.running.iter().filter(|(_, running)| is_waiting(running));
+        let waiting: Vec<OperationId> = waiting.map(|(id, _)| *id).collect();
+        let is_final = match &outcome {
+            Outcome::Done(_) => false,
+            Outcome::Refused { cause, .. } => matches!(cause, Cause::Answered | Cause::Unsent),
+            Outcome::Unknown { .. } => unreachable!("what changes nothing never ends as unknown"),
+        };
+        let has_failed = matches!(outcome, Outcome::Refused { .. });
+        if let Wanted::Tablets(table) = wanted
+            && has_failed
+        {
+            if is_final {
+                self.cache.forget(table);
+            } else {
+                self.cache.trust_again(table);
+            }
+        }
+        for id in waiting {
+            let running = self.running.get_mut(&id).expect("it was found running");
+            running.heard |= fetch.heard;
+            if is_final {
+                self.end(now, id, outcome.clone());
+                continue;
+            }
+            if has_failed {
+                running.trouble = fetch.trouble;
+            }
+            self.ready.push_back(id);
+        }
+    }
+
+    fn check_invariants(&self) {
+        assert_eq!(self.timers.len(), self.running.len());
+        assert!(self.attempts.len() <= self.running.len());
+        assert!(self.started_count + self.fetches.len() == self.running.len());
+        assert!(self.ready.is_empty());
+        if cfg!(debug_assertions) {
+            let calling = |running: &&Running| matches!(running.state, State::Calling(_));
+            assert_eq!(self.running.values().filter(calling).count(), self.attempts.len());
+            for (id, running) in &self.running {
+                assert!(self.timers.contains(&(running.wake, *id)));
+                assert!(running.wake <= running.deadline);
+            }
+        }
+    }
+}
+
+fn refused(status: Status, cause: Cause, detail: String) -> Outcome {
+    let (version, answered_by): (Option<Version>, ServerId) = (None, ServerId::NONE);
+    Outcome::Refused { status, cause, version, answered_by, detail }
+}
+
+impl Machine for Session {
+    fn step(&mut self, now: Instant, input: Input<'_>, effects: &mut Effects) {
+        match input {
+            Input::Start { .. } | Input::Tick | Input::Closed { .. } => {}
+            Input::Frame { bytes, .. } => self.on_frame(now, bytes),
+            Input::Lost { addr, how } => self.on_lost(now, addr, how),
+            // A session asks for neither.
+            Input::Disk { .. } | Input::Store { .. } => {}
+            Input::Stop => effects.push(Effect::Exit { code: 0, reason: "stopped".to_owned() }),
+        }
+        self.run_ready(now, effects);
+        self.on_timers(now);
+        self.run_ready(now, effects);
+        self.check_invariants();
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.timers.first().map(|(wake, _)| *wake)
+    }
+}

@@ -1,0 +1,62 @@
+//! What the session remembers of an operation that has not ended.
+
+use crate::operation::Operation;
+use crate::trouble::{Trouble, Who};
+use ramhold_base::{Instant, Sequence, TableId};
+use std::net::SocketAddr;
+
+/// An operation that has not ended.
+pub struct Running {
+    pub operation: Operation,
+    pub purpose: Purpose,
+    /// Makes a creation repeatable.
+    pub token: u64,
+    pub started: Instant,
+    pub deadline: Instant,
+    pub wake: Instant,
+    pub state: State,
+    pub attempt_count: u32,
+    /// Attempts that came to nothing.
+    pub setbacks: u32,
+    /// Some attempt may have had its effect although its answer never came.
+    pub fate_unknown: bool,
+    /// Some process has answered something.
+    pub heard: bool,
+    pub trouble: Option<Trouble>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    Caller,
+    /// The session itself wants to know something of the coordinator.
+    Fetch(Wanted),
+}
+
+/// What operations on objects need to know.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Wanted {
+    /// The cluster's id, where the header of a coordinator's answer did not tell it.
+    Cluster,
+    /// The description of a table.
+    Tablets(TableId),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum State {
+    Pausing,
+    /// Until it has come, or has failed to come.
+    Awaiting(Wanted),
+    Calling(Attempt),
+}
+
+/// One request that was sent and whose answer is awaited.
+#[derive(Clone, Copy, Debug)]
+pub struct Attempt {
+    pub sequence: Sequence,
+    pub addr: SocketAddr,
+    pub who: Who,
+    /// The version of the description that named the owner; 0 when none did.
+    pub routed_by: u64,
+    /// The answer is late already, but may still come and must be waited for.
+    pub late: bool,
+}

@@ -1,0 +1,268 @@
+//! Who owns which keys, as far as this client has heard.
+//!
+//! The coordinator's description of a table is kept until somebody contradicts it. Then the tablets concerned are
+//! *doubted*: nobody is sent there until a newer description has come, or has failed to come.
+//! Using an old description is safe, since owners check what they are asked for.
+//!
+//! Invariant: a kept description covers every hash exactly once, in order.
+
+use ramhold_base::hash::PlacementHasher;
+use ramhold_base::{Instant, KeyHash, ServerId, ShardId, TableId};
+use ramhold_wire::table::{TableDescription, TabletState};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+/// Tables whose tablets one client keeps; the one asked for longest ago goes first.
+const TABLE_COUNT_MAX: usize = 1024;
+
+#[derive(Default)]
+pub struct TabletCache {
+    tables: BTreeMap<TableId, Table>,
+    versions: u64,
+}
+
+struct Table {
+    hasher: PlacementHasher,
+    fetched: Instant,
+    version: u64,
+    /// In order of their first hashes.
+    tablets: Vec<Tablet>,
+}
+
+struct Tablet {
+    first: KeyHash,
+    state: TabletState,
+    owner: Option<Owner>,
+    doubted: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Owner {
+    pub server: ServerId,
+    pub shard: ShardId,
+    pub addr: SocketAddr,
+}
+
+/// Where a key's operation goes. `version` counts descriptions, so that a late contradiction of an older one is not
+/// held against a newer one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Route {
+    To {
+        owner: Owner,
+        version: u64,
+    },
+    /// No description, or a doubted one.
+    Ask,
+    /// The coordinator said at `asked` that the tablet has no owner that serves it.
+    NoOwner {
+        asked: Instant,
+    },
+    Dropping,
+}
+
+impl TabletCache {
+    pub fn route(&self, table: TableId, key: &[u8]) -> Route {
+        let Some(table) = self.tables.get(&table) else {
+            return Route::Ask;
+        };
+        let tablet = &table.tablets[table.index(table.hasher.hash(key))];
+        match (tablet.state, tablet.owner) {
+            _ if tablet.doubted => Route::Ask,
+            (TabletState::Dropping, _) => Route::Dropping,
+            (TabletState::Serving, Some(owner)) => Route::To { owner, version: table.version },
+            (TabletState::Serving | TabletState::Recovering | TabletState::Creating, _) => {
+                Route::NoOwner { asked: table.fetched }
+            }
+        }
+    }
+
+    /// Keeps a newer description. `false`: it does not cover every hash exactly once, and is not kept.
+    pub fn keep(&mut self, now: Instant, description: &TableDescription) -> bool {
+        if !covers_all(description) {
+            return false;
+        }
+        self.versions += 1;
+        let tablets = description.tablets.iter().map(|tablet| Tablet {
+            first: tablet.first,
+            state: tablet.state,
+            owner: tablet.address.map(|address| Owner {
+                server: tablet.owner,
+                shard: tablet.shard,
+                addr: address.0,
+            }),
+            doubted: false,
+        });
+        let table = Table {
+            hasher: PlacementHasher::new(description.seed),
+            fetched: now,
+            version: self.versions,
+            tablets: tablets.collect(),
+        };
+        self.tables.insert(description.table, table);
+        if self.tables.len() > TABLE_COUNT_MAX {
+            let oldest = self.tables.iter().min_by_key(|(_, table)| table.version).map(|(id, _)| *id);
+            self.tables.remove(&oldest.expect("there are more tables than the most that are kept"));
+        }
+        true
+    }
+
+    pub fn forget(&mut self, table: TableId) {
+        self.tables.remove(&table);
+    }
+
+    /// Somebody who was sent there by description `version` says that it is wrong for this key.
+    pub fn doubt(&mut self, table: TableId, version: u64, key: &[u8]) {
+        if let Some(table) = self.tables.get_mut(&table)
+            && table.version == version
+        {
+            let index = table.index(table.hasher.hash(key));
+            table.tablets[index].doubted = true;
+        }
+    }
+
+    /// Whoever listens there seems dead.
+    pub fn doubt_address(&mut self, addr: SocketAddr) {
+        for tablet in self.tables.values_mut().flat_map(|table| &mut table.tablets) {
+            tablet.doubted |= tablet.owner.is_some_and(|owner| owner.addr == addr);
+        }
+    }
+
+    /// No newer description can be had: what is known of this table may be tried once more.
+    pub fn trust_again(&mut self, table: TableId) {
+        for tablet in self.tables.get_mut(&table).into_iter().flat_map(|table| &mut table.tablets) {
+            tablet.doubted = false;
+        }
+    }
+}
+
+impl Table {
+    fn index(&self, hash: KeyHash) -> usize {
+        let after = self.tablets.partition_point(|tablet| tablet.first <= hash);
+        after.checked_sub(1).expect("the first tablet begins at hash 0")
+    }
+}
+
+fn covers_all(description: &TableDescription) -> bool {
+    let mut next = Some(0);
+    for tablet in &description.tablets {
+        if next != Some(tablet.first.0) || tablet.last < tablet.first {
+            return false;
+        }
+        next = tablet.last.0.checked_add(1);
+    }
+    next.is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ramhold_base::hash::PlacementSeed;
+    use ramhold_base::{Rng, SegmentId, StreamId};
+    use ramhold_wire::control::Address;
+    use ramhold_wire::membership::Durability;
+    use ramhold_wire::table::{TableOptions, TabletDescription};
+
+    fn address(server: u64) -> SocketAddr {
+        SocketAddr::from(([10, 0, 0, 1], 7000 + server as u16))
+    }
+
+    /// A table cut at the given hashes; the servers take turns from 1.
+    fn description(table: u32, cuts: &[u64]) -> TableDescription {
+        let mut firsts = vec![0];
+        firsts.extend_from_slice(cuts);
+        let tablets = firsts.iter().enumerate().map(|(index, first)| TabletDescription {
+            first: KeyHash(*first),
+            last: KeyHash(firsts.get(index + 1).map_or(u64::MAX, |next| next - 1)),
+            state: TabletState::Serving,
+            owner: ServerId(index as u64 + 1),
+            shard: ShardId(0),
+            address: Some(Address(address(index as u64 + 1))),
+            stream: StreamId(1),
+            first_segment: SegmentId(1),
+        });
+        TableDescription {
+            table: TableId(table),
+            name: format!("table {table}"),
+            options: TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 0 },
+            seed: PlacementSeed(77),
+            tablets: tablets.collect(),
+        }
+    }
+
+    fn owner(cache: &TabletCache, key: &[u8]) -> Option<u64> {
+        match cache.route(TableId(1), key) {
+            Route::To { owner, .. } => Some(owner.server.raw()),
+            Route::Ask | Route::NoOwner { .. } | Route::Dropping => None,
+        }
+    }
+
+    #[test]
+    fn every_key_is_routed_to_the_tablet_that_covers_its_hash() {
+        // B3, B5
+        let seed = 3;
+        let mut rng = Rng::new(seed);
+        let mut cuts: Vec<u64> = (0..20).map(|_| rng.id()).collect();
+        cuts.sort_unstable();
+        let description = description(1, &cuts);
+        let mut cache = TabletCache::default();
+        assert!(cache.keep(Instant::ZERO, &description));
+        let hasher = PlacementHasher::new(description.seed);
+        for number in 0..2000u32 {
+            let key = number.to_le_bytes();
+            let hash = hasher.hash(&key);
+            let model = description.tablets.iter().find(|t| t.first <= hash && hash <= t.last);
+            assert_eq!(owner(&cache, &key), model.map(|t| t.owner.raw()), "seed {seed}, key {number}");
+        }
+    }
+
+    #[test]
+    fn a_description_with_a_gap_an_overlap_or_nothing_is_not_kept() {
+        let mut cache = TabletCache::default();
+        let mut gap = description(1, &[100, 200]);
+        gap.tablets.remove(1);
+        assert!(!cache.keep(Instant::ZERO, &gap));
+        let mut overlap = description(1, &[100]);
+        overlap.tablets[1].first = KeyHash(99);
+        assert!(!cache.keep(Instant::ZERO, &overlap));
+        let mut turned = description(1, &[100]);
+        turned.tablets[0].last = KeyHash(0);
+        turned.tablets[0].first = KeyHash(1);
+        assert!(!cache.keep(Instant::ZERO, &turned));
+        let mut more = description(1, &[]);
+        more.tablets.push(more.tablets[0]);
+        assert!(!cache.keep(Instant::ZERO, &more));
+        let mut none = description(1, &[]);
+        none.tablets.clear();
+        assert!(!cache.keep(Instant::ZERO, &none));
+        assert_eq!(cache.route(TableId(1), b"key"), Route::Ask);
+    }
+
+    #[test]
+    fn a_doubted_tablet_is_asked_for_until_a_newer_description_comes_or_none_can_be_had() {
+        let mut cache = TabletCache::default();
+        cache.keep(Instant::ZERO, &description(1, &[]));
+        let Route::To { version, .. } = cache.route(TableId(1), b"key") else { panic!("no route") };
+        cache.doubt(TableId(1), version, b"key");
+        assert_eq!(cache.route(TableId(1), b"key"), Route::Ask);
+        cache.trust_again(TableId(1));
+        assert_eq!(owner(&cache, b"key"), Some(1));
+        cache.doubt_address(address(1));
+        assert_eq!(cache.route(TableId(1), b"key"), Route::Ask);
+        cache.keep(Instant::ZERO, &description(1, &[]));
+        assert_eq!(owner(&cache, b"key"), Some(1));
+        // A contradiction of the older description says nothing of the newer one.
+        cache.doubt(TableId(1), version, b"key");
+        assert_eq!(owner(&cache, b"key"), Some(1));
+    }
+
+    #[test]
+    fn the_number_of_tables_kept_is_bounded() {
+        let mut cache = TabletCache::default();
+        for table in 1..=TABLE_COUNT_MAX as u32 + 5 {
+            cache.keep(Instant::ZERO, &description(table, &[]));
+        }
+        assert_eq!(cache.tables.len(), TABLE_COUNT_MAX);
+        assert_eq!(cache.route(TableId(5), b"key"), Route::Ask);
+        assert_ne!(cache.route(TableId(6), b"key"), Route::Ask);
+    }
+}

@@ -1,0 +1,64 @@
+//! Why the last attempt of an operation did not end it, told so that a human can act on it.
+
+use ramhold_base::{ServerId, Status};
+use std::fmt;
+use std::net::SocketAddr;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    pub who: Who,
+    pub addr: SocketAddr,
+    pub what: What,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    Coordinator,
+    Server(ServerId),
+    /// Whoever listens there.
+    Process,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Nothing sent has arrived.
+    RefusedConnection,
+    BrokenConnection,
+    Silent,
+    /// An answer with the status that it would otherwise have been.
+    Unreadable,
+    Answered(Status),
+    /// The tablet map says that the key has no owner for the time being.
+    NoOwner,
+}
+
+impl Trouble {
+    /// The status of an operation that ends with this trouble.
+    pub fn status(self) -> Status {
+        match self.what {
+            What::Answered(status) => status,
+            What::NoOwner => Status::Recovering,
+            What::RefusedConnection | What::BrokenConnection | What::Silent | What::Unreadable => {
+                Status::Retry
+            }
+        }
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.who {
+            Who::Coordinator => write!(f, "the coordinator at {}", self.addr)?,
+            Who::Server(server) => write!(f, "server {server} at {}", self.addr)?,
+            Who::Process => write!(f, "the process at {}", self.addr)?,
+        }
+        match self.what {
+            What::RefusedConnection => write!(f, " refused the connection"),
+            What::BrokenConnection => write!(f, " could not be reached: the connection failed or broke"),
+            What::Silent => write!(f, " did not answer"),
+            What::Unreadable => write!(f, " gave an answer that cannot be read"),
+            What::Answered(status) => write!(f, " answered: {status}"),
+            What::NoOwner => write!(f, " says that the key's tablet has no owner at present"),
+        }
+    }
+}

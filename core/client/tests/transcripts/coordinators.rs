@@ -1,0 +1,203 @@
+//! Operations of the coordinator: repetition, several addresses, and the truth about what cannot be reached.
+
+use crate::fake::*;
+use ramhold_base::{ClusterId, Lost, Status, TableId};
+use ramhold_client_core::{Cause, Operation, Outcome, Reply, WhichTable};
+use ramhold_wire::Opcode;
+use ramhold_wire::control::{Empty, decode};
+use ramhold_wire::status::{Pong, ProcessStatus};
+use ramhold_wire::table::{TableCreate, TableCreated, Tables};
+use std::time::Duration;
+
+fn create() -> Operation {
+    Operation::CreateTable { name: "seven".into(), options: options() }
+}
+
+#[test]
+fn a_creation_is_repeated_with_the_same_token_until_answered() {
+    // A1
+    let mut fake = Fake::new();
+    fake.start(create());
+    let first = fake.expect(coordinator(0), Opcode::TableCreate);
+    assert_eq!(fake.wait(millis(900)), millis(900));
+    fake.wait(millis(200));
+    let second = fake.expect(coordinator(0), Opcode::TableCreate);
+    fake.lose(coordinator(0), Lost::Broken);
+    fake.wait(millis(200));
+    let third = fake.expect(coordinator(0), Opcode::TableCreate);
+    let token = |sent: &Sent| decode::<TableCreate>(&sent.body).unwrap().token;
+    assert_eq!(token(&first), token(&second));
+    assert_eq!(token(&first), token(&third));
+    fake.answer_with(&third, &TableCreated { table: TABLE });
+    assert_eq!(fake.outcome().1, Outcome::Done(Reply::TableCreated { table: TABLE }));
+    // Another creation has another token.
+    fake.start(create());
+    let other = fake.request();
+    assert_ne!(token(&first), token(&other));
+    fake.answer(&other, Status::TableExists, b"");
+    fake.expect_refused(Status::TableExists);
+}
+
+#[test]
+fn a_creation_that_is_never_answered_is_unknown() {
+    // A1
+    let mut fake = Fake::new();
+    fake.start(create());
+    while fake.session.under_way_count() > 0 {
+        fake.wait(millis(20_000));
+        fake.sent.clear();
+    }
+    fake.expect_unknown();
+}
+
+#[test]
+fn a_repeated_drop_that_finds_no_table_is_done_and_a_first_one_is_refused() {
+    // A1
+    let mut fake = Fake::new();
+    let drop = Operation::DropTable { table: TableId(3) };
+    fake.start(drop.clone());
+    let sent = fake.request();
+    fake.answer(&sent, Status::UnknownTable, b"");
+    fake.expect_refused(Status::UnknownTable);
+    fake.start(drop);
+    fake.expect(coordinator(0), Opcode::TableDrop);
+    fake.lose(coordinator(0), Lost::Broken);
+    fake.wait(millis(200));
+    let sent = fake.request();
+    fake.answer(&sent, Status::UnknownTable, b"");
+    assert_eq!(fake.outcome().1, Outcome::Done(Reply::TableDropped));
+}
+
+#[test]
+fn every_coordinator_is_tried_before_the_first_pause() {
+    // B5, G4
+    let mut fake =
+        Fake::with(|config| config.coordinators = vec![coordinator(0), coordinator(1), coordinator(2)]);
+    fake.start(Operation::ListTables);
+    fake.expect(coordinator(0), Opcode::TableList);
+    fake.lose(coordinator(0), Lost::Refused);
+    let sent = fake.expect(coordinator(1), Opcode::TableList);
+    fake.answer(&sent, Status::NotCoordinator, b"");
+    let sent = fake.expect(coordinator(2), Opcode::TableList);
+    fake.answer_with(&sent, &Tables::default());
+    assert_eq!(fake.outcome().1, Outcome::Done(Reply::Tables(Vec::new())));
+    // The one that answered is asked first from then on.
+    fake.start(Operation::ListTables);
+    fake.expect(coordinator(2), Opcode::TableList);
+}
+
+#[test]
+fn an_unreachable_cluster_is_named_with_its_address_and_the_time_tried() {
+    // B5
+    let mut fake = Fake::with(|config| config.deadline = Duration::from_secs(3));
+    fake.start(write(b"a", b"1"));
+    fake.start(create());
+    let mut attempts = 0;
+    while fake.session.under_way_count() > 0 {
+        if !fake.sent.is_empty() {
+            attempts += fake.sent.len();
+            fake.sent.clear();
+            fake.lose(coordinator(0), Lost::Refused);
+        }
+        fake.wait(millis(5000));
+    }
+    assert!(attempts < 100, "{attempts} attempts in 3 seconds");
+    for _ in 0..2 {
+        let Outcome::Refused { status, cause, detail, .. } = fake.outcome().1 else { panic!("not refused") };
+        assert_eq!((status, cause), (Status::Retry, Cause::Unreachable));
+        assert!(detail.contains("tried for 3.0s"), "{detail}");
+        assert!(detail.contains("the coordinator at 10.0.0.100:7400 refused the connection"), "{detail}");
+    }
+}
+
+#[test]
+fn without_any_coordinator_the_session_says_so_at_once() {
+    let mut fake = Fake::with(|config| config.coordinators.clear());
+    fake.start(write(b"a", b"1"));
+    fake.start(Operation::ClusterStatus);
+    for _ in 0..2 {
+        assert!(fake.expect_refused(Status::NotCoordinator).contains("no address"));
+    }
+    fake.expect_silence();
+}
+
+#[test]
+fn a_description_asked_for_by_name_is_used_for_routing_too() {
+    // A1, B5
+    let mut fake = Fake::new();
+    fake.start(Operation::DescribeTable { which: WhichTable::Name("seven".into()) });
+    let sent = fake.expect(coordinator(0), Opcode::TableDescribe);
+    fake.answer_with(&sent, &description(ALL_AT_1));
+    assert_eq!(fake.outcome().1, Outcome::Done(Reply::Table(description(ALL_AT_1))));
+    fake.start(read(b"a"));
+    fake.expect(server(1), Opcode::Read);
+}
+
+#[test]
+fn names_out_of_bounds_are_refused_before_anything_is_sent() {
+    // A1
+    let mut fake = Fake::new();
+    for name in [String::new(), "x".repeat(256)] {
+        fake.start(Operation::CreateTable { name: name.clone(), options: options() });
+        fake.expect_refused(Status::NameTooLong);
+        fake.start(Operation::DescribeTable { which: WhichTable::Name(name) });
+        fake.expect_refused(Status::NameTooLong);
+    }
+    fake.expect_silence();
+}
+
+#[test]
+fn a_process_can_be_asked_by_its_address() {
+    let mut fake = Fake::new();
+    fake.start(Operation::ServerStatus { address: server(4) });
+    let sent = fake.expect(server(4), Opcode::ProcessStatus);
+    fake.answer_with(&sent, &ProcessStatus::default());
+    assert_eq!(fake.outcome().1, Outcome::Done(Reply::ServerStatus(Box::default())));
+    fake.start(Operation::Ping { address: Some(server(4)) });
+    let sent = fake.expect(server(4), Opcode::Ping);
+    let pong = Pong { server: ramhold_base::ServerId(4), list_version: 2 };
+    fake.answer_with(&sent, &pong);
+    assert_eq!(fake.outcome().1, Outcome::Done(Reply::Pong(pong)));
+}
+
+#[test]
+fn an_acknowledged_loss_may_be_acknowledged_again() {
+    let mut fake = Fake::new();
+    fake.start(Operation::AcknowledgeLoss { id: 3 });
+    fake.request();
+    fake.wait(millis(1001));
+    let sent = fake.expect(coordinator(0), Opcode::LossAcknowledge);
+    fake.answer_with(&sent, &Empty {});
+    assert_eq!(fake.outcome().1, Outcome::Done(Reply::LossAcknowledged));
+}
+
+#[test]
+fn another_cluster_is_refused_for_good() {
+    let mut fake = Fake::new();
+    let (_, sent) = fake.start_described(write(b"a", b"1"), ALL_AT_1);
+    fake.answer(&sent, Status::WrongOwner, b"");
+    let sent = fake.expect(coordinator(0), Opcode::TableDescribe);
+    assert_eq!(sent.header.cluster, CLUSTER);
+    fake.answer(&sent, Status::WrongCluster, b"");
+    fake.expect_refused(Status::WrongCluster);
+}
+
+#[test]
+fn the_cluster_is_asked_for_where_answers_do_not_tell_it() {
+    let mut fake = Fake::new();
+    fake.answers_name = ClusterId::NONE;
+    fake.start(read(b"a"));
+    fake.start(write(b"b", b"1"));
+    fake.describe(ALL_AT_1);
+    let sent = fake.expect(coordinator(0), Opcode::ClusterStatus);
+    fake.answer_with(&sent, &cluster_status(ClusterId::NONE));
+    fake.expect_silence();
+    fake.wait(millis(10));
+    let sent = fake.expect(coordinator(0), Opcode::ClusterStatus);
+    fake.answer_with(&sent, &cluster_status(CLUSTER));
+    assert_eq!(fake.sent.len(), 2);
+    for sent in std::mem::take(&mut fake.sent) {
+        assert_eq!((sent.to, sent.header.cluster), (server(1), CLUSTER));
+    }
+    assert_eq!(fake.session.cluster(), CLUSTER);
+}

@@ -1,0 +1,12 @@
+//! Conversations of one session with a cluster that is played by the test: what is sent, what is answered, how it ends.
+
+#[cfg(test)]
+mod coordinators;
+#[cfg(test)]
+mod endings;
+#[cfg(test)]
+mod fake;
+#[cfg(test)]
+mod random;
+#[cfg(test)]
+mod routing;
