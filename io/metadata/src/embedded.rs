@@ -1,0 +1,63 @@
+//! The store of a coordinator that has its machine to itself.
+//!
+//! It has one user, so the only changes that a watch can tell of are that user's own commits.
+
+use crate::error::OpenError;
+use crate::file::{Commit, Entry, StoreFile};
+use ramhold_base::{StoreRequest, StoreResult, StoreToken};
+use ramhold_runtime::{Answer, Store};
+use std::path::Path;
+
+pub struct EmbeddedStore {
+    file: StoreFile,
+    /// Prefixes, in the order in which they were asked for.
+    watches: Vec<(StoreToken, String)>,
+}
+
+impl EmbeddedStore {
+    /// Opens the store in `directory`, making both when they are missing. Checks the whole file, which takes time in
+    /// proportion to its size (a few MiB).
+    pub fn open(directory: &Path) -> Result<EmbeddedStore, OpenError> {
+        Ok(EmbeddedStore { file: StoreFile::open(directory)?, watches: Vec::new() })
+    }
+}
+
+impl Store for EmbeddedStore {
+    fn execute(&mut self, token: StoreToken, request: StoreRequest, answer: &Answer) {
+        match request {
+            StoreRequest::Get { key } => answer(token, found(self.file.get(&key).map(Vec::from_iter))),
+            StoreRequest::List { prefix } => answer(token, found(self.file.list(&prefix))),
+            StoreRequest::Watch { prefix } => {
+                let present = self.file.list(&prefix);
+                if present.is_ok() {
+                    self.watches.push((token, prefix));
+                }
+                answer(token, found(present));
+            }
+            StoreRequest::Commit { conditions, puts } => match self.file.commit(&conditions, puts) {
+                Ok(Commit::Done { changed }) => {
+                    answer(token, StoreResult::Committed);
+                    for (key, value) in changed {
+                        for (watch, prefix) in &self.watches {
+                            if key.starts_with(prefix.as_str()) {
+                                answer(
+                                    *watch,
+                                    StoreResult::Changed { key: key.clone(), value: value.clone() },
+                                );
+                            }
+                        }
+                    }
+                }
+                Ok(Commit::Conflict { key }) => answer(token, StoreResult::Conflict { key }),
+                Err(error) => answer(token, StoreResult::Failed(error.to_string())),
+            },
+        }
+    }
+}
+
+fn found(entries: Result<Vec<Entry>, redb::Error>) -> StoreResult {
+    match entries {
+        Ok(entries) => StoreResult::Found(entries),
+        Err(error) => StoreResult::Failed(error.to_string()),
+    }
+}

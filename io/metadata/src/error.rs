@@ -1,0 +1,45 @@
+//! Why the embedded store cannot be opened, in words that name the place and a way out.
+
+use std::fmt;
+use std::path::PathBuf;
+
+#[derive(Debug)]
+pub enum OpenError {
+    /// Another process works with this store.
+    InUse { path: PathBuf },
+    /// Written by a later Ramhold (or a later engine), which this one could only damage.
+    TooNew { path: PathBuf, detail: String },
+    /// The file is damaged.
+    Corrupt { path: PathBuf, detail: String },
+    /// The directory or file cannot be made, read or written.
+    Unusable { path: PathBuf, detail: String },
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::InUse { path } => write!(
+                f,
+                "the coordinator's store {} is in use by another ramhold process; end that process or choose another directory",
+                path.display()
+            ),
+            OpenError::TooNew { path, detail } => write!(
+                f,
+                "the coordinator's store {} is of a format that is not known here: {detail}; start the version of ramhold that wrote it",
+                path.display()
+            ),
+            OpenError::Corrupt { path, detail } => write!(
+                f,
+                "the coordinator's store {} is damaged: {detail}; bring the file back from a copy",
+                path.display()
+            ),
+            OpenError::Unusable { path, detail } => write!(
+                f,
+                "the coordinator's store {} cannot be used: {detail}; make it readable and writable for this user",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}

@@ -1,0 +1,49 @@
+//! What a runtime is told at its start.
+
+use crate::disk::DiskConfig;
+use crate::network::NetworkLimits;
+use crate::report::{Report, report_to_stderr};
+use crate::store::Store;
+use ramhold_base::Level;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// How the loop waits when there is nothing to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Poll {
+    /// Looks again and again for `spin` after the last work, letting others have the core in between, then sleeps.
+    Adaptive { spin: Duration },
+    /// Never sleeps and never yields; for a core of its own.
+    Busy,
+}
+
+impl Poll {
+    /// About what waking a sleeping core costs: a shorter wait is not worth a sleep, a longer one not worth the core.
+    pub const ADAPTIVE: Poll = Poll::Adaptive { spin: Duration::from_micros(50) };
+}
+
+/// Everything has a sensible default: a process that only opens connections.
+pub struct RuntimeConfig {
+    /// Where to accept connections; port 0 lets the kernel choose.
+    pub listen: Option<SocketAddr>,
+    pub poll: Poll,
+    pub limits: NetworkLimits,
+    /// Needed by machines with disk effects.
+    pub disk: Option<DiskConfig>,
+    /// Needed by machines with store effects.
+    pub store: Option<Box<dyn Store + Send>>,
+    pub report: Report,
+}
+
+impl Default for RuntimeConfig {
+    fn default() -> RuntimeConfig {
+        RuntimeConfig {
+            listen: None,
+            poll: Poll::ADAPTIVE,
+            limits: NetworkLimits::default(),
+            disk: None,
+            store: None,
+            report: report_to_stderr(Level::Info),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! One TCP connection and the phase of its life.
+//!
+//! ```text
+//!   Connecting ──► Open ──► Flushing ──► Draining ──► gone
+//!   (opened only)    │         (what was sent before   (told the other side that no more comes; throws away
+//!                    │          the close goes out)     what it says until it ends too, or a short time is over,
+//!                    ▼                                  so that a reset does not overtake our last bytes)
+//!                  gone (broken, reset, over a limit)
+//! ```
+
+use crate::network::NetworkLimits;
+use crate::poll::Interest;
+use crate::receive::ReceiveBuffer;
+use crate::send::SendBuffer;
+use ramhold_base::{ConnId, Instant};
+use rustix::fd::OwnedFd;
+use rustix::net::sockopt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Side {
+    Accepted,
+    Opened { addr: SocketAddr },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Phase {
+    Connecting,
+    Open,
+    Flushing,
+    Draining,
+}
+
+/// Whether whole frames wait in the input for a later turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Backlog {
+    Empty,
+    /// Waits in the network's list; the next turn hands them on.
+    Listed,
+    /// Waits until what this connection was answered has gone out.
+    Held,
+}
+
+pub(crate) struct Connection {
+    pub id: ConnId,
+    pub socket: OwnedFd,
+    pub side: Side,
+    pub phase: Phase,
+    pub input: ReceiveBuffer,
+    pub output: SendBuffer,
+    pub backlog: Backlog,
+    /// What the poller was told last.
+    pub interest: Interest,
+    /// The other side has said that it sends no more.
+    pub ended: bool,
+    /// A first whole frame has come.
+    pub spoken: bool,
+    /// Is in the list of those to flush.
+    pub dirty: bool,
+    /// Something came or went since the last sweep.
+    pub busy: bool,
+    /// When this connection has waited too long for what its phase waits for.
+    pub deadline: Option<Instant>,
+    /// The entry of this connection in the heap of deadlines that counts.
+    pub armed: Option<Instant>,
+}
+
+impl Connection {
+    pub(crate) fn new(
+        id: ConnId,
+        socket: OwnedFd,
+        side: Side,
+        phase: Phase,
+        deadline: Instant,
+    ) -> Connection {
+        Connection {
+            id,
+            socket,
+            side,
+            phase,
+            input: ReceiveBuffer::default(),
+            output: SendBuffer::default(),
+            backlog: Backlog::Empty,
+            interest: Interest::empty(),
+            ended: false,
+            spoken: false,
+            dirty: false,
+            busy: true,
+            deadline: Some(deadline),
+            armed: None,
+        }
+    }
+
+    /// An accepted connection whose answers are not fetched is not heard until they are: so a stranger cannot make us
+    /// hold answers without bound. One that we opened is always heard, or two processes could wait for each other.
+    pub(crate) fn is_paused(&self, limits: &NetworkLimits) -> bool {
+        self.side == Side::Accepted && self.output.len() > limits.output_bytes_max / 4
+    }
+
+    /// What the poller should tell.
+    pub(crate) fn wanted_interest(&self, limits: &NetworkLimits) -> Interest {
+        let hears = match self.phase {
+            Phase::Open => !self.ended && self.backlog == Backlog::Empty && !self.is_paused(limits),
+            Phase::Draining => true,
+            Phase::Connecting | Phase::Flushing => false,
+        };
+        let mut interest = Interest::empty();
+        interest.set(Interest::IN, hears);
+        interest.set(Interest::OUT, self.phase == Phase::Connecting || self.output.len() > 0);
+        interest
+    }
+
+    /// Sets the time by which an accepted, open connection must have brought its next whole frame;
+    /// `handed` says that one has just been handed on.
+    pub(crate) fn time_next_frame(&mut self, handed: bool, now: Instant, limits: &NetworkLimits) {
+        self.spoken |= handed;
+        if self.side != Side::Accepted || self.phase != Phase::Open || !self.spoken {
+            return; // The clock for the first frame began when the connection was accepted.
+        }
+        let begun = !self.input.is_empty() && self.backlog == Backlog::Empty && !self.is_paused(limits);
+        self.deadline = match self.deadline {
+            _ if !begun => None,
+            Some(deadline) if !handed => Some(deadline),
+            Some(_) | None => Some(now + limits.frame_within),
+        };
+    }
+}
+
+/// Small messages go out at once, and a host that vanished without a word is noticed.
+pub(crate) fn tune(socket: &OwnedFd) -> rustix::io::Result<()> {
+    sockopt::set_tcp_nodelay(socket, true)?;
+    sockopt::set_socket_keepalive(socket, true)?;
+    sockopt::set_tcp_keepidle(socket, Duration::from_secs(10))?;
+    sockopt::set_tcp_keepintvl(socket, Duration::from_secs(5))?;
+    sockopt::set_tcp_keepcnt(socket, 4)?;
+    // Bytes that nobody acknowledges for this long, in milliseconds; else they would be repeated for 15 minutes.
+    sockopt::set_tcp_user_timeout(socket, 30_000)
+}

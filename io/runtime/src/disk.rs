@@ -1,0 +1,108 @@
+//! Executes disk effects and brings their completions.
+//!
+//! Buffers are memory in all but name (tmpfs or the page cache), so what touches only them is done at once, in order.
+//! Everything else goes to two threads: one works off writes, copies, reservations and syncs in order, the other reads,
+//! so that a recovery read never waits behind a sync.
+//!
+//! Invariants:
+//! - a write is complete or an error, never short;
+//! - of two effects on the writing thread the later begins after the earlier is complete.
+//!
+//! Not bounded here: how many effects wait. The machine counts what it has asked for.
+
+mod files;
+mod work;
+
+pub use files::{DiskConfig, DiskFiles, open_disk};
+pub(crate) use files::{lock_directory, open_file};
+pub(crate) use work::reserve;
+
+use crate::pending::Pending;
+use crate::poll::Waker;
+use ramhold_base::DiskToken;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+pub(crate) use work::Work;
+
+/// Where a piece of work is done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lane {
+    AtOnce,
+    Writing,
+    Reading,
+}
+
+pub(crate) struct Disk {
+    files: Arc<DiskFiles>,
+    writing: LaneThread,
+    reading: LaneThread,
+}
+
+impl Disk {
+    pub(crate) fn start(
+        files: DiskFiles,
+        completions: Sender<Pending>,
+        waker: Arc<Waker>,
+    ) -> std::io::Result<Disk> {
+        let files = Arc::new(files);
+        let writing = LaneThread::start("ramhold-write", &files, completions.clone(), &waker)?;
+        let reading = LaneThread::start("ramhold-read", &files, completions, &waker)?;
+        Ok(Disk { files, writing, reading })
+    }
+
+    /// Does the work, or hands it to its thread. Work that is done at once answers with its completion.
+    pub(crate) fn submit(&self, token: DiskToken, work: Work<'_>) -> Option<Pending> {
+        let lane = match work.lane() {
+            Lane::AtOnce => return Some(Pending::Disk { token, result: work.perform(&self.files) }),
+            Lane::Writing => &self.writing,
+            Lane::Reading => &self.reading,
+        };
+        lane.send(token, work.into_owned());
+        None
+    }
+}
+
+struct LaneThread {
+    jobs: Option<Sender<(DiskToken, Work<'static>)>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl LaneThread {
+    fn start(
+        name: &str,
+        files: &Arc<DiskFiles>,
+        completions: Sender<Pending>,
+        waker: &Arc<Waker>,
+    ) -> std::io::Result<LaneThread> {
+        let (sender, receiver) = channel::<(DiskToken, Work<'static>)>();
+        let (files, waker) = (Arc::clone(files), Arc::clone(waker));
+        let run = move || {
+            while let Ok((token, work)) = receiver.recv() {
+                let result = work.perform(&files);
+                // The loop may have ended; then nobody waits for this.
+                let _ = completions.send(Pending::Disk { token, result });
+                waker.wake();
+            }
+        };
+        let thread = std::thread::Builder::new().name(name.into()).spawn(run)?;
+        Ok(LaneThread { jobs: Some(sender), thread: Some(thread) })
+    }
+
+    fn send(&self, token: DiskToken, work: Work<'static>) {
+        let jobs = self.jobs.as_ref().expect("jobs are there until the drop");
+        // Going on without a disk thread would leave effects without completion for ever.
+        assert!(jobs.send((token, work)).is_ok(), "a disk thread has ended by a panic");
+    }
+}
+
+impl Drop for LaneThread {
+    /// Lets the thread finish what it was given; then the files and their locks are free.
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic there was told by the panic hook.
+            let _ = thread.join();
+        }
+    }
+}

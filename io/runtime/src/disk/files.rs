@@ -1,0 +1,149 @@
+//! The directories and files of one backup, and who may use them.
+//!
+//! A directory belongs to one process at a time: its `lock` file is held until the process ends, however it ends.
+
+use crate::StartError;
+use ramhold_base::DiskFile;
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Where a backup keeps its files. Both directories are made when they are missing; they may be the same.
+#[derive(Clone, Debug)]
+pub struct DiskConfig {
+    /// On the device: `superblock` and `frames`.
+    pub data_dir: PathBuf,
+    /// In memory or on the device: `buffers`.
+    pub buffer_dir: PathBuf,
+}
+
+/// The open files of one backup, with the locks on their directories.
+pub struct DiskFiles {
+    superblock: File,
+    frames: File,
+    buffers: File,
+    _locks: Vec<File>,
+}
+
+impl DiskFiles {
+    pub(crate) fn file(&self, file: DiskFile) -> &File {
+        match file {
+            DiskFile::Superblock => &self.superblock,
+            DiskFile::Frames => &self.frames,
+            DiskFile::Buffers => &self.buffers,
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(superblock: File, frames: File, buffers: File) -> DiskFiles {
+        DiskFiles { superblock, frames, buffers, _locks: Vec::new() }
+    }
+}
+
+/// Makes the directories, locks them, and opens the files, making them when they are missing.
+pub fn open_disk(config: &DiskConfig) -> Result<DiskFiles, StartError> {
+    let data_dir = make_directory(&config.data_dir)?;
+    let buffer_dir = make_directory(&config.buffer_dir)?;
+    let mut locks = vec![lock_directory(&data_dir)?];
+    if buffer_dir != data_dir {
+        locks.push(lock_directory(&buffer_dir)?);
+    }
+    let superblock = open_file(&data_dir.join("superblock"))?;
+    let frames = open_file(&data_dir.join("frames"))?;
+    let buffers = open_file(&buffer_dir.join("buffers"))?;
+    // A file that is synced but whose name is not would be missing after a loss of power.
+    sync_directory(&data_dir)?;
+    sync_directory(&buffer_dir)?;
+    Ok(DiskFiles { superblock, frames, buffers, _locks: locks })
+}
+
+/// Makes a directory for this user alone, its name durable, and gives its path without links.
+fn make_directory(path: &Path) -> Result<PathBuf, StartError> {
+    let failed = |error| StartError::Directory { path: path.to_owned(), error };
+    if !path.is_dir() {
+        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
+    }
+    let path = path.canonicalize().map_err(failed)?;
+    // The parent may be one that we may use but not open.
+    if let Some(parent) = path.parent().and_then(|parent| File::open(parent).ok()) {
+        parent.sync_all().map_err(failed)?;
+    }
+    Ok(path)
+}
+
+/// Takes the directory for this process, making it when it is missing. Freed when the file is dropped.
+pub(crate) fn lock_directory(path: &Path) -> Result<File, StartError> {
+    let path = make_directory(path)?;
+    let lock = open_file(&path.join("lock"))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(StartError::InUse { path }),
+        Err(TryLockError::Error(error)) => Err(StartError::File { path: path.join("lock"), error }),
+    }
+}
+
+pub(crate) fn open_file(path: &Path) -> Result<File, StartError> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+        .map_err(|error| StartError::File { path: path.to_owned(), error })
+}
+
+fn sync_directory(path: &Path) -> Result<(), StartError> {
+    File::open(path)
+        .and_then(|directory| directory.sync_all())
+        .map_err(|error| StartError::Directory { path: path.to_owned(), error })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::Scratch;
+
+    fn config(scratch: &Scratch) -> DiskConfig {
+        DiskConfig { data_dir: scratch.path().join("a/data"), buffer_dir: scratch.path().join("buffers") }
+    }
+
+    #[test]
+    fn directories_are_made_and_belong_to_one_process() {
+        let scratch = Scratch::new();
+        let config = config(&scratch);
+        let first = open_disk(&config).unwrap();
+        assert!(config.data_dir.join("frames").is_file());
+        assert!(config.buffer_dir.join("buffers").is_file());
+        let refused = open_disk(&config).err().unwrap();
+        assert!(refused.to_string().contains("in use by another ramhold process"), "{refused}");
+        drop(first);
+        open_disk(&config).unwrap();
+    }
+
+    #[test]
+    fn a_shared_buffer_directory_is_refused_too() {
+        let scratch = Scratch::new();
+        let first = config(&scratch);
+        let second = DiskConfig { data_dir: scratch.path().join("b"), ..first.clone() };
+        let _held = open_disk(&first).unwrap();
+        assert!(matches!(open_disk(&second), Err(StartError::InUse { path }) if path.ends_with("buffers")));
+    }
+
+    #[test]
+    fn one_directory_may_serve_for_both() {
+        let scratch = Scratch::new();
+        let dir = scratch.path().join("both");
+        open_disk(&DiskConfig { data_dir: dir.clone(), buffer_dir: dir }).unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_made_is_named() {
+        let scratch = Scratch::new();
+        std::fs::write(scratch.path().join("file"), b"").unwrap();
+        let dir = scratch.path().join("file/below");
+        let refused =
+            open_disk(&DiskConfig { data_dir: dir.clone(), buffer_dir: dir.clone() }).err().unwrap();
+        assert!(refused.to_string().contains(dir.to_str().unwrap()), "{refused}");
+    }
+}

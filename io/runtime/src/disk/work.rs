@@ -1,0 +1,252 @@
+//! One disk effect, done with plain system calls.
+
+use super::{DiskFiles, Lane};
+use ramhold_base::{DiskError, DiskFile};
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+use std::borrow::Cow;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// Bytes moved in one system call of a copy or of writing zeros.
+const CHUNK_BYTES: usize = 1024 * 1024;
+
+#[derive(Debug)]
+pub(crate) enum Work<'a> {
+    Write { file: DiskFile, offset: u64, data: Cow<'a, [u8]> },
+    Read { file: DiskFile, offset: u64, bytes: u32 },
+    Copy { from: DiskFile, from_offset: u64, to: DiskFile, to_offset: u64, bytes: u32 },
+    Sync { file: DiskFile },
+    Reserve { file: DiskFile, bytes: u64 },
+}
+
+impl Work<'_> {
+    pub(crate) fn lane(&self) -> Lane {
+        let at_once_or = |file: DiskFile, otherwise: Lane| match file {
+            DiskFile::Buffers => Lane::AtOnce,
+            DiskFile::Superblock | DiskFile::Frames => otherwise,
+        };
+        match self {
+            Work::Read { file, .. } => at_once_or(*file, Lane::Reading),
+            Work::Write { file, .. } | Work::Sync { file } | Work::Reserve { file, .. } => {
+                at_once_or(*file, Lane::Writing)
+            }
+            Work::Copy { from: DiskFile::Buffers, to: DiskFile::Buffers, .. } => Lane::AtOnce,
+            Work::Copy { .. } => Lane::Writing,
+        }
+    }
+
+    pub(crate) fn into_owned(self) -> Work<'static> {
+        match self {
+            Work::Write { file, offset, data } => {
+                Work::Write { file, offset, data: Cow::Owned(data.into_owned()) }
+            }
+            Work::Read { file, offset, bytes } => Work::Read { file, offset, bytes },
+            Work::Copy { from, from_offset, to, to_offset, bytes } => {
+                Work::Copy { from, from_offset, to, to_offset, bytes }
+            }
+            Work::Sync { file } => Work::Sync { file },
+            Work::Reserve { file, bytes } => Work::Reserve { file, bytes },
+        }
+    }
+
+    /// Does it; the bytes are those of a read, else none.
+    pub(crate) fn perform(&self, files: &DiskFiles) -> Result<Vec<u8>, DiskError> {
+        let done = match self {
+            Work::Write { file, offset, data } => {
+                files.file(*file).write_all_at(data, *offset).map(|()| Vec::new())
+            }
+            Work::Read { file, offset, bytes } => read(files.file(*file), *offset, *bytes),
+            Work::Copy { from, from_offset, to, to_offset, bytes } => {
+                copy(files.file(*from), *from_offset, files.file(*to), *to_offset, *bytes)
+                    .map(|()| Vec::new())
+            }
+            Work::Sync { file } => files.file(*file).sync_data().map(|()| Vec::new()),
+            Work::Reserve { file, bytes } => reserve(files.file(*file), *bytes).map(|()| Vec::new()),
+        };
+        done.map_err(|error| disk_error(self, &error))
+    }
+
+    fn name(&self) -> (&'static str, DiskFile) {
+        match self {
+            Work::Write { file, .. } => ("write", *file),
+            Work::Read { file, .. } => ("read", *file),
+            Work::Copy { to, .. } => ("copy", *to),
+            Work::Sync { file } => ("sync", *file),
+            Work::Reserve { file, .. } => ("reserve", *file),
+        }
+    }
+}
+
+fn disk_error(work: &Work<'_>, error: &io::Error) -> DiskError {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        // The last: larger than a file of this system or this process may be.
+        Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => DiskError::Full,
+        _ => {
+            let (what, file) = work.name();
+            DiskError::Failed(format!("{what} of {file:?}: {error}"))
+        }
+    }
+}
+
+/// Reads up to `bytes`, fewer only at the end of the file.
+fn read(file: &File, offset: u64, bytes: u32) -> io::Result<Vec<u8>> {
+    // No more memory than there are bytes, whatever was asked for.
+    let there = file.metadata()?.len().saturating_sub(offset).min(u64::from(bytes));
+    let mut buffer = vec![0; usize::try_from(there).expect("at most a u32")];
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read_at(&mut buffer[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    buffer.truncate(filled);
+    Ok(buffer)
+}
+
+fn copy(from: &File, from_offset: u64, to: &File, to_offset: u64, bytes: u32) -> io::Result<()> {
+    let bytes = bytes as usize;
+    let mut buffer = vec![0; bytes.min(CHUNK_BYTES)];
+    let mut done = 0;
+    while done < bytes {
+        let chunk = (bytes - done).min(CHUNK_BYTES);
+        from.read_exact_at(&mut buffer[..chunk], from_offset + done as u64)?;
+        to.write_all_at(&buffer[..chunk], to_offset + done as u64)?;
+        done += chunk;
+    }
+    Ok(())
+}
+
+/// Makes the file at least `bytes` long with its space reserved, or fails and leaves its length as it was.
+pub(crate) fn reserve(file: &File, bytes: u64) -> io::Result<()> {
+    let length = file.metadata()?.len();
+    if bytes == 0 {
+        return Ok(());
+    }
+    let reserved = loop {
+        match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes) {
+            Err(Errno::INTR) => {}
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => break write_zeros(file, length, bytes),
+            other => break other.map_err(io::Error::from),
+        }
+    };
+    if reserved.is_err() && file.metadata()?.len() > length {
+        file.set_len(length)?;
+    }
+    reserved
+}
+
+/// For file systems that cannot reserve: what is written has its space.
+fn write_zeros(file: &File, from: u64, to: u64) -> io::Result<()> {
+    let zeros = vec![0; CHUNK_BYTES];
+    let mut at = from;
+    while at < to {
+        let chunk = usize::try_from(to - at).map_or(CHUNK_BYTES, |rest| rest.min(CHUNK_BYTES));
+        file.write_all_at(&zeros[..chunk], at)?;
+        at += chunk as u64;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::open_file;
+    use crate::scratch::Scratch;
+    use std::fs::OpenOptions;
+    use std::path::Path;
+
+    fn files(scratch: &Scratch, frames: &Path) -> DiskFiles {
+        let frames =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(frames).unwrap();
+        let superblock = open_file(&scratch.path().join("superblock")).unwrap();
+        let buffers = open_file(&scratch.path().join("buffers")).unwrap();
+        DiskFiles::of(superblock, frames, buffers)
+    }
+
+    fn write(file: DiskFile, offset: u64, data: &[u8]) -> Work<'_> {
+        Work::Write { file, offset, data: Cow::Borrowed(data) }
+    }
+
+    #[test]
+    fn what_was_written_is_read_and_copied() {
+        let scratch = Scratch::new();
+        let files = files(&scratch, &scratch.path().join("frames"));
+        let long: Vec<u8> = (0..CHUNK_BYTES * 2 + 77).map(|i| (i * 7) as u8).collect();
+        write(DiskFile::Buffers, 10, &long).perform(&files).unwrap();
+        let bytes = long.len() as u32;
+        let (from, to) = (DiskFile::Buffers, DiskFile::Frames);
+        Work::Copy { from, from_offset: 10, to, to_offset: 5, bytes }.perform(&files).unwrap();
+        Work::Sync { file: DiskFile::Frames }.perform(&files).unwrap();
+        let read = Work::Read { file: DiskFile::Frames, offset: 5, bytes }.perform(&files).unwrap();
+        assert!(read == long);
+    }
+
+    #[test]
+    fn a_read_is_short_only_at_the_end() {
+        let scratch = Scratch::new();
+        let files = files(&scratch, &scratch.path().join("frames"));
+        write(DiskFile::Frames, 0, b"abcdef").perform(&files).unwrap();
+        let read =
+            |offset, bytes| Work::Read { file: DiskFile::Frames, offset, bytes }.perform(&files).unwrap();
+        assert_eq!(read(2, 3), b"cde");
+        assert_eq!(read(4, u32::MAX), b"ef");
+        assert_eq!(read(6, 10), b"");
+        assert_eq!(read(u64::MAX / 2, 10), b"");
+    }
+
+    #[test]
+    fn a_copy_from_beyond_the_end_fails() {
+        let scratch = Scratch::new();
+        let files = files(&scratch, &scratch.path().join("frames"));
+        let (from, to) = (DiskFile::Buffers, DiskFile::Frames);
+        let result = Work::Copy { from, from_offset: 0, to, to_offset: 0, bytes: 1 }.perform(&files);
+        assert!(matches!(result, Err(DiskError::Failed(_))), "{result:?}");
+    }
+
+    // D2: a full device is told apart from a broken one.
+    #[test]
+    fn a_full_device_is_full() {
+        let scratch = Scratch::new();
+        let files = files(&scratch, Path::new("/dev/full"));
+        assert_eq!(write(DiskFile::Frames, 0, b"x").perform(&files), Err(DiskError::Full));
+        let more_than_any_disk = Work::Reserve { file: DiskFile::Buffers, bytes: 1 << 60 };
+        assert_eq!(more_than_any_disk.perform(&files), Err(DiskError::Full));
+        assert_eq!(files.file(DiskFile::Buffers).metadata().unwrap().len(), 0);
+    }
+
+    #[test]
+    fn a_reservation_keeps_what_is_there() {
+        let scratch = Scratch::new();
+        let files = files(&scratch, &scratch.path().join("frames"));
+        write(DiskFile::Frames, 0, b"abc").perform(&files).unwrap();
+        Work::Reserve { file: DiskFile::Frames, bytes: 100_000 }.perform(&files).unwrap();
+        Work::Reserve { file: DiskFile::Frames, bytes: 10 }.perform(&files).unwrap();
+        let read = Work::Read { file: DiskFile::Frames, offset: 0, bytes: 200_000 }.perform(&files).unwrap();
+        assert_eq!(read.len(), 100_000);
+        assert_eq!(&read[..4], b"abc\0");
+        let zeroed = files.file(DiskFile::Superblock);
+        zeroed.write_all_at(b"xyz", 0).unwrap();
+        write_zeros(zeroed, 3, CHUNK_BYTES as u64 + 9).unwrap();
+        assert_eq!(zeroed.metadata().unwrap().len(), CHUNK_BYTES as u64 + 9);
+        assert_eq!(read_first(zeroed), b"xyz\0");
+    }
+
+    fn read_first(file: &File) -> Vec<u8> {
+        read(file, 0, 4).unwrap()
+    }
+
+    #[test]
+    fn only_work_on_buffers_alone_is_done_at_once() {
+        let copy = |from, to| Work::Copy { from, from_offset: 0, to, to_offset: 0, bytes: 1 }.lane();
+        assert_eq!(copy(DiskFile::Buffers, DiskFile::Frames), Lane::Writing);
+        assert_eq!(copy(DiskFile::Buffers, DiskFile::Buffers), Lane::AtOnce);
+        assert_eq!(write(DiskFile::Buffers, 0, b"").lane(), Lane::AtOnce);
+        assert_eq!(write(DiskFile::Superblock, 0, b"").lane(), Lane::Writing);
+        assert_eq!(Work::Read { file: DiskFile::Frames, offset: 0, bytes: 1 }.lane(), Lane::Reading);
+    }
+}

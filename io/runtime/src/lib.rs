@@ -1,0 +1,34 @@
+//! Runs one machine on Linux.
+//!
+//! A loop on one thread waits for sockets, feeds a `Machine` with what comes in, and executes its effects: frames over
+//! TCP, work on a backup's files, requests to the coordinator's store, lines for the operator. Disk and store work that
+//! may take long is done by helper threads; nothing is shared with them but queues.
+//!
+//! Not here: what any frame, file or key means (core); which machine runs with which settings (apps).
+
+mod clock;
+mod config;
+mod connection;
+mod disk;
+mod error;
+mod network;
+mod pending;
+mod poll;
+mod receive;
+mod report;
+mod runtime;
+#[cfg(test)]
+mod scratch;
+mod send;
+mod space;
+mod store;
+
+pub use clock::{now, wall_millis};
+pub use config::{Poll, RuntimeConfig};
+pub use disk::{DiskConfig, DiskFiles, open_disk};
+pub use error::StartError;
+pub use network::{NetworkLimits, Stats};
+pub use report::{Report, report_to_stderr};
+pub use runtime::{Exit, Runtime, StopHandle, Turn};
+pub use space::{BufferRoom, free_space, memory_available, raise_file_limit, try_reserve_buffers};
+pub use store::{Answer, Store};

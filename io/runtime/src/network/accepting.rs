@@ -1,0 +1,101 @@
+//! Listening, and taking in who comes.
+//!
+//! Who comes when there are too many is let in and shut out at once, so that the queue in the kernel stays short.
+//! When the process has no descriptor for another one, it stops listening for a moment instead of spinning.
+
+use super::{KEY_LISTENER, Network};
+use crate::connection::{Connection, Phase, Side, tune};
+use crate::poll::{Interest, Poller};
+use ramhold_base::Instant;
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrAny, SocketFlags, SocketType, sockopt};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Connections waiting in the kernel to be accepted.
+const WAITING_COUNT_MAX: i32 = 1024;
+/// Accepted in one turn.
+const ACCEPT_COUNT_MAX: usize = 64;
+/// How long not to accept when the process or the host has no room for another.
+const PAUSE: Duration = Duration::from_millis(100);
+
+pub(super) const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
+
+pub(super) struct Listener {
+    pub addr: SocketAddr,
+    socket: OwnedFd,
+    /// Accepting is paused until then.
+    pub again: Option<Instant>,
+}
+
+impl Listener {
+    pub(super) fn new(addr: SocketAddr, poller: &Poller) -> rustix::io::Result<Listener> {
+        let socket = rustix::net::socket_with(family(addr), SocketType::STREAM, FLAGS, None)?;
+        // A restarted process takes its address over from connections that are still fading out.
+        sockopt::set_socket_reuseaddr(&socket, true)?;
+        rustix::net::bind(&socket, &addr)?;
+        rustix::net::listen(&socket, WAITING_COUNT_MAX)?;
+        let addr = socket_addr(rustix::net::getsockname(&socket)?)?;
+        poller.add(&socket, KEY_LISTENER, Interest::IN)?;
+        Ok(Listener { addr, socket, again: None })
+    }
+}
+
+impl Network {
+    pub(super) fn accept(&mut self, now: Instant) {
+        for _ in 0..ACCEPT_COUNT_MAX {
+            let Some(listener) = &self.listener else { return };
+            match rustix::net::accept_with(&listener.socket, FLAGS) {
+                Ok(socket) => self.admit(socket, now),
+                Err(Errno::AGAIN) => return,
+                // Whoever came has gone again.
+                Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO) => {}
+                Err(_) => return self.pause_accepting(now),
+            }
+        }
+    }
+
+    fn admit(&mut self, socket: OwnedFd, now: Instant) {
+        if self.accepted_count >= self.limits.connection_count_max {
+            self.stats.connections_refused += 1;
+            return;
+        }
+        if tune(&socket).is_err() {
+            return; // Broken before its first word.
+        }
+        let deadline = now + self.limits.first_frame_within;
+        let connection = Connection::new(self.slots.next_id(), socket, Side::Accepted, Phase::Open, deadline);
+        if self.enter(connection) {
+            self.accepted_count += 1;
+            self.stats.connections_accepted += 1;
+        }
+    }
+
+    fn pause_accepting(&mut self, now: Instant) {
+        self.stats.accept_pauses += 1;
+        let Some(listener) = &mut self.listener else { return };
+        listener.again = Some(now + PAUSE);
+        // When even this fails the loop is told of the listener again and tries again.
+        let _ = self.poller.modify(&listener.socket, KEY_LISTENER, Interest::empty());
+    }
+
+    pub(super) fn resume_accepting(&mut self, now: Instant) {
+        let Some(listener) = &mut self.listener else { return };
+        if listener.again.is_some_and(|again| again <= now) {
+            let listening = self.poller.modify(&listener.socket, KEY_LISTENER, Interest::IN);
+            listener.again = if listening.is_ok() { None } else { Some(now + PAUSE) };
+        }
+    }
+}
+
+pub(super) fn family(addr: SocketAddr) -> AddressFamily {
+    match addr {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    }
+}
+
+fn socket_addr(any: SocketAddrAny) -> rustix::io::Result<SocketAddr> {
+    SocketAddr::try_from(any).map_err(|_| Errno::AFNOSUPPORT)
+}

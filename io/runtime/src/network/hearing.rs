@@ -1,0 +1,154 @@
+//! What comes in: bytes, frames, ends.
+//!
+//! The loop hands on a bounded number of frames of one connection per turn; the rest waits as backlog. While a
+//! connection has backlog, or its answers are not fetched, it is not read, and TCP makes its other side wait.
+
+use super::{Event, Network};
+use crate::connection::{Backlog, Phase, Side};
+use crate::poll::Interest;
+use crate::receive::{ReceiveBuffer, Received};
+use ramhold_base::{ConnId, Instant, Lost, RpcId};
+use ramhold_wire::{BadFrame, Header, Kind, Opcode, frame};
+
+/// How far the loop got with the frames of one connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fed {
+    /// All whole frames were handed on.
+    Drained,
+    /// There may be more, for a later turn.
+    More,
+    /// What comes next is no frame.
+    Bad(BadFrame),
+}
+
+impl Network {
+    pub(super) fn on_connection_ready(&mut self, id: ConnId, flags: Interest, now: Instant) -> Event {
+        let Some(connection) = self.slots.find(id) else { return Event::Done };
+        let gone = flags.intersects(Interest::HUP | Interest::ERR);
+        match connection.phase {
+            Phase::Connecting => {
+                self.on_connected(id);
+                return Event::Done;
+            }
+            Phase::Flushing if gone => {
+                self.end(id, Lost::Broken);
+                return Event::Done;
+            }
+            Phase::Draining => {
+                match connection.input.fill(&connection.socket) {
+                    Received::Bytes(_) => connection.input = ReceiveBuffer::default(),
+                    Received::Nothing => {}
+                    Received::End | Received::Broken => self.end(id, Lost::Broken),
+                }
+                return Event::Done;
+            }
+            Phase::Open | Phase::Flushing => {}
+        }
+        if flags.contains(Interest::OUT) {
+            self.flush_one(id, now);
+        }
+        let Some(connection) = self.slots.find(id).filter(|connection| connection.phase == Phase::Open)
+        else {
+            return Event::Done;
+        };
+        if connection.interest.contains(Interest::IN) && (gone || flags.contains(Interest::IN)) {
+            return self.receive(id);
+        }
+        // Its backlog is handed on in this turn, then it is read. One that is held back would be told for ever.
+        if gone && connection.backlog != Backlog::Listed {
+            self.end(id, Lost::Broken);
+        }
+        Event::Done
+    }
+
+    fn receive(&mut self, id: ConnId) -> Event {
+        let Some(connection) = self.slots.find(id) else { return Event::Done };
+        match connection.input.fill(&connection.socket) {
+            Received::Bytes(count) => {
+                connection.busy = true;
+                self.stats.bytes_received += count as u64;
+                Event::Feed(id)
+            }
+            Received::Nothing => Event::Done,
+            Received::End => {
+                connection.ended = true;
+                Event::Feed(id)
+            }
+            Received::Broken => {
+                self.end(id, Lost::Broken);
+                Event::Done
+            }
+        }
+    }
+
+    /// Connections with backlog from before, into `ids`; they may be gone by now.
+    pub(crate) fn take_backlog(&mut self, ids: &mut Vec<ConnId>) {
+        ids.append(&mut self.backlog);
+    }
+
+    pub(crate) fn has_backlog(&self) -> bool {
+        !self.backlog.is_empty()
+    }
+
+    /// Whether frames of this connection may be handed on.
+    pub(crate) fn is_heard(&mut self, id: ConnId) -> bool {
+        let limits = &self.limits;
+        self.slots.find(id).is_some_and(|found| found.phase == Phase::Open && !found.is_paused(limits))
+    }
+
+    /// Lends out what has come in, so that frames are handed on from where they lie; ends with `give_back`.
+    pub(crate) fn take_input(&mut self, id: ConnId) -> Option<ReceiveBuffer> {
+        let connection = self.slots.find(id).filter(|connection| connection.phase == Phase::Open)?;
+        Some(std::mem::take(&mut connection.input))
+    }
+
+    /// Takes the input back after `frame_count` frames of it were handed on.
+    pub(crate) fn give_back(
+        &mut self,
+        id: ConnId,
+        input: ReceiveBuffer,
+        frame_count: u64,
+        fed: Fed,
+        now: Instant,
+    ) {
+        self.stats.frames_received += frame_count;
+        let Some(connection) = self.slots.find(id) else { return };
+        connection.input = input;
+        connection.backlog = Backlog::Empty;
+        if connection.phase != Phase::Open {
+            return;
+        }
+        match fed {
+            Fed::More if connection.is_paused(&self.limits) => connection.backlog = Backlog::Held,
+            Fed::More => {
+                connection.backlog = Backlog::Listed;
+                self.backlog.push(id);
+            }
+            Fed::Drained if connection.ended => match connection.side {
+                Side::Accepted => self.close(id, now),
+                Side::Opened { .. } => self.end(id, Lost::Broken),
+            },
+            Fed::Drained => {}
+            Fed::Bad(bad) => {
+                self.stats.bad_frames += 1;
+                match connection.side {
+                    Side::Accepted => {
+                        let (kind, opcode) = (Kind::Reply, Opcode::Malformed.code());
+                        let header =
+                            Header { kind, opcode, status: bad.status().code(), ..Header::default() };
+                        assert_eq!(header.rpc, RpcId::NONE);
+                        frame::write(connection.output.tail(), &header, |_| {});
+                        self.close(id, now);
+                    }
+                    // Whoever should answer us talks nonsense; there is nobody to tell.
+                    Side::Opened { .. } => self.end(id, Lost::Broken),
+                }
+            }
+        }
+        if let Some(connection) = self.slots.find(id) {
+            connection.time_next_frame(frame_count > 0, now, &self.limits);
+            self.timers.arm(connection);
+            self.watch(id);
+        }
+    }
+}

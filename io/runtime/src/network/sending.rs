@@ -1,0 +1,168 @@
+//! Sending frames, opening connections for them, and closing connections.
+
+use super::accepting::{FLAGS, family};
+use super::{Network, OPENED_COUNT_MAX};
+use crate::connection::{Backlog, Connection, Phase, Side, tune};
+use crate::pending::Pending;
+use crate::send::Sent;
+use ramhold_base::{ConnId, Instant, Lost, Peer};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::{Shutdown, SocketType, sockopt};
+use std::net::SocketAddr;
+
+impl Network {
+    /// Appends one frame to what goes out to `to` at the next flush.
+    pub(crate) fn send(&mut self, to: Peer, frame: &[u8], now: Instant) {
+        let id = match to {
+            Peer::Conn(id) => Some(id),
+            Peer::Addr(addr) => self.by_addr.get(&addr).copied().or_else(|| self.open(addr, now)),
+        };
+        let found = id.and_then(|id| self.slots.find(id));
+        let Some(connection) = found.filter(|found| matches!(found.phase, Phase::Connecting | Phase::Open))
+        else {
+            self.stats.frames_dropped += 1;
+            return;
+        };
+        connection.output.push(frame);
+        if connection.output.len() > self.limits.output_bytes_max {
+            self.stats.output_overflows += 1;
+            let id = connection.id;
+            self.end(id, Lost::Broken);
+        } else if !connection.dirty {
+            connection.dirty = true;
+            self.dirty.push(connection.id);
+        }
+    }
+
+    /// Begins a connection to `addr`. When that fails at once, its end is told like any other's.
+    fn open(&mut self, addr: SocketAddr, now: Instant) -> Option<ConnId> {
+        let how = if self.by_addr.len() >= OPENED_COUNT_MAX {
+            Lost::Broken
+        } else {
+            match connect_to(addr) {
+                Ok(socket) => {
+                    let id = self.slots.next_id();
+                    let deadline = now + self.limits.connect_within;
+                    let side = Side::Opened { addr };
+                    if self.enter(Connection::new(id, socket, side, Phase::Connecting, deadline)) {
+                        self.by_addr.insert(addr, id);
+                        self.stats.connections_opened += 1;
+                        return Some(id);
+                    }
+                    Lost::Broken
+                }
+                Err(Errno::CONNREFUSED) => Lost::Refused,
+                // Whatever keeps us from trying says nothing about the other side.
+                Err(_) => Lost::Broken,
+            }
+        };
+        self.ends.push(Pending::Lost { addr, how });
+        None
+    }
+
+    /// The socket of a beginning connection can be written or has an error: it has worked out or it has not.
+    pub(super) fn on_connected(&mut self, id: ConnId) {
+        let Some(connection) = self.slots.find(id) else { return };
+        let how = match sockopt::socket_error(&connection.socket) {
+            Ok(Ok(())) if !is_own_echo(&connection.socket) => {
+                connection.phase = Phase::Open;
+                connection.deadline = None;
+                if !connection.dirty {
+                    connection.dirty = true;
+                    self.dirty.push(id);
+                }
+                self.watch(id);
+                return;
+            }
+            Ok(Ok(()) | Err(Errno::CONNREFUSED)) => Lost::Refused,
+            Ok(Err(_)) | Err(_) => Lost::Broken,
+        };
+        self.end(id, how);
+    }
+
+    /// Ends a connection after what was sent before has gone out. Until then frames for it are dropped, and whoever
+    /// sends them learns their fate by the `Closed` or `Lost` that follows.
+    pub(crate) fn close(&mut self, id: ConnId, now: Instant) {
+        let Some(connection) = self.slots.find(id) else { return };
+        if connection.phase == Phase::Open {
+            connection.phase = Phase::Flushing;
+            connection.deadline = Some(now + self.limits.flush_within);
+            self.timers.arm(connection);
+            if !connection.dirty {
+                connection.dirty = true;
+                self.dirty.push(id);
+            }
+        }
+    }
+
+    /// Gives the kernel what waits, at most once per connection.
+    pub(crate) fn flush(&mut self, now: Instant) {
+        // Nothing below appends to the list; its memory is kept.
+        let mut dirty = std::mem::take(&mut self.dirty);
+        for id in dirty.drain(..) {
+            if let Some(connection) = self.slots.find(id) {
+                connection.dirty = false;
+                self.flush_one(id, now);
+            }
+        }
+        assert!(self.dirty.is_empty());
+        self.dirty = dirty;
+    }
+
+    /// Whether anything waits to go out.
+    pub(crate) fn is_flushed(&mut self) -> bool {
+        self.slots.iter_mut().all(|connection| connection.output.len() == 0)
+    }
+
+    pub(super) fn flush_one(&mut self, id: ConnId, now: Instant) {
+        let Some(connection) = self.slots.find(id) else { return };
+        if connection.phase == Phase::Connecting {
+            return;
+        }
+        let before = connection.output.len();
+        let sent = connection.output.flush(&connection.socket);
+        self.stats.bytes_sent += (before - connection.output.len()) as u64;
+        connection.busy = true;
+        match (sent, connection.phase) {
+            (Sent::Broken, _) => return self.end(id, Lost::Broken),
+            (Sent::All, Phase::Flushing) => {
+                let told = rustix::net::shutdown(&connection.socket, Shutdown::Write).is_ok();
+                if connection.ended || !told {
+                    return self.end(id, Lost::Broken);
+                }
+                connection.phase = Phase::Draining;
+                connection.deadline = Some(now + self.limits.drain_within);
+            }
+            (Sent::All | Sent::Some, _) => {}
+        }
+        // Answers have gone out: hear this connection again.
+        if connection.phase == Phase::Open && !connection.is_paused(&self.limits) {
+            if connection.backlog == Backlog::Held {
+                connection.backlog = Backlog::Listed;
+                self.backlog.push(id);
+            }
+            connection.time_next_frame(false, now, &self.limits);
+        }
+        self.timers.arm(connection);
+        self.watch(id);
+    }
+}
+
+fn connect_to(addr: SocketAddr) -> rustix::io::Result<OwnedFd> {
+    let socket = rustix::net::socket_with(family(addr), SocketType::STREAM, FLAGS, None)?;
+    tune(&socket)?;
+    match rustix::net::connect(&socket, &addr) {
+        Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => Ok(socket),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a socket is connected to itself: TCP allows that when nobody listens at a local address and the kernel
+/// happens to choose the same port for our side.
+fn is_own_echo(socket: &OwnedFd) -> bool {
+    match (rustix::net::getsockname(socket), rustix::net::getpeername(socket)) {
+        (Ok(ours), Ok(Some(theirs))) => ours == theirs,
+        _ => false,
+    }
+}

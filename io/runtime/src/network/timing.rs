@@ -1,0 +1,77 @@
+//! Deadlines of connections, and giving idle memory back.
+//!
+//! A connection states its `deadline`; the heap has at most one entry that counts for it, and an entry that comes up
+//! early is put back. So moving a deadline, which every frame may do, costs nothing.
+
+use super::Network;
+use crate::connection::{Connection, Phase};
+use ramhold_base::time::earliest;
+use ramhold_base::{ConnId, Instant, Lost};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+/// Buffers of connections that were idle for this long are given back.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
+
+#[derive(Default)]
+pub(super) struct Timers {
+    heap: BinaryHeap<Reverse<(Instant, ConnId)>>,
+    sweep_next: Instant,
+}
+
+impl Timers {
+    /// Sees to it that this connection's deadline comes up.
+    pub(super) fn arm(&mut self, connection: &mut Connection) {
+        let Some(deadline) = connection.deadline else { return };
+        if connection.armed.is_none_or(|armed| deadline < armed) {
+            connection.armed = Some(deadline);
+            self.heap.push(Reverse((deadline, connection.id)));
+        }
+    }
+}
+
+impl Network {
+    /// When `on_time` should be called next.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let first = self.timers.heap.peek().map(|Reverse((at, _))| *at);
+        earliest(first, self.listener.as_ref().and_then(|listener| listener.again))
+    }
+
+    /// Ends connections that have waited too long, and does what is due. Call it after what came in was read.
+    pub(crate) fn on_time(&mut self, now: Instant) {
+        while let Some(Reverse((at, id))) = self.timers.heap.peek().copied() {
+            if at > now {
+                break;
+            }
+            self.timers.heap.pop();
+            let Some(connection) = self.slots.find(id).filter(|connection| connection.armed == Some(at))
+            else {
+                continue;
+            };
+            connection.armed = None;
+            if connection.deadline.is_some_and(|deadline| deadline <= now) {
+                if connection.phase == Phase::Open {
+                    self.stats.frames_overdue += 1;
+                }
+                self.end(id, Lost::Broken);
+            } else {
+                self.timers.arm(connection);
+            }
+        }
+        self.resume_accepting(now);
+        if now >= self.timers.sweep_next {
+            self.timers.sweep_next = now + SWEEP_INTERVAL;
+            self.sweep();
+        }
+    }
+
+    fn sweep(&mut self) {
+        for connection in self.slots.iter_mut() {
+            if !std::mem::take(&mut connection.busy) {
+                connection.input.shrink();
+                connection.output.shrink();
+            }
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Bytes that came in over one connection and are not yet handed on.
+//!
+//! Memory follows what has arrived, at most about twice that, never what a header claims.
+//! The front of the buffer is always the start of a frame.
+
+use ramhold_wire::BadFrame;
+use ramhold_wire::frame;
+use rustix::fd::AsFd;
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
+use std::ops::Range;
+
+/// Taken from the kernel in one turn, so that one connection cannot keep the loop from the others.
+const READ_BYTES_MAX: usize = 256 * 1024;
+/// Room that is made before reading; holds many small frames.
+const ROOM_BYTES: usize = 16 * 1024;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Received {
+    Bytes(usize),
+    /// Nothing there just now.
+    Nothing,
+    /// The other side will send no more.
+    End,
+    Broken,
+}
+
+#[derive(Default)]
+pub(crate) struct ReceiveBuffer {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl ReceiveBuffer {
+    /// Reads once from the socket.
+    pub(crate) fn fill(&mut self, socket: impl AsFd) -> Received {
+        self.make_room();
+        let length = self.bytes.len();
+        let spare = self.bytes.spare_capacity_mut();
+        let bound = spare.len().min(READ_BYTES_MAX);
+        let filled = loop {
+            match rustix::net::recv(&socket, &mut spare[..bound], RecvFlags::DONTWAIT) {
+                Ok(((filled, _), _)) => break filled.len(),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Received::Nothing,
+                Err(_) => return Received::Broken,
+            }
+        };
+        #[expect(
+            unsafe_code,
+            reason = "zeroing what the kernel overwrites would cost as much as the copy itself"
+        )]
+        // SAFETY: `filled` is the length of the part of the spare capacity that rustix gave back as initialised.
+        unsafe {
+            self.bytes.set_len(length + filled);
+        }
+        if filled == 0 { Received::End } else { Received::Bytes(filled) }
+    }
+
+    fn make_room(&mut self) {
+        if self.start == self.bytes.len() {
+            self.bytes.clear();
+            self.start = 0;
+        }
+        if self.bytes.capacity() - self.bytes.len() >= ROOM_BYTES {
+            return;
+        }
+        if self.start > 0 {
+            self.bytes.drain(..self.start);
+            self.start = 0;
+        }
+        if self.bytes.capacity() - self.bytes.len() < ROOM_BYTES {
+            // Doubles, so that a large frame is moved few times while it grows.
+            self.bytes.reserve(self.bytes.len().max(ROOM_BYTES));
+        }
+    }
+
+    /// Where the first whole frame lies, if it is there.
+    pub(crate) fn frame(&self) -> Result<Option<Range<usize>>, BadFrame> {
+        let rest = &self.bytes[self.start..];
+        match frame::length(rest)? {
+            Some(length) if length <= rest.len() => Ok(Some(self.start..self.start + length)),
+            Some(_) | None => Ok(None),
+        }
+    }
+
+    pub(crate) fn bytes(&self, range: Range<usize>) -> &[u8] {
+        &self.bytes[range]
+    }
+
+    /// The frame at the front has been handed on.
+    pub(crate) fn consume(&mut self, bytes: usize) {
+        assert!(bytes <= self.bytes.len() - self.start);
+        self.start += bytes;
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.start == self.bytes.len()
+    }
+
+    /// Gives memory back when nothing is held.
+    pub(crate) fn shrink(&mut self) {
+        if self.is_empty() {
+            *self = ReceiveBuffer::default();
+        }
+    }
+
+    #[cfg(test)]
+    fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ramhold_base::RpcId;
+    use ramhold_wire::{Header, Opcode};
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    fn frame_bytes(body: usize) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        frame::write(&mut bytes, &Header::request(Opcode::Ping, RpcId(1)), |out| {
+            out.resize(out.len() + body, 7)
+        });
+        bytes
+    }
+
+    // E2: frames are found wherever the stream was cut.
+    #[test]
+    fn frames_are_found_in_a_stream_of_single_bytes() {
+        let (mut near, far) = UnixStream::pair().unwrap();
+        let stream = [frame_bytes(0), frame_bytes(33), frame_bytes(1)].concat();
+        let mut buffer = ReceiveBuffer::default();
+        let mut found = Vec::new();
+        for byte in &stream {
+            near.write_all(&[*byte]).unwrap();
+            assert_eq!(buffer.fill(&far), Received::Bytes(1));
+            while let Some(range) = buffer.frame().unwrap() {
+                found.extend_from_slice(buffer.bytes(range.clone()));
+                buffer.consume(range.len());
+            }
+        }
+        assert_eq!(found, stream);
+        assert!(buffer.is_empty());
+        assert_eq!(buffer.fill(&far), Received::Nothing);
+        drop(near);
+        assert_eq!(buffer.fill(&far), Received::End);
+    }
+
+    #[test]
+    fn memory_follows_what_has_arrived_not_what_is_claimed() {
+        let (mut near, far) = UnixStream::pair().unwrap();
+        let large = frame_bytes(4 * 1024 * 1024);
+        let mut buffer = ReceiveBuffer::default();
+        let mut arrived = 0;
+        for part in large.chunks(50_000) {
+            near.write_all(part).unwrap();
+            let mut rest = part.len();
+            while rest > 0 {
+                let Received::Bytes(count) = buffer.fill(&far) else { panic!() };
+                rest -= count;
+            }
+            arrived += part.len();
+            assert!(buffer.capacity() <= 2 * arrived + 4 * ROOM_BYTES, "{} for {arrived}", buffer.capacity());
+        }
+        let range = buffer.frame().unwrap().unwrap();
+        assert!(buffer.bytes(range.clone()) == large);
+        buffer.consume(range.len());
+        buffer.shrink();
+        assert_eq!(buffer.capacity(), 0);
+    }
+}

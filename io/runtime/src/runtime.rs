@@ -1,0 +1,346 @@
+//! The loop: waits, feeds the machine, executes its effects.
+//!
+//! One turn: flush what is left, wait, hand on what came in, tick when due, end what is overdue, flush once.
+//! After each input its effects are executed in order, and what they complete at once is fed before the next frame.
+//!
+//! Invariants:
+//! - the machine's first input is `Start`, and after `Exit` it gets none
+//! - an input that waits keeps the loop from sleeping
+//!
+//! Not here: sockets (network), files (disk), what an effect does (execute).
+
+mod execute;
+
+use crate::clock;
+use crate::config::{Poll, RuntimeConfig};
+use crate::disk::{Disk, open_disk};
+use crate::error::StartError;
+use crate::network::{Event, Fed, Network, Stats};
+use crate::pending::Pending;
+use crate::poll::{Ready, Waker};
+use crate::report::{Report, Throttle};
+use crate::store::StoreThread;
+use ramhold_base::time::earliest;
+use ramhold_base::{ConnId, Effects, Input, Instant, Machine, ServerId};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+/// Frames of one connection handed on in one turn, so that one busy peer cannot keep the others waiting.
+const FRAME_COUNT_MAX: u64 = 128;
+/// Completions fed in one go; a machine that answers each with another must not keep the network waiting for ever.
+const PENDING_COUNT_MAX: usize = 4096;
+/// How long a process that ends goes on sending its last words.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Why the machine ended: `Effect::Exit` as it was emitted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Exit {
+    pub code: u8,
+    pub reason: String,
+}
+
+/// What came of one turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Turn {
+    /// The wait is over and nothing came, except perhaps a tick.
+    Idle,
+    /// Something came in or went out.
+    Worked,
+    /// The machine has ended; see `Runtime::exit`.
+    Ended,
+}
+
+/// Asks the loop from any thread to feed `Input::Stop`.
+#[derive(Clone)]
+pub struct StopHandle {
+    asked: Arc<AtomicBool>,
+    waker: Arc<Waker>,
+}
+
+impl StopHandle {
+    /// May be called from a signal handler: it only sets a flag and writes to an eventfd.
+    pub fn stop(&self) {
+        self.asked.store(true, Ordering::SeqCst);
+        self.waker.wake();
+    }
+}
+
+pub struct Runtime<M: Machine> {
+    machine: M,
+    effects: Effects,
+    network: Network,
+    disk: Option<Disk>,
+    store: Option<StoreThread>,
+    poll: Poll,
+    /// Inputs to feed before anything else.
+    pending: VecDeque<Pending>,
+    /// From the helper threads.
+    completions: Receiver<Pending>,
+    stop: StopHandle,
+    last_work: Instant,
+    exit: Option<Exit>,
+    named: Option<ServerId>,
+    report: Report,
+    troubles: Troubles,
+    /// Reused from turn to turn.
+    ready: Vec<Ready>,
+    backlog: Vec<ConnId>,
+}
+
+/// What a stranger can provoke, and when it was last told.
+#[derive(Default)]
+struct Troubles {
+    told: Stats,
+    malformed: Throttle,
+    network: Throttle,
+}
+
+impl<M: Machine> Runtime<M> {
+    /// Opens the directories, listens, and feeds the machine its `Start`.
+    pub fn new(machine: M, config: RuntimeConfig) -> Result<Runtime<M>, StartError> {
+        let system = |what| move |error: std::io::Error| StartError::System { what, error };
+        let waker = Arc::new(Waker::new().map_err(|errno| system("an eventfd")(errno.into()))?);
+        let (sender, completions) = channel();
+        // The directory locks come first: who cannot have them must not be seen on the network.
+        let disk = match &config.disk {
+            Some(disk) => {
+                let files = open_disk(disk)?;
+                Some(Disk::start(files, sender.clone(), Arc::clone(&waker)).map_err(system("a thread"))?)
+            }
+            None => None,
+        };
+        let store = match config.store {
+            Some(store) => {
+                Some(StoreThread::start(store, sender, Arc::clone(&waker)).map_err(system("a thread"))?)
+            }
+            None => None,
+        };
+        let network = Network::new(config.listen, config.limits, &*waker)?;
+        let mut runtime = Runtime {
+            machine,
+            effects: Effects::new(),
+            network,
+            disk,
+            store,
+            poll: config.poll,
+            pending: VecDeque::new(),
+            completions,
+            stop: StopHandle { asked: Arc::new(AtomicBool::new(false)), waker },
+            last_work: Instant::ZERO,
+            exit: None,
+            named: None,
+            report: config.report,
+            troubles: Troubles::default(),
+            ready: Vec::new(),
+            backlog: Vec::new(),
+        };
+        let now = clock::now();
+        runtime.enter(now, Input::Start { wall_millis: clock::wall_millis() });
+        runtime.settle(now);
+        Ok(runtime)
+    }
+
+    /// Where this process accepts connections.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.network.local_addr()
+    }
+
+    pub fn machine(&self) -> &M {
+        &self.machine
+    }
+
+    /// For settings that have no effects; whatever has goes through `step`.
+    pub fn machine_mut(&mut self) -> &mut M {
+        &mut self.machine
+    }
+
+    pub fn stats(&self) -> Stats {
+        self.network.stats
+    }
+
+    /// Connections that are there now, accepted and opened.
+    pub fn connection_count(&self) -> usize {
+        self.network.connection_count()
+    }
+
+    pub fn stop_handle(&self) -> StopHandle {
+        self.stop.clone()
+    }
+
+    /// How the machine ended, once it has.
+    pub fn exit(&self) -> Option<&Exit> {
+        self.exit.as_ref()
+    }
+
+    /// Lets the owner call the machine, and executes the effects. Frames go out when the next turn begins.
+    pub fn step<R>(&mut self, call: impl FnOnce(&mut M, Instant, &mut Effects) -> R) -> R {
+        let now = clock::now();
+        let result = call(&mut self.machine, now, &mut self.effects);
+        self.execute(now);
+        self.settle(now);
+        self.last_work = now;
+        result
+    }
+
+    /// Turns until the machine ends, and a moment longer to get its last frames out.
+    pub fn run(&mut self) -> Exit {
+        while self.turn(None) != Turn::Ended {}
+        self.say_last_words();
+        self.exit.clone().expect("a machine that has ended has an exit")
+    }
+
+    /// One turn of the loop. Returns when something came in, when `wait` is over (none: waits for ever), or when the
+    /// machine's deadline has come and it was given its tick.
+    pub fn turn(&mut self, wait: Option<Duration>) -> Turn {
+        if self.exit.is_some() {
+            return Turn::Ended;
+        }
+        let start = clock::now();
+        self.network.flush(start);
+        self.settle(start);
+        self.wait(start, wait);
+
+        let worked = self.take_in();
+        let now = clock::now();
+        if worked {
+            self.last_work = now;
+        }
+        if self.exit.is_none() && self.machine.deadline().is_some_and(|deadline| deadline <= now) {
+            self.enter(now, Input::Tick);
+        }
+        self.settle(now);
+        self.network.on_time(now);
+        self.network.flush(now);
+        self.settle(now);
+        self.report_troubles(now);
+        match (&self.exit, worked) {
+            (Some(_), _) => Turn::Ended,
+            (None, true) => Turn::Worked,
+            (None, false) => Turn::Idle,
+        }
+    }
+
+    /// Waits until something is ready, somebody's time has come, or `wait` is over.
+    fn wait(&mut self, start: Instant, wait: Option<Duration>) {
+        let due = earliest(self.machine.deadline(), self.network.deadline());
+        let until = earliest(wait.map(|wait| start + wait), due);
+        let more = self.exit.is_some() || !self.pending.is_empty() || self.network.has_backlog();
+        let mut now = start;
+        loop {
+            let over = more || until.is_some_and(|until| until <= now);
+            let sleeps = match self.poll {
+                Poll::Busy => false,
+                Poll::Adaptive { spin } => !over && now >= self.last_work + spin,
+            };
+            let rest = if sleeps { until.map(|until| until.since(now)) } else { Some(Duration::ZERO) };
+            self.network.wait(rest, &mut self.ready).expect("the event queue is ours and open");
+            if sleeps || over || !self.ready.is_empty() {
+                return;
+            }
+            match self.poll {
+                Poll::Busy => std::hint::spin_loop(),
+                // Whoever else wants this core gets it now; alone, this costs less than a microsecond.
+                Poll::Adaptive { .. } => std::thread::yield_now(),
+            }
+            now = clock::now();
+        }
+    }
+
+    /// Hands on all that is ready; false when there was nothing.
+    fn take_in(&mut self) -> bool {
+        let mut ready = std::mem::take(&mut self.ready);
+        let mut backlog = std::mem::take(&mut self.backlog);
+        self.network.take_backlog(&mut backlog);
+        let worked = !ready.is_empty() || !backlog.is_empty();
+        for id in backlog.drain(..) {
+            self.feed(id);
+        }
+        for event in ready.drain(..) {
+            match self.network.on_ready(event, clock::now()) {
+                Event::Done => {}
+                Event::Feed(id) => self.feed(id),
+                Event::Woken => self.take_completions(),
+            }
+        }
+        self.ready = ready;
+        self.backlog = backlog;
+        worked
+    }
+
+    fn take_completions(&mut self) {
+        self.stop.waker.clear();
+        self.pending.extend(self.completions.try_iter());
+        if self.stop.asked.swap(false, Ordering::SeqCst) {
+            self.pending.push_back(Pending::Stop);
+        }
+        self.settle(clock::now());
+    }
+
+    /// Hands on the frames of one connection from where they lie in its buffer.
+    fn feed(&mut self, id: ConnId) {
+        let Some(mut input) = self.network.take_input(id) else { return };
+        let now = clock::now();
+        let mut frame_count = 0;
+        let fed = loop {
+            if self.exit.is_some() || frame_count == FRAME_COUNT_MAX || !self.network.is_heard(id) {
+                break Fed::More;
+            }
+            match input.frame() {
+                Ok(Some(range)) => {
+                    let bytes = range.len();
+                    self.enter(now, Input::Frame { from: id, bytes: input.bytes(range) });
+                    input.consume(bytes);
+                    frame_count += 1;
+                    self.settle(now);
+                }
+                Ok(None) => break Fed::Drained,
+                Err(bad) => {
+                    self.report_malformed(id, bad, now);
+                    break Fed::Bad(bad);
+                }
+            }
+        };
+        self.network.give_back(id, input, frame_count, fed, now);
+        self.settle(now);
+    }
+
+    /// Feeds what waits, and what that completes, until nothing is left.
+    fn settle(&mut self, now: Instant) {
+        for _ in 0..PENDING_COUNT_MAX {
+            self.pending.extend(self.network.ends.drain(..));
+            if self.exit.is_some() {
+                return;
+            }
+            let Some(pending) = self.pending.pop_front() else { return };
+            pending.with_input(|input| self.enter(now, input));
+        }
+    }
+
+    /// One step of the machine, and its effects.
+    fn enter(&mut self, now: Instant, input: Input<'_>) {
+        assert!(self.exit.is_none(), "a machine that has ended gets no input");
+        self.machine.step(now, input, &mut self.effects);
+        self.execute(now);
+    }
+
+    fn say_last_words(&mut self) {
+        let start = clock::now();
+        loop {
+            let now = clock::now();
+            self.network.flush(now);
+            let rest = LAST_WORDS.saturating_sub(now.since(start));
+            if self.network.is_flushed() || rest.is_zero() {
+                return;
+            }
+            self.network.wait(Some(rest), &mut self.ready).expect("the event queue is ours and open");
+            for event in std::mem::take(&mut self.ready) {
+                // What still comes in is not heard by anybody.
+                let _ = self.network.on_ready(event, now);
+            }
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! The loop with real sockets and real files. Nobody sleeps: loops are turned until a condition holds.
+
+mod connections;
+mod files;
+mod limits;
+mod probe;
+mod requests;
+#[path = "../../src/scratch.rs"]
+mod scratch;

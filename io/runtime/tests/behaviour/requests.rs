@@ -1,0 +1,135 @@
+//! Time, stopping, reports and the store.
+
+use crate::probe::{Probe, Raw, Seen, quiet, request, server, until};
+use ramhold_base::{Effect, Level, Machine, Peer, ServerId, StoreRequest, StoreResult, StoreToken};
+use ramhold_runtime::{Answer, Exit, NetworkLimits, Runtime, RuntimeConfig, Store, Turn};
+use std::time::Duration;
+
+#[test]
+fn a_tick_comes_when_the_deadline_has_come_and_not_before() {
+    let mut runtime = Runtime::new(Probe::silent(), quiet(NetworkLimits::default()).0).unwrap();
+    let due = ramhold_runtime::now() + Duration::from_millis(20);
+    runtime.step(|machine, _, _| machine.deadline = Some(due));
+    assert_eq!(runtime.turn(Some(Duration::ZERO)), Turn::Idle);
+    assert_eq!(runtime.machine().seen, [Seen::Start]);
+    // Sleeps for as long as it takes: nobody said how long to wait.
+    while runtime.machine().seen.len() < 2 {
+        runtime.turn(None);
+    }
+    assert_eq!(runtime.machine().seen[1], Seen::Tick);
+    assert!(ramhold_runtime::now() >= due);
+    assert_eq!(runtime.machine().deadline(), None);
+}
+
+#[test]
+fn stopping_from_another_thread_ends_the_loop_after_its_last_answer() {
+    let (mut runtime, addr) = server(Probe::new(|_, seen, effects| match seen {
+        Seen::Frame { from, bytes } => {
+            effects.send_with(Peer::Conn(*from), |out| out.extend_from_slice(bytes));
+            effects.push(Effect::Exit { code: 7, reason: "asked to".into() });
+            effects.report(Level::Error, "an effect after the exit");
+        }
+        Seen::Stop => {
+            effects.send_with(Peer::Conn(ramhold_base::ConnId(0)), |out| out.extend_from_slice(b"to nobody"));
+        }
+        _ => {}
+    }));
+    let stop = runtime.stop_handle();
+    let loop_thread = std::thread::spawn(move || (runtime.run(), runtime));
+    stop.stop();
+    let mut stream = std::net::TcpStream::connect(addr).unwrap();
+    let large = request(1, 5_000_000);
+    std::io::Write::write_all(&mut stream, &large).unwrap();
+    let mut answer = vec![0; large.len()];
+    std::io::Read::read_exact(&mut stream, &mut answer).unwrap();
+    assert!(answer == large);
+    let (exit, mut runtime) = loop_thread.join().unwrap();
+    assert_eq!(exit, Exit { code: 7, reason: "asked to".into() });
+    assert_eq!(runtime.machine().count(|seen| *seen == Seen::Stop), 1);
+    assert_eq!(runtime.turn(None), Turn::Ended);
+    assert_eq!(runtime.exit(), Some(&exit));
+}
+
+#[test]
+fn stop_wakes_a_sleeping_loop() {
+    let (mut runtime, _) = server(Probe::echo());
+    let stop = runtime.stop_handle();
+    let loop_thread = std::thread::spawn(move || runtime.run());
+    stop.stop();
+    assert_eq!(loop_thread.join().unwrap().code, 7);
+}
+
+#[test]
+fn a_machine_that_ended_gets_nothing_more() {
+    let (mut runtime, addr) = server(Probe::new(|_, seen, effects| {
+        if matches!(seen, Seen::Frame { .. }) {
+            effects.push(Effect::Exit { code: 1, reason: String::new() });
+        }
+    }));
+    let mut raw = Raw::connect(addr);
+    raw.write(&request(1, 0).repeat(5));
+    until(&mut runtime, |runtime| runtime.exit().is_some());
+    assert_eq!(runtime.machine().frames().len(), 1);
+}
+
+// J5
+#[test]
+fn reports_are_single_lines_with_the_name_of_the_process() {
+    let (config, lines) = quiet(NetworkLimits::default());
+    let mut runtime = Runtime::new(Probe::silent(), config).unwrap();
+    runtime.step(|_, _, effects| {
+        effects.report(Level::Info, "before");
+        effects.push(Effect::Named { server: ServerId(4) });
+        effects.report(Level::Warn, "key \"a\nb\" is odd");
+    });
+    let expected = [(Level::Info, "before".into()), (Level::Warn, "s4: key \"a\\nb\" is odd".into())];
+    assert_eq!(*lines.lock().unwrap(), expected);
+}
+
+struct Doubling;
+
+impl Store for Doubling {
+    fn execute(&mut self, token: StoreToken, request: StoreRequest, answer: &Answer) {
+        match request {
+            StoreRequest::Get { key } => answer(token, StoreResult::Found(vec![(key, 1, vec![])])),
+            StoreRequest::Watch { prefix } => {
+                answer(token, StoreResult::Found(vec![]));
+                // A store may answer from threads of its own.
+                let answer = Answer::clone(answer);
+                std::thread::spawn(move || answer(token, StoreResult::Changed { key: prefix, value: None }));
+            }
+            StoreRequest::List { .. } | StoreRequest::Commit { .. } => answer(token, StoreResult::Committed),
+        }
+    }
+}
+
+// G1
+#[test]
+fn the_store_answers_in_order_and_whenever_something_changes() {
+    let (config, _) = quiet(NetworkLimits::default());
+    let mut runtime =
+        Runtime::new(Probe::silent(), RuntimeConfig { store: Some(Box::new(Doubling)), ..config }).unwrap();
+    runtime.step(|_, _, effects| {
+        effects.push(Effect::Store { token: StoreToken(1), request: StoreRequest::Get { key: "k".into() } });
+        effects.push(Effect::Store {
+            token: StoreToken(2),
+            request: StoreRequest::Watch { prefix: "p".into() },
+        });
+    });
+    until(&mut runtime, |runtime| runtime.machine().seen.len() == 4);
+    let seen = |token, result| Seen::Store { token: StoreToken(token), result };
+    let expected = [
+        seen(1, StoreResult::Found(vec![("k".into(), 1, vec![])])),
+        seen(2, StoreResult::Found(vec![])),
+        seen(2, StoreResult::Changed { key: "p".into(), value: None }),
+    ];
+    assert_eq!(runtime.machine().seen[1..], expected);
+}
+
+#[test]
+fn without_a_store_requests_fail() {
+    let mut runtime = Runtime::new(Probe::silent(), quiet(NetworkLimits::default()).0).unwrap();
+    let request = StoreRequest::List { prefix: String::new() };
+    runtime.step(|_, _, effects| effects.push(Effect::Store { token: StoreToken(1), request }));
+    assert!(matches!(&runtime.machine().seen[1], Seen::Store { result: StoreResult::Failed(_), .. }));
+}
