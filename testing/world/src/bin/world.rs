@@ -1,0 +1,164 @@
+//! Runs seeds of simulated clusters, prints what happened to them and what was wrong.
+//!
+//! Exits with 1 when a seed failed, with 2 when it could not run. A failing seed is printed with how to replay it.
+
+use clap::Parser;
+use ramhold_world::cluster::Cluster;
+use ramhold_world::scenario::{Plan, Report, run};
+use ramhold_world::specimen::{Planted, Specimen};
+use ramhold_world::tally::Tally;
+use ramhold_world::world::Log;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// Runs simulated clusters under faults and checks what their clients saw.
+#[derive(Parser)]
+#[command(name = "ramhold-world")]
+struct Arguments {
+    /// Seeds to run: A..B, without B.
+    #[arg(long, default_value = "0..20", value_parser = seeds)]
+    seeds: Range<u64>,
+    /// Simulated seconds with faults per seed.
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// Runs this seed alone, twice, and compares the traces.
+    #[arg(long)]
+    replay: Option<u64>,
+    /// With --replay: prints every report, fault and start.
+    #[arg(long)]
+    verbose: bool,
+    /// Adds the sums to this JSON file.
+    #[arg(long)]
+    into: Option<PathBuf>,
+    /// Runs the small specimen store instead of Ramhold, to test the simulator itself.
+    #[arg(long)]
+    specimen: bool,
+    /// A fault to plant in the specimen, to see it found.
+    #[arg(long)]
+    planted: Option<String>,
+}
+
+/// What is run.
+enum Which {
+    /// Ramhold itself.
+    Cluster(Cluster),
+    /// A small store that faults can be planted in: shows that they are found.
+    Specimen(Specimen),
+}
+
+fn seeds(text: &str) -> Result<Range<u64>, String> {
+    let (from, to) = text.split_once("..").ok_or("two numbers with .. between them")?;
+    let number = |text: &str| text.parse::<u64>().map_err(|e| format!("{text:?}: {e}"));
+    Ok(number(from)?..number(to)?)
+}
+
+/// One seed; a panic of a machine is a failure of the seed.
+fn run_seed(which: &Which, seed: u64, seconds: u64, verbose: bool) -> Result<Report, String> {
+    let log: Option<Log> = if verbose { Some(Box::new(|line| println!("{line}"))) } else { None };
+    let plan = Plan::seconds(seconds);
+    let run_it = || match which {
+        Which::Cluster(cluster) => run(cluster, seed, &plan, log),
+        Which::Specimen(specimen) => run(specimen, seed, &plan, log),
+    };
+    catch_unwind(AssertUnwindSafe(run_it)).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+        format!("panic: {}", text.unwrap_or_else(|| "without a message".into()))
+    })
+}
+
+/// Why a seed failed; none: it did not.
+fn trouble(report: &Report) -> Option<String> {
+    let violations = report.verdict.violations.iter().map(|v| v.describe(&report.history));
+    let lines: Vec<String> = report.stuck.iter().map(|s| format!("stuck: {s}")).chain(violations).collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
+fn print_sums(tally: &Tally, took: f64) {
+    let seconds = tally.sum("simulated millis") as f64 / 1000.0;
+    for (name, value) in &tally.sums {
+        println!("{value:>12}  {name}");
+    }
+    println!(
+        "{seconds:.0} simulated seconds in {took:.1} s: {:.0} times as fast as real",
+        seconds / took.max(0.001)
+    );
+}
+
+/// Adds to the sums that are in the file already; a file that is something else is left as it is.
+fn add_into(path: &Path, tally: &Tally) -> Result<(), String> {
+    let mut sum = match std::fs::read_to_string(path) {
+        Ok(text) => Tally::from_json(&text).ok_or("is no tally; it was left as it is")?,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Tally::default(),
+        Err(error) => return Err(error.to_string()),
+    };
+    sum.merge(tally);
+    std::fs::write(path, sum.to_json().to_string()).map_err(|error| error.to_string())
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let planted = match &arguments.planted {
+        None => None,
+        Some(name) => match Planted::ALL.into_iter().find(|p| format!("{p:?}") == *name) {
+            Some(planted) => Some(planted),
+            None => {
+                println!("no such planted fault; there are {:?}", Planted::ALL);
+                return ExitCode::from(2);
+            }
+        },
+    };
+    let system = if arguments.specimen || planted.is_some() {
+        Which::Specimen(Specimen { servers: 3, planted })
+    } else {
+        Which::Cluster(Cluster::default())
+    };
+    let seeds = arguments.replay.map_or(arguments.seeds.clone(), |seed| seed..seed + 1);
+    let begun = Instant::now();
+    let mut tally = Tally::default();
+    for seed in seeds {
+        let result =
+            run_seed(&system, seed, arguments.seconds, arguments.verbose && arguments.replay.is_some());
+        let why = match &result {
+            Ok(report) => {
+                tally.add(report);
+                for zombie in &report.verdict.zombie_reads {
+                    println!("seed {seed}: zombie read: {}", zombie.describe(&report.history));
+                }
+                if arguments.replay.is_some() {
+                    for error in &report.errors {
+                        println!("error report: {error}");
+                    }
+                }
+                trouble(report)
+            }
+            Err(panic) => Some(panic.clone()),
+        };
+        let why = why.or_else(|| {
+            let first = arguments.replay.and(result.ok())?;
+            let again = run_seed(&system, seed, arguments.seconds, false).ok()?;
+            println!("trace {:016x}, {} steps", first.trace, first.steps);
+            (again.trace != first.trace).then(|| "two runs of this seed differ".to_string())
+        });
+        if let Some(why) = why {
+            println!("seed {seed} FAILED: {why}");
+            let planted = arguments.planted.as_ref().map_or(String::new(), |p| format!(" --planted {p}"));
+            println!(
+                "replay: ramhold-world --replay {seed} --verbose --seconds {}{planted}",
+                arguments.seconds
+            );
+            tally.add_failure(seed, &why);
+        }
+    }
+    print_sums(&tally, begun.elapsed().as_secs_f64());
+    if let Some(path) = &arguments.into
+        && let Err(why) = add_into(path, &tally)
+    {
+        println!("{}: {why}", path.display());
+        return ExitCode::from(2);
+    }
+    if tally.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) }
+}

@@ -1,0 +1,130 @@
+//! Judges whether a history of one object per key is linearizable, in time O(n log n).
+//!
+//! Every mutation returns its version and versions only grow, so the versions witness the order: per key the mutations
+//! in order of version, each followed by the reads that saw it, must not contradict real time. What carries no version
+//! (an absence) is put into the earliest gap that real time allows. Unknown mutations count only where somebody
+//! observed them: writes by their unique values, removes by an absence that nothing else explains.
+//!
+//! A stale read by a server that the coordinator had declared dead before the read returned is counted apart
+//! (`zombie_reads`); everything else is a violation.
+//!
+//! Invariant: when nothing is reported, the order found is a linearization.
+//!
+//! Not here: exactly-once beyond what duplicate values and versions show; transactions. Catalogue: A4, A11, J2, J3.
+
+mod absence;
+mod order;
+
+use crate::history::{Operation, Outcome};
+use ramhold_base::ServerId;
+use std::collections::BTreeMap;
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum ViolationKind {
+    /// Two mutations with one version.
+    DuplicateVersion,
+    /// A value was read under a version that another value was written with.
+    WrongValue,
+    /// A value or version was read that nobody can have written.
+    NeverWritten,
+    /// An old version was observed after a newer one was known.
+    StaleRead,
+    /// A version was observed before its write began.
+    FutureRead,
+    /// A mutation got a version below one that was returned before it began.
+    VersionWentBack,
+    /// A conditional mutation, or a remove, took effect on a state that it must not.
+    ConditionIgnored,
+    /// A condition was said to fail that held.
+    RefusedWrongly,
+    /// The object was said to be absent when it cannot have been: a lost write.
+    ImpossibleAbsence,
+    /// The object was said to exist when it cannot have.
+    ImpossiblePresence,
+    /// An outcome that does not fit its operation.
+    Nonsense,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Violation {
+    pub kind: ViolationKind,
+    pub key: u32,
+    /// Places in the history, the one to blame first.
+    pub operations: Vec<usize>,
+}
+
+impl Violation {
+    pub fn describe(&self, history: &[Operation]) -> String {
+        let mut text = format!("{:?} of key {}:", self.kind, self.key);
+        for at in &self.operations {
+            text.push_str(&format!("\n    [{at}] {}", history[*at]));
+        }
+        text
+    }
+}
+
+/// How much a check saw: a checker that saw nothing proves nothing.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Seen {
+    pub operations: u64,
+    pub keys: u64,
+    pub mutations: u64,
+    pub observations: u64,
+    pub absences: u64,
+    pub conditions_failed: u64,
+    pub unknown: u64,
+    /// Unknown mutations that somebody observed.
+    pub unknown_bound: u64,
+}
+
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Verdict {
+    pub violations: Vec<Violation>,
+    pub zombie_reads: Vec<Violation>,
+    pub seen: Seen,
+}
+
+/// When the coordinator declared each server dead.
+pub type Deaths = BTreeMap<ServerId, u64>;
+
+/// Checks a whole history; keys are independent.
+pub fn version_witness(history: &[Operation], deaths: &Deaths) -> Verdict {
+    let mut by_key: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    for (at, operation) in history.iter().enumerate() {
+        by_key.entry(operation.key).or_default().push(at);
+    }
+    let mut verdict = Verdict::default();
+    verdict.seen.operations = history.len() as u64;
+    verdict.seen.keys = by_key.len() as u64;
+    verdict.seen.unknown = history.iter().filter(|o| o.outcome == Outcome::Unknown).count() as u64;
+    let mut found = Vec::new();
+    for (key, places) in by_key {
+        let mut order = order::Order::new(history, key, &places, &mut found, &mut verdict.seen);
+        if order.sound {
+            order.check_real_time(&mut found);
+        }
+        if order.sound {
+            absence::place(&mut order, &mut found, &mut verdict.seen);
+        }
+    }
+    for violation in found {
+        if is_zombie_read(&violation, history, deaths) {
+            verdict.zombie_reads.push(violation);
+        } else {
+            verdict.violations.push(violation);
+        }
+    }
+    verdict
+}
+
+fn is_zombie_read(violation: &Violation, history: &[Operation], deaths: &Deaths) -> bool {
+    let stale = matches!(violation.kind, ViolationKind::StaleRead | ViolationKind::ImpossibleAbsence);
+    let blamed = &history[violation.operations[0]];
+    let died = blamed.answered_by.and_then(|server| deaths.get(&server));
+    stale && !blamed.may_mutate() && died.is_some_and(|at| *at <= blamed.ret)
+}
+
+#[cfg(test)]
+mod oracle;
+#[cfg(test)]
+mod tests;

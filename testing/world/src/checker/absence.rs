@@ -1,0 +1,193 @@
+//! Places what was seen without a version, and checks what each mutation demanded of the state before it.
+//!
+//! A position is `2 * state`, or `2 * state + 1` for an absence that an unknown remove made within a state.
+//! A free observation goes to the earliest position that real time allows; that is right because all its constraints
+//! are lower bounds, so the earliest choice never forbids a later one. An unknown remove is spent only on an absence
+//! that nothing else explains, as late as possible, so that neighbours can share it. Which remove serves which state
+//! stays open: it is enough that there are enough that began in time.
+
+use super::order::{Before, FreeKind, Order, suffice};
+use super::{Seen, Violation, ViolationKind};
+use crate::history::{Condition, NEVER};
+use std::collections::{BTreeMap, BTreeSet};
+
+struct Places<'a> {
+    order: &'a mut Order,
+    /// Per state: the latest beginning up to it, and whose.
+    latest_call: Vec<(u64, usize)>,
+    /// Per state: the earliest end after it.
+    earliest_ret: Vec<u64>,
+    /// Positions where the object is absent.
+    absent: BTreeSet<usize>,
+    /// For each state that an unknown remove ended, when that must have begun at the latest.
+    gaps: BTreeMap<usize, u64>,
+}
+
+/// Checks conditions, then places all free observations.
+pub(super) fn place(order: &mut Order, found: &mut Vec<Violation>, seen: &mut Seen) {
+    let key = order.key;
+    let mut places = Places::new(order);
+    places.check_conditions(found);
+    let mut free = std::mem::take(&mut places.order.free);
+    seen.absences += free.len() as u64;
+    free.sort_by_key(|f| (f.seen.ret, f.seen.call));
+    // The greatest position among those that had returned, in order of their end.
+    let mut returned: Vec<(u64, usize)> = Vec::new();
+    for f in free {
+        let before = returned.partition_point(|(ret, _)| *ret < f.seen.call);
+        let bound = before.checked_sub(1).map_or(0, |i| returned[i].1);
+        let position = match f.what {
+            FreeKind::Absent => places.place_absence(f.seen.call, f.seen.ret, bound),
+            FreeKind::Present => {
+                let unseen = places.order.loose_writes.iter().any(|w| w.call <= f.seen.ret);
+                places.place_presence(f.seen.call, f.seen.ret).or(unseen.then_some(0))
+            }
+        };
+        let Some(position) = position else {
+            let state = places.first_state(f.seen.call).max(bound / 2);
+            let mut operations = vec![f.seen.at];
+            operations.extend(Some(places.latest_call[state].1).filter(|at| *at != usize::MAX));
+            let kind = match f.what {
+                FreeKind::Absent => ViolationKind::ImpossibleAbsence,
+                FreeKind::Present => ViolationKind::ImpossiblePresence,
+            };
+            found.push(Violation { kind, key, operations });
+            continue;
+        };
+        let greatest = returned.last().map_or(position, |(_, last)| position.max(*last));
+        returned.push((f.seen.ret, greatest));
+    }
+    seen.unknown_bound += places.gaps.len() as u64;
+}
+
+impl Places<'_> {
+    fn new(order: &mut Order) -> Places<'_> {
+        let states = order.fixed.len();
+        let mut latest_call = Vec::with_capacity(states);
+        let mut latest = (0, usize::MAX);
+        for state in 0..states {
+            let mutation = state.checked_sub(1).map(|m| (order.mutations[m].call, order.mutations[m].at));
+            let observations = order.fixed[state].iter().map(|o| (o.call, o.at));
+            latest =
+                mutation.into_iter().chain(observations).fold(latest, |a, b| if b.0 > a.0 { b } else { a });
+            latest_call.push(latest);
+        }
+        let mut earliest_ret = vec![NEVER; states];
+        for state in (0..states - 1).rev() {
+            let observations = order.fixed[state + 1].iter().map(|o| o.ret).min().unwrap_or(NEVER);
+            earliest_ret[state] = earliest_ret[state + 1].min(observations).min(order.mutations[state].ret);
+        }
+        let absent = (0..states).filter(|s| order.present(*s).is_none()).map(|s| 2 * s).collect();
+        Places { order, latest_call, earliest_ret, absent, gaps: BTreeMap::new() }
+    }
+
+    fn check_conditions(&mut self, found: &mut Vec<Violation>) {
+        for state in 0..self.order.mutations.len() {
+            let mutation = self.order.mutations[state];
+            let there = self.order.present(state);
+            let holds = match (mutation.before, there) {
+                (Before::Anything, _) | (Before::Nothing, None) | (Before::Something, Some(_)) => true,
+                (Before::Nothing, Some(_)) => self.open_gap(state, NEVER),
+                // It removed what an unknown write left that nobody saw.
+                (Before::Something, None) => self.order.spend_write(self.earliest_ret[state]),
+                (Before::Version(wanted), there) => there == Some(wanted),
+            };
+            if !holds {
+                let mut operations = vec![mutation.at];
+                operations.extend(state.checked_sub(1).map(|m| self.order.mutations[m].at));
+                found.push(Violation {
+                    kind: ViolationKind::ConditionIgnored,
+                    key: self.order.key,
+                    operations,
+                });
+            }
+        }
+    }
+
+    /// The first state that an operation with this beginning may belong to.
+    fn first_state(&self, call: u64) -> usize {
+        self.earliest_ret.partition_point(|ret| *ret < call)
+    }
+
+    fn place_absence(&mut self, call: u64, ret: u64, bound: usize) -> Option<usize> {
+        let start = bound.max(2 * self.first_state(call));
+        let last = self.latest_call.partition_point(|(call, _)| *call <= ret).checked_sub(1)?;
+        if start / 2 > last {
+            return None;
+        }
+        let reachable: Vec<usize> = self.absent.range(start..=2 * last + 1).copied().collect();
+        for position in reachable {
+            if position % 2 == 0 || self.open_gap(position / 2, ret) {
+                return Some(position);
+            }
+        }
+        (start / 2..=last)
+            .rev()
+            .find(|state| {
+                let fresh = self.order.present(*state).is_some() && !self.gaps.contains_key(state);
+                fresh && self.gap_allowed(*state) && self.open_gap(*state, ret)
+            })
+            .map(|state| 2 * state + 1)
+    }
+
+    /// A presence without a version is held against versions only, not against absences.
+    fn place_presence(&self, call: u64, ret: u64) -> Option<usize> {
+        (self.first_state(call)..self.latest_call.len())
+            .take_while(|state| self.entered(*state) <= ret)
+            .find(|state| self.order.present(*state).is_some())
+            .map(|state| 2 * state)
+    }
+
+    /// The latest beginning of all that comes before the observations of a state; those are in any order.
+    fn entered(&self, state: usize) -> u64 {
+        let Some(before) = state.checked_sub(1) else { return 0 };
+        self.latest_call[before].0.max(self.order.mutations[before].call)
+    }
+
+    /// Whether the object may have vanished at the end of this state, going by what came next. A remove that came next
+    /// then removed what an unknown write, seen by nobody, had left in between.
+    fn gap_allowed(&self, state: usize) -> bool {
+        match self.order.mutations.get(state).map(|m| m.before) {
+            None | Some(Before::Anything | Before::Nothing) => true,
+            Some(Before::Something) => {
+                self.order.loose_writes.iter().any(|w| w.call <= self.earliest_ret[state])
+            }
+            Some(Before::Version(_)) => false,
+        }
+    }
+
+    /// Lets an unknown remove that began by `limit` end this state, if there are enough of them for all such states.
+    fn open_gap(&mut self, state: usize, limit: u64) -> bool {
+        let old = self.gaps.get(&state).copied();
+        let limit = limit.min(self.earliest_ret[state]).min(old.unwrap_or(NEVER));
+        self.gaps.insert(state, limit);
+        if !self.removes_suffice() {
+            match old {
+                Some(old) => self.gaps.insert(state, old),
+                None => self.gaps.remove(&state),
+            };
+            return false;
+        }
+        if old.is_none() {
+            self.absent.insert(2 * state + 1);
+            if self.order.mutations.get(state).is_some_and(|m| m.before == Before::Something) {
+                self.order.spend_write(self.earliest_ret[state]);
+            }
+        }
+        true
+    }
+
+    /// Whether each gap can have an unknown remove of its own. One with a condition serves its version only.
+    fn removes_suffice(&self) -> bool {
+        let removes = &self.order.loose_removes;
+        let own = |state: usize, limit: u64| {
+            let there = self.order.present(state);
+            removes.iter().any(|r| {
+                matches!(r.condition, Condition::VersionIs(v) if Some(v) == there) && r.call <= limit
+            })
+        };
+        let limits =
+            self.gaps.iter().filter(|(state, limit)| !own(**state, **limit)).map(|(_, limit)| *limit);
+        suffice(removes.iter().filter(|r| r.condition == Condition::Free), limits.collect())
+    }
+}

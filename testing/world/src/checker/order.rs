@@ -1,0 +1,415 @@
+//! The order of one key's mutations and of what saw them, as their versions tell it.
+//!
+//! State 0 is absence before the first mutation; state `i` is what mutation `i` left. Fixed observations belong to the
+//! state whose version they tell; free ones (absences, presences without a version) are placed afterwards.
+
+use super::{Seen, Violation, ViolationKind};
+use crate::history::{Action, Condition, NEVER, Operation, Outcome, ValueId};
+use ramhold_base::Version;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What must have been there before a mutation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Before {
+    Anything,
+    Nothing,
+    Something,
+    Version(Version),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mutation {
+    /// Its place in the history; of one that was only observed by its version, whoever observed it.
+    pub at: usize,
+    pub version: Version,
+    pub call: u64,
+    pub ret: u64,
+    pub before: Before,
+    /// The value it left; none: a removal. A write seen only by its version left some value.
+    pub left: Left,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Left {
+    Nothing,
+    Value(ValueId),
+    SomeValue,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Observation {
+    pub at: usize,
+    pub call: u64,
+    pub ret: u64,
+}
+
+/// An observation without a version.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Free {
+    pub seen: Observation,
+    pub what: FreeKind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum FreeKind {
+    Absent,
+    Present,
+}
+
+/// An unknown mutation that nobody has been found to observe.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Loose {
+    pub at: usize,
+    pub call: u64,
+    pub condition: Condition,
+}
+
+pub(super) struct Order {
+    pub key: u32,
+    pub mutations: Vec<Mutation>,
+    /// Per state, by call.
+    pub fixed: Vec<Vec<Observation>>,
+    pub free: Vec<Free>,
+    pub loose_writes: Vec<Loose>,
+    /// By when the loose writes that something gives away, though not which, must have begun.
+    pub writes_spent: Vec<u64>,
+    pub loose_removes: Vec<Loose>,
+    /// False after a violation that leaves no order to go on with.
+    pub sound: bool,
+}
+
+const VIOLATIONS_PER_KEY_MAX: usize = 10;
+
+impl Order {
+    pub fn new(
+        history: &[Operation],
+        key: u32,
+        places: &[usize],
+        found: &mut Vec<Violation>,
+        seen: &mut Seen,
+    ) -> Order {
+        let mut draft = Draft {
+            history,
+            key,
+            found,
+            known: BTreeMap::new(),
+            unknown_writes: Vec::new(),
+            watched: Vec::new(),
+            phantoms: BTreeMap::new(),
+            order: Order {
+                key,
+                mutations: Vec::new(),
+                fixed: Vec::new(),
+                free: Vec::new(),
+                loose_writes: Vec::new(),
+                writes_spent: Vec::new(),
+                loose_removes: Vec::new(),
+                sound: true,
+            },
+        };
+        for at in places {
+            draft.take_mutation(*at);
+        }
+        for at in places {
+            draft.take_observation(*at, seen);
+        }
+        draft.finish(seen)
+    }
+
+    /// What is there in a state: a version, or nothing.
+    pub fn present(&self, state: usize) -> Option<Version> {
+        let mutation = self.mutations.get(state.checked_sub(1)?)?;
+        (mutation.left != Left::Nothing).then_some(mutation.version)
+    }
+
+    /// Takes one more loose write that began by `limit` as having taken effect, if there are enough.
+    pub fn spend_write(&mut self, limit: u64) -> bool {
+        self.writes_spent.push(limit);
+        let enough = suffice(self.loose_writes.iter(), self.writes_spent.clone());
+        if !enough {
+            self.writes_spent.pop();
+        }
+        enough
+    }
+
+    /// Finds operations that the order puts before others which had returned before they began.
+    pub fn check_real_time(&mut self, found: &mut Vec<Violation>) {
+        for _ in 0..VIOLATIONS_PER_KEY_MAX {
+            let Some((kind, blamed, other)) = self.first_contradiction() else { return };
+            found.push(Violation { kind, key: self.key, operations: vec![blamed, other] });
+            // Without the one to blame the rest may be judged; without a mutation nothing can.
+            if matches!(kind, ViolationKind::VersionWentBack) {
+                break;
+            }
+            for observations in &mut self.fixed {
+                observations.retain(|o| o.at != blamed);
+            }
+        }
+        self.sound = false;
+    }
+
+    fn first_contradiction(&self) -> Option<(ViolationKind, usize, usize)> {
+        // The latest beginning so far in the order, whose it is, whether that was an observation, and of which state.
+        let mut latest = (0, usize::MAX, false, 0);
+        for state in 0..self.fixed.len() {
+            let mutation = state
+                .checked_sub(1)
+                .map(|m| (self.mutations[m].at, self.mutations[m].call, self.mutations[m].ret, false));
+            let observations = self.fixed[state].iter().map(|o| (o.at, o.call, o.ret, true));
+            for (at, call, ret, observes) in mutation.into_iter().chain(observations) {
+                if ret < latest.0 {
+                    let (_, other, other_observes, other_state) = latest;
+                    return Some(match (other_observes, observes) {
+                        (true, _) => (ViolationKind::StaleRead, other, at),
+                        (false, true) if other_state == state => (ViolationKind::FutureRead, at, other),
+                        (false, _) => (ViolationKind::VersionWentBack, other, at),
+                    });
+                }
+                if call > latest.0 {
+                    latest = (call, at, observes, state);
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Whether each limit can have a mutation of its own that began by then; the mutations are in order of beginning.
+pub(super) fn suffice<'a>(mutations: impl Iterator<Item = &'a Loose>, mut limits: Vec<u64>) -> bool {
+    limits.sort_unstable();
+    let mut calls = mutations.map(|m| m.call);
+    limits.into_iter().all(|limit| calls.next().is_some_and(|call| call <= limit))
+}
+
+struct Draft<'a> {
+    history: &'a [Operation],
+    key: u32,
+    found: &'a mut Vec<Violation>,
+    known: BTreeMap<Version, Mutation>,
+    unknown_writes: Vec<(Loose, ValueId, bool)>,
+    watched: Vec<(Version, Observation)>,
+    /// Versions that were told without a value and that no known mutation has; who told them first.
+    phantoms: BTreeMap<Version, Observation>,
+    order: Order,
+}
+
+impl Draft<'_> {
+    fn violation(&mut self, kind: ViolationKind, operations: Vec<usize>) {
+        self.found.push(Violation { kind, key: self.key, operations });
+    }
+
+    fn take_mutation(&mut self, at: usize) {
+        let operation = &self.history[at];
+        let (condition, left) = match operation.action {
+            Action::Read => return,
+            Action::Write { value, condition } => (condition, Left::Value(value)),
+            Action::Remove { condition } => (condition, Left::Nothing),
+        };
+        match operation.outcome {
+            Outcome::Done { version } if version.is_none() => {
+                if left == Left::Nothing && matches!(condition, Condition::Free) {
+                    let seen = Observation { at, call: operation.call, ret: operation.ret };
+                    self.order.free.push(Free { seen, what: FreeKind::Absent });
+                } else {
+                    self.violation(ViolationKind::Nonsense, vec![at]);
+                }
+            }
+            Outcome::Done { version } => {
+                let (call, ret) = (operation.call, operation.ret);
+                let before = before(condition, left == Left::Nothing);
+                if let Some(other) = self.known.get(&version) {
+                    let other = other.at;
+                    self.violation(ViolationKind::DuplicateVersion, vec![at, other]);
+                    self.order.sound = false;
+                } else {
+                    self.known.insert(version, Mutation { at, version, call, ret, before, left });
+                }
+            }
+            Outcome::Unknown => {
+                let loose = Loose { at, call: operation.call, condition };
+                match left {
+                    Left::Value(value) => self.unknown_writes.push((loose, value, false)),
+                    Left::Nothing | Left::SomeValue => self.order.loose_removes.push(loose),
+                }
+            }
+            Outcome::ConditionFailed { .. } | Outcome::Refused { .. } => {}
+            Outcome::Found { .. } | Outcome::Absent => self.violation(ViolationKind::Nonsense, vec![at]),
+        }
+    }
+
+    fn take_observation(&mut self, at: usize, seen: &mut Seen) {
+        let operation = &self.history[at];
+        let observation = Observation { at, call: operation.call, ret: operation.ret };
+        match (operation.action, operation.outcome) {
+            (Action::Read, Outcome::Found { version, value }) => {
+                seen.observations += 1;
+                if self.knows(version, value, observation) {
+                    self.watched.push((version, observation));
+                }
+            }
+            (Action::Read, Outcome::Absent) => {
+                self.order.free.push(Free { seen: observation, what: FreeKind::Absent });
+            }
+            (Action::Read, Outcome::Done { .. } | Outcome::ConditionFailed { .. }) => {
+                self.violation(ViolationKind::Nonsense, vec![at]);
+            }
+            (
+                Action::Write { condition, .. } | Action::Remove { condition },
+                Outcome::ConditionFailed { version },
+            ) => {
+                seen.conditions_failed += 1;
+                self.take_refusal(condition, version, observation);
+            }
+            (_, Outcome::Refused { .. } | Outcome::Unknown) => {}
+            (Action::Write { condition, .. } | Action::Remove { condition }, Outcome::Done { .. }) => {
+                seen.mutations += 1;
+                // A condition that held tells the version too.
+                if let Condition::VersionIs(version) = condition
+                    && !self.known.contains_key(&version)
+                {
+                    self.tell(version, observation);
+                }
+            }
+            (Action::Write { .. } | Action::Remove { .. }, Outcome::Found { .. } | Outcome::Absent) => {}
+        }
+    }
+
+    fn take_refusal(&mut self, condition: Condition, told: Option<Version>, seen: Observation) {
+        let wrongly = match (condition, told) {
+            (Condition::Free, _) => true,
+            (Condition::Absent, Some(version)) => version.is_none(),
+            (Condition::VersionIs(wanted), Some(version)) => version == wanted,
+            (_, None) => false,
+        };
+        if wrongly {
+            return self.violation(ViolationKind::RefusedWrongly, vec![seen.at]);
+        }
+        match (told, condition) {
+            (Some(Version::NONE), _) => self.order.free.push(Free { seen, what: FreeKind::Absent }),
+            (Some(version), _) => {
+                match self.known.get(&version) {
+                    Some(mutation) if mutation.left == Left::Nothing => {
+                        let other = mutation.at;
+                        return self.violation(ViolationKind::WrongValue, vec![seen.at, other]);
+                    }
+                    Some(_) => {}
+                    None => self.tell(version, seen),
+                }
+                self.watched.push((version, seen));
+            }
+            // A refused version condition may also mean absence, so only a refused absence says anything.
+            (None, Condition::Absent) => {
+                self.order.free.push(Free { seen, what: FreeKind::Present });
+            }
+            (None, Condition::VersionIs(_) | Condition::Free) => {}
+        }
+    }
+
+    fn tell(&mut self, version: Version, seen: Observation) {
+        let first = self.phantoms.entry(version).or_insert(seen);
+        if seen.ret < first.ret {
+            *first = seen;
+        }
+    }
+
+    /// Whether somebody can have written this value with this version; binds an unknown write to it.
+    fn knows(&mut self, version: Version, value: ValueId, seen: Observation) -> bool {
+        if let Some(mutation) = self.known.get(&version) {
+            if mutation.left != Left::Value(value) {
+                let other = mutation.at;
+                self.violation(ViolationKind::WrongValue, vec![seen.at, other]);
+                return false;
+            }
+            return true;
+        }
+        let candidate = self
+            .unknown_writes
+            .iter_mut()
+            .filter(|(_, left, bound)| *left == value && !*bound)
+            .min_by_key(|(loose, _, _)| loose.call);
+        let Some((loose, _, bound)) = candidate else {
+            let mut blamed = vec![seen.at];
+            blamed.extend(self.writer_of(value));
+            self.violation(ViolationKind::NeverWritten, blamed);
+            return false;
+        };
+        *bound = true;
+        let mut loose = *loose;
+        // When several unknown writes left the same value nobody knows which this is: take the least that holds of all.
+        let alike = self.unknown_writes.iter().filter(|(_, left, _)| *left == value);
+        if alike.clone().count() > 1 {
+            loose.call = alike.map(|(loose, _, _)| loose.call).min().unwrap_or(loose.call);
+            loose.condition = Condition::Free;
+        }
+        if let Condition::VersionIs(version) = loose.condition
+            && !self.known.contains_key(&version)
+        {
+            self.tell(version, Observation { at: loose.at, call: loose.call, ret: NEVER });
+        }
+        let before = before(loose.condition, false);
+        let mutation = Mutation {
+            at: loose.at,
+            version,
+            call: loose.call,
+            ret: NEVER,
+            before,
+            left: Left::Value(value),
+        };
+        self.known.insert(version, mutation);
+        true
+    }
+
+    fn writer_of(&self, value: ValueId) -> Option<usize> {
+        let known = self.known.values().find(|m| m.left == Left::Value(value)).map(|m| m.at);
+        known.or_else(|| {
+            self.unknown_writes.iter().find(|(_, left, _)| *left == value).map(|(loose, _, _)| loose.at)
+        })
+    }
+
+    fn finish(mut self, seen: &mut Seen) -> Order {
+        let mut loose: Vec<Loose> =
+            self.unknown_writes.iter().filter(|(_, _, bound)| !*bound).map(|(loose, _, _)| *loose).collect();
+        loose.sort_by_key(|l| l.call);
+        seen.unknown_bound += (self.unknown_writes.len() - loose.len()) as u64;
+        self.order.loose_writes = loose;
+        self.order.loose_removes.sort_by_key(|l| l.call);
+        // Versions told without a value: lower versions to earlier writes, which constrains least.
+        let mut unheard = BTreeSet::new();
+        for (version, told) in std::mem::take(&mut self.phantoms) {
+            if self.known.contains_key(&version) {
+                continue;
+            }
+            if !self.order.spend_write(told.ret) {
+                self.violation(ViolationKind::NeverWritten, vec![told.at]);
+                unheard.insert(version);
+                continue;
+            }
+            let Loose { at, call, .. } = self.order.loose_writes[self.order.writes_spent.len() - 1];
+            let before = Before::Anything;
+            self.known
+                .insert(version, Mutation { at, version, call, ret: NEVER, before, left: Left::SomeValue });
+        }
+        let mut order = self.order;
+        order.fixed = vec![Vec::new(); self.known.len() + 1];
+        let states: BTreeMap<Version, usize> = self.known.keys().copied().zip(1..).collect();
+        order.mutations = self.known.into_values().collect();
+        for (version, observation) in self.watched {
+            if !unheard.contains(&version) {
+                order.fixed[states[&version]].push(observation);
+            }
+        }
+        for observations in &mut order.fixed {
+            observations.sort_by_key(|o| o.call);
+        }
+        order
+    }
+}
+
+fn before(condition: Condition, removes: bool) -> Before {
+    match condition {
+        Condition::Free if removes => Before::Something,
+        Condition::Free => Before::Anything,
+        Condition::Absent => Before::Nothing,
+        Condition::VersionIs(version) => Before::Version(version),
+    }
+}

@@ -1,0 +1,417 @@
+//! The checker accepts what is right and rejects what is wrong, else a blind one would pass everything. // J3
+
+use super::oracle::is_linearizable;
+use super::*;
+use crate::history::{Action, Condition, NEVER, ValueId};
+use ramhold_base::{Rng, Status, Version};
+
+const FREE: Condition = Condition::Free;
+
+fn operation(call: u64, ret: u64, action: Action, outcome: Outcome) -> Operation {
+    Operation { client: 1, session: 1, key: 7, action, call, ret, outcome, answered_by: None }
+}
+
+fn write_if(call: u64, ret: u64, value: u64, condition: Condition, version: u64) -> Operation {
+    let action = Action::Write { value: ValueId(value), condition };
+    operation(call, ret, action, Outcome::Done { version: Version(version) })
+}
+
+fn write(call: u64, ret: u64, value: u64, version: u64) -> Operation {
+    write_if(call, ret, value, FREE, version)
+}
+
+fn write_unknown(call: u64, value: u64) -> Operation {
+    operation(call, NEVER, Action::Write { value: ValueId(value), condition: FREE }, Outcome::Unknown)
+}
+
+fn write_failed(call: u64, ret: u64, value: u64, condition: Condition, version: u64) -> Operation {
+    let action = Action::Write { value: ValueId(value), condition };
+    operation(call, ret, action, Outcome::ConditionFailed { version: Some(Version(version)) })
+}
+
+fn read(call: u64, ret: u64, value: u64, version: u64) -> Operation {
+    let outcome = Outcome::Found { version: Version(version), value: ValueId(value) };
+    operation(call, ret, Action::Read, outcome)
+}
+
+fn absent(call: u64, ret: u64) -> Operation {
+    operation(call, ret, Action::Read, Outcome::Absent)
+}
+
+fn remove(call: u64, ret: u64, version: u64) -> Operation {
+    let outcome = Outcome::Done { version: Version(version) };
+    operation(call, ret, Action::Remove { condition: FREE }, outcome)
+}
+
+fn remove_unknown(call: u64) -> Operation {
+    operation(call, NEVER, Action::Remove { condition: FREE }, Outcome::Unknown)
+}
+
+fn is(version: u64) -> Condition {
+    Condition::VersionIs(Version(version))
+}
+
+/// The kinds of violations, in order of discovery.
+fn kinds(history: &[Operation]) -> Vec<ViolationKind> {
+    version_witness(history, &Deaths::new()).violations.iter().map(|v| v.kind).collect()
+}
+
+#[test]
+fn good_histories_are_accepted() {
+    let good: Vec<(&str, Vec<Operation>)> = vec![
+        ("nothing", vec![]),
+        ("plain", vec![write(1, 2, 10, 1), read(3, 4, 10, 1), write(5, 6, 11, 9), read(7, 8, 11, 9)]),
+        (
+            "overlap, old or new",
+            vec![write(1, 2, 10, 1), write(3, 9, 11, 2), read(4, 5, 10, 1), read(6, 7, 11, 2)],
+        ),
+        (
+            "removed",
+            vec![write(1, 2, 10, 1), remove(3, 4, 2), absent(5, 6), remove(7, 8, 0), write(9, 10, 11, 3)],
+        ),
+        ("unknown write seen", vec![write(1, 2, 10, 1), write_unknown(3, 11), read(90, 91, 11, 5)]),
+        ("unknown write unseen", vec![write(1, 2, 10, 1), write_unknown(3, 11), read(90, 91, 10, 1)]),
+        ("unknown write overwritten", vec![write_unknown(1, 10), write(2, 3, 11, 5), read(4, 5, 11, 5)]),
+        ("unknown write late", vec![write_unknown(1, 10), absent(2, 3), absent(50, 51), read(90, 91, 10, 4)]),
+        ("unknown remove seen", vec![write(1, 2, 10, 1), remove_unknown(3), read(4, 5, 10, 1), absent(6, 7)]),
+        ("unknown remove unseen", vec![write(1, 2, 10, 1), remove_unknown(3), read(90, 91, 10, 1)]),
+        (
+            "unknown remove before a conditional write",
+            vec![write(1, 2, 10, 1), remove_unknown(3), write_if(4, 5, 11, Condition::Absent, 5)],
+        ),
+        ("unknown write, then removed unseen", vec![write_unknown(1, 10), remove(2, 3, 4), absent(5, 6)]),
+        (
+            "failed conditions",
+            vec![
+                write(1, 2, 10, 3),
+                write_failed(3, 4, 11, Condition::Absent, 3),
+                write_failed(5, 6, 12, is(9), 3),
+                write_if(7, 8, 13, is(3), 4),
+            ],
+        ),
+        ("failed on absence", vec![write_failed(1, 2, 10, is(3), 0), absent(3, 4)]),
+        (
+            "version of an unknown write told",
+            vec![write_unknown(1, 10), write_failed(5, 6, 11, Condition::Absent, 4)],
+        ),
+        ("absence overlapping the write", vec![write(1, 9, 10, 1), absent(2, 3), read(4, 5, 10, 1)]),
+        (
+            "one unknown remove explains two absences",
+            vec![write(1, 2, 10, 1), remove_unknown(3), absent(4, 9), absent(6, 7), write(10, 11, 12, 8)],
+        ),
+        (
+            "two unknown writes of one value, the unconditional one seen",
+            vec![
+                write(1, 2, 10, 1),
+                operation(
+                    3,
+                    NEVER,
+                    Action::Write { value: ValueId(0), condition: Condition::Absent },
+                    Outcome::Unknown,
+                ),
+                write_unknown(4, 0),
+                read(5, 6, 0, 2),
+            ],
+        ),
+        ("an empty value twice", vec![write(1, 2, 0, 1), write(3, 4, 0, 2), read(5, 6, 0, 2)]),
+    ];
+    for (name, history) in good {
+        assert_eq!(kinds(&history), [], "{name}");
+        assert!(is_linearizable(&history), "{name}");
+    }
+}
+
+#[test]
+fn bad_histories_are_rejected() {
+    use ViolationKind::*;
+    let refused = |call, ret, value| {
+        let action = Action::Write { value: ValueId(value), condition: FREE };
+        operation(call, ret, action, Outcome::Refused { status: Status::OutOfMemory })
+    };
+    let bad: Vec<(&str, ViolationKind, Vec<Operation>)> = vec![
+        ("stale read", StaleRead, vec![write(1, 2, 10, 1), write(3, 4, 11, 2), read(5, 6, 10, 1)]),
+        (
+            "read goes back",
+            StaleRead,
+            vec![write(1, 2, 10, 1), write(3, 9, 11, 2), read(4, 5, 11, 2), read(6, 7, 10, 1)],
+        ),
+        ("lost write", ImpossibleAbsence, vec![write(1, 2, 10, 1), absent(3, 4)]),
+        (
+            "lost overwrite",
+            StaleRead,
+            vec![write(1, 2, 10, 1), write(3, 4, 11, 2), read(5, 6, 10, 1), read(7, 8, 10, 1)],
+        ),
+        (
+            "lost unknown write that was seen",
+            ImpossibleAbsence,
+            vec![write_unknown(1, 10), read(2, 3, 10, 1), absent(4, 5)],
+        ),
+        ("duplicate version", DuplicateVersion, vec![write(1, 2, 10, 1), write(3, 4, 11, 1)]),
+        ("a remove with a write's version", DuplicateVersion, vec![write(1, 2, 10, 1), remove(3, 4, 1)]),
+        ("version goes back", VersionWentBack, vec![write(1, 2, 10, 5), write(3, 4, 11, 4)]),
+        (
+            "version goes back after a remove",
+            VersionWentBack,
+            vec![write(1, 2, 10, 5), remove(3, 4, 6), write(5, 6, 11, 1)],
+        ),
+        ("remove below what it removed", VersionWentBack, vec![write(1, 2, 10, 5), remove(3, 4, 4)]),
+        ("resurrected", StaleRead, vec![write(1, 2, 10, 1), remove(3, 4, 2), read(5, 6, 10, 1)]),
+        ("future read", FutureRead, vec![read(1, 2, 10, 1), write(3, 4, 10, 1)]),
+        ("future read of an unknown write", FutureRead, vec![read(1, 2, 10, 1), write_unknown(3, 10)]),
+        ("wrong value", WrongValue, vec![write(1, 2, 10, 1), write(3, 4, 11, 2), read(5, 6, 10, 2)]),
+        ("value of a removal", WrongValue, vec![write(1, 2, 10, 1), remove(3, 4, 2), read(5, 6, 10, 2)]),
+        ("never written", NeverWritten, vec![write(1, 2, 10, 1), read(3, 4, 99, 2)]),
+        ("refused write seen", NeverWritten, vec![refused(1, 2, 10), read(3, 4, 10, 1)]),
+        (
+            "failed conditional write seen",
+            NeverWritten,
+            vec![write(1, 2, 10, 1), write_failed(3, 4, 11, Condition::Absent, 1), read(5, 6, 11, 2)],
+        ),
+        ("written twice", NeverWritten, vec![write_unknown(1, 10), read(2, 3, 10, 1), read(4, 5, 10, 2)]),
+        ("acked write under another version", NeverWritten, vec![write(1, 2, 10, 1), read(3, 4, 10, 2)]),
+        (
+            "condition on a version accepted wrongly",
+            ConditionIgnored,
+            vec![write(1, 2, 10, 1), write(3, 4, 11, 2), write_if(5, 6, 12, is(1), 3)],
+        ),
+        (
+            "two winners of one version",
+            ConditionIgnored,
+            vec![write(1, 2, 10, 1), write_if(3, 6, 11, is(1), 2), write_if(3, 6, 12, is(1), 3)],
+        ),
+        (
+            "condition on absence accepted wrongly",
+            ConditionIgnored,
+            vec![write(1, 2, 10, 1), write_if(3, 4, 11, Condition::Absent, 2)],
+        ),
+        (
+            "two creators",
+            ConditionIgnored,
+            vec![write_if(1, 5, 10, Condition::Absent, 1), write_if(1, 5, 11, Condition::Absent, 2)],
+        ),
+        ("removed twice", ConditionIgnored, vec![write(1, 2, 10, 1), remove(3, 6, 2), remove(3, 6, 3)]),
+        (
+            "condition on a version refused wrongly",
+            RefusedWrongly,
+            vec![write(1, 2, 10, 1), write_failed(3, 4, 11, is(1), 1)],
+        ),
+        (
+            "condition on absence refused wrongly",
+            RefusedWrongly,
+            vec![write_failed(1, 2, 10, Condition::Absent, 0)],
+        ),
+        (
+            "no condition, refused by one",
+            RefusedWrongly,
+            vec![write(1, 2, 9, 1), write_failed(3, 4, 10, FREE, 1)],
+        ),
+        (
+            "refused for an old version",
+            StaleRead,
+            vec![write(1, 2, 10, 1), write(3, 4, 11, 2), write_failed(5, 6, 12, Condition::Absent, 1)],
+        ),
+        (
+            "refused for an absence that is none",
+            ImpossibleAbsence,
+            vec![write(1, 2, 10, 1), write_failed(3, 4, 12, is(9), 0)],
+        ),
+        (
+            "refused for a version from nowhere",
+            NeverWritten,
+            vec![write(1, 2, 10, 1), write_failed(3, 4, 12, Condition::Absent, 5)],
+        ),
+        ("remove that found nothing", ImpossibleAbsence, vec![write(1, 2, 10, 1), remove(3, 4, 0)]),
+        (
+            "absent after an older unknown remove was spent",
+            ImpossibleAbsence,
+            vec![write(1, 2, 10, 1), remove_unknown(3), absent(4, 5), write(6, 7, 11, 3), absent(8, 9)],
+        ),
+        (
+            "unknown remove began too late",
+            ImpossibleAbsence,
+            vec![write(1, 2, 10, 1), absent(3, 4), remove_unknown(5)],
+        ),
+        (
+            "absent between reads of one version",
+            ImpossibleAbsence,
+            vec![write(1, 2, 10, 1), remove_unknown(3), absent(4, 5), read(6, 7, 10, 1)],
+        ),
+        ("a write without a version", Nonsense, vec![write(1, 2, 10, 0)]),
+        (
+            "a read that was done",
+            Nonsense,
+            vec![operation(1, 2, Action::Read, Outcome::Done { version: Version(1) })],
+        ),
+    ];
+    assert!(bad.len() >= 20);
+    for (name, kind, history) in bad {
+        assert!(kinds(&history).contains(&kind), "{name}: {:?}", kinds(&history));
+        assert!(!is_linearizable(&history), "{name}: the oracle sees nothing wrong");
+    }
+}
+
+/// A stale read of a dead server is counted apart, one of a living server is not. // F8
+#[test]
+fn zombie_reads_are_counted_apart() {
+    let server = ramhold_base::ServerId(4);
+    let stale = Operation { answered_by: Some(server), ..read(5, 6, 10, 1) };
+    let history = [write(1, 2, 10, 1), write(3, 4, 11, 2), stale];
+    for (died, zombies) in [(4, 1), (6, 1), (7, 0)] {
+        let verdict = version_witness(&history, &Deaths::from([(server, died)]));
+        assert_eq!((verdict.zombie_reads.len(), verdict.violations.len()), (zombies, 1 - zombies));
+    }
+    // A mutation is never excused.
+    let late = Operation { answered_by: Some(server), ..write(5, 6, 12, 1) };
+    let verdict = version_witness(&[write(1, 2, 10, 2), late], &Deaths::from([(server, 4)]));
+    assert_eq!((verdict.zombie_reads.len(), verdict.violations.len()), (0, 1));
+}
+
+/// A history as an honest store would give it: each operation takes effect at one instant of its interval.
+fn honest(rng: &mut Rng, count: u64, clients: u64, span: u64) -> Vec<Operation> {
+    let mut free_at = vec![0; clients as usize];
+    let mut plan = Vec::new();
+    for number in 0..count {
+        let client = rng.below(clients) as usize;
+        let call = free_at[client] + 1 + rng.below(span);
+        let ret = call + 1 + rng.below(span);
+        free_at[client] = ret;
+        let unknown = rng.chance(1, 6);
+        let effect = if unknown { call + rng.below(4 * span) } else { rng.between(call, ret) };
+        let takes_place = !unknown || rng.chance(1, 2);
+        plan.push((effect, number, client as u32, call, ret, unknown, takes_place));
+    }
+    plan.sort_unstable();
+    let (mut version, mut present): (u64, Option<(u64, ValueId)>) = (0, None);
+    let mut versions = vec![1];
+    let mut history = Vec::new();
+    for (_, number, client, call, ret, unknown, takes_place) in plan {
+        let condition = match rng.below(4) {
+            0 => Condition::Absent,
+            1 => is(*rng.pick(&versions).unwrap()),
+            _ => FREE,
+        };
+        let action = match rng.below(7) {
+            0 | 1 => Action::Read,
+            2 => Action::Remove { condition: if condition == Condition::Absent { FREE } else { condition } },
+            _ => Action::Write { value: ValueId(1000 + number), condition },
+        };
+        let there = present.map_or(0, |(v, _)| v);
+        let met = |condition| match condition {
+            Condition::Free => true,
+            Condition::Absent => present.is_none(),
+            Condition::VersionIs(wanted) => wanted.raw() == there && there != 0,
+        };
+        let mut next = present;
+        let outcome = match action {
+            Action::Read => {
+                present.map_or(Outcome::Absent, |(v, value)| Outcome::Found { version: Version(v), value })
+            }
+            Action::Write { condition, .. } | Action::Remove { condition } if !met(condition) => {
+                let hidden = condition == Condition::Absent && rng.chance(1, 5);
+                Outcome::ConditionFailed { version: (!hidden).then_some(Version(there)) }
+            }
+            Action::Write { value, .. } => {
+                version += rng.between(1, 3);
+                next = Some((version, value));
+                Outcome::Done { version: Version(version) }
+            }
+            Action::Remove { .. } if present.is_none() => Outcome::Done { version: Version(0) },
+            Action::Remove { .. } => {
+                version += rng.between(1, 3);
+                next = None;
+                Outcome::Done { version: Version(version) }
+            }
+        };
+        if takes_place {
+            present = next;
+            versions.push(present.map_or(1, |(v, _)| v));
+        }
+        let (outcome, ret) = if unknown { (Outcome::Unknown, NEVER) } else { (outcome, ret) };
+        history.push(Operation { client, ..operation(call, ret, action, outcome) });
+    }
+    history.sort_by_key(|o| o.call);
+    history
+}
+
+#[test]
+fn long_honest_histories_are_accepted() {
+    for seed in 0..300 {
+        let mut rng = Rng::new(seed);
+        let span = rng.between(2, 60);
+        let clients = rng.between(1, 8);
+        let history = honest(&mut rng, 400, clients, span);
+        let verdict = version_witness(&history, &Deaths::new());
+        let found: Vec<String> = verdict.violations.iter().map(|v| v.describe(&history)).collect();
+        assert!(found.is_empty(), "seed {seed}: {}", found.join("\n"));
+        assert!(verdict.seen.mutations > 50 && verdict.seen.absences > 0);
+    }
+}
+
+/// Changes one thing that a client was told.
+fn falsify(rng: &mut Rng, history: &mut [Operation]) {
+    let at = rng.below(history.len() as u64) as usize;
+    let version = Version(rng.between(1, 12));
+    let value = match history[rng.below(history.len() as u64) as usize].action {
+        Action::Write { value, .. } => value,
+        Action::Read | Action::Remove { .. } => ValueId(1),
+    };
+    let blamed = &mut history[at];
+    match (blamed.outcome, rng.below(5)) {
+        (Outcome::Found { .. }, 0) => blamed.outcome = Outcome::Absent,
+        (Outcome::Found { value, .. }, 1) => blamed.outcome = Outcome::Found { version, value },
+        (Outcome::Found { version, .. }, 2) => blamed.outcome = Outcome::Found { version, value },
+        (Outcome::Absent, _) => blamed.outcome = Outcome::Found { version, value },
+        (Outcome::Done { .. }, 0) => blamed.outcome = Outcome::Done { version },
+        (Outcome::ConditionFailed { .. }, 0) => {
+            blamed.outcome = Outcome::ConditionFailed { version: Some(version) }
+        }
+        (Outcome::ConditionFailed { .. }, 1) => blamed.outcome = Outcome::Done { version },
+        _ => {
+            let length = blamed.ret.min(1000) - blamed.call.min(1000);
+            blamed.call = rng.below(60);
+            blamed.ret = if blamed.ret == NEVER { NEVER } else { blamed.call + 1 + length.min(8) };
+        }
+    }
+}
+
+/// On short histories, honest and falsified, the checker says what trying all orders says. It never accuses wrongly;
+/// it may be lenient only where a version was told whose write nobody knows, or a presence without a version.
+#[test]
+fn the_checker_agrees_with_the_oracle() {
+    let (mut good, mut bad, mut lenient) = (0, 0, 0);
+    for seed in 0..100_000 {
+        let mut rng = Rng::new(seed);
+        let clients = rng.between(1, 4);
+        let count = rng.between(2, 9);
+        let span = rng.between(2, 12);
+        let mut history = honest(&mut rng, count, clients, span);
+        for _ in 0..rng.below(3) {
+            falsify(&mut rng, &mut history);
+        }
+        let expected = is_linearizable(&history);
+        let verdict = version_witness(&history, &Deaths::new());
+        *(if expected { &mut good } else { &mut bad }) += 1;
+        if expected == verdict.violations.is_empty() {
+            continue;
+        }
+        let tells = |o: &Operation| {
+            let conditional = matches!(
+                o.action,
+                Action::Write { condition: Condition::VersionIs(_), .. }
+                    | Action::Remove { condition: Condition::VersionIs(_) }
+            );
+            conditional || matches!(o.outcome, Outcome::ConditionFailed { .. })
+        };
+        let unclear = history.iter().any(tells)
+            && history.iter().any(|o| o.outcome == Outcome::Unknown && o.may_mutate());
+        if !expected && unclear {
+            lenient += 1;
+            continue;
+        }
+        let lines: Vec<String> = history.iter().map(ToString::to_string).collect();
+        let found: Vec<String> = verdict.violations.iter().map(|v| v.describe(&history)).collect();
+        panic!("seed {seed}: oracle {expected}\n{}\nfound:\n{}", lines.join("\n"), found.join("\n"));
+    }
+    assert!(good > 10_000 && bad > 10_000, "{good} good, {bad} bad");
+    assert!(lenient * 200 < bad, "{lenient} of {bad} bad histories passed");
+}

@@ -1,0 +1,302 @@
+//! Which faults happen when: drawn from the seed, within what the system promises to survive.
+//!
+//! Every seed leaves out some kinds of faults (swarm), so that rare combinations of the others become common.
+
+use crate::disk::DiskOptions;
+use crate::network::{MICRO, MILLI, NetworkOptions, SECOND};
+use crate::scenario::Actor;
+use crate::system::{System, Tolerance};
+use crate::world::{Costs, World};
+use ramhold_base::Rng;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FaultKind {
+    CrashServer,
+    CrashServerInStep,
+    CrashCoordinator,
+    CrashClient,
+    CutPower,
+    /// A process dies, starts again, and soon the power goes: what the new life took over may not be durable.
+    CrashThenCutPower,
+    CutPowerOfAll,
+    Stall,
+    StallCoordinator,
+    CutBothWays,
+    CutOneWay,
+    Isolate,
+    Clog,
+    BitRot,
+}
+
+const KINDS: [FaultKind; 14] = [
+    FaultKind::CrashServer,
+    FaultKind::CrashServerInStep,
+    FaultKind::CrashCoordinator,
+    FaultKind::CrashClient,
+    FaultKind::CutPower,
+    FaultKind::CrashThenCutPower,
+    FaultKind::CutPowerOfAll,
+    FaultKind::Stall,
+    FaultKind::StallCoordinator,
+    FaultKind::CutBothWays,
+    FaultKind::CutOneWay,
+    FaultKind::Isolate,
+    FaultKind::Clog,
+    FaultKind::BitRot,
+];
+
+/// What one seed does to its cluster.
+#[derive(Clone, Debug)]
+pub struct Swarm {
+    pub kinds: Vec<FaultKind>,
+    pub network: NetworkOptions,
+    /// Nanoseconds between two faults, at most.
+    pub interval_max: u64,
+    /// How long something stays down, cut or stalled, at most.
+    pub duration_max: u64,
+    pub read_error_ppm: u32,
+    pub sync_error_ppm: u32,
+    pub store_failure_ppm: u32,
+    /// How slow processors, devices and the store are.
+    pub costs: Costs,
+}
+
+impl Swarm {
+    pub fn draw(rng: &mut Rng, tolerance: Tolerance) -> Swarm {
+        let allowed = |kind: &FaultKind| match kind {
+            FaultKind::CutPower | FaultKind::CrashThenCutPower => tolerance.power_cut,
+            FaultKind::CutPowerOfAll => tolerance.power_cut_of_all,
+            FaultKind::BitRot => tolerance.bit_rot,
+            _ => true,
+        };
+        let kinds: Vec<FaultKind> = KINDS.into_iter().filter(allowed).filter(|_| rng.chance(1, 2)).collect();
+        let mut some = |ppm: u64| if rng.chance(1, 2) { rng.below(ppm) as u32 } else { 0 };
+        let network = NetworkOptions {
+            hold_ppm: some(50_000),
+            loss_ppm: some(10_000),
+            duplicate_ppm: some(20_000),
+            corrupt_ppm: some(2_000),
+            break_ppm: some(1_000),
+            ..NetworkOptions::calm()
+        };
+        let disk_error = if tolerance.disk_errors { 2_000 } else { 1 };
+        let (read_error_ppm, sync_error_ppm, store_failure_ppm) =
+            (some(disk_error), some(disk_error), some(20_000));
+        let network = NetworkOptions {
+            hold_max: rng.between(1, 400) * MILLI,
+            latency_max: rng.between(1, 30) * MILLI / 10,
+            ..network
+        };
+        Swarm {
+            kinds,
+            network,
+            interval_max: rng.between(1, 8) * SECOND,
+            duration_max: rng.between(1, 8) * SECOND,
+            read_error_ppm,
+            sync_error_ppm,
+            store_failure_ppm,
+            costs: Costs {
+                step_max: MICRO * rng.between(2, 60),
+                disk_max: MILLI * *rng.pick(&[1, 5, 30, 150]).expect("four speeds"),
+                store_max: MILLI * *rng.pick(&[1, 8, 60]).expect("three speeds"),
+                ..Costs::default()
+            },
+        }
+    }
+}
+
+/// The faults of one run, under way.
+pub struct Faults {
+    swarm: Swarm,
+    rng: Rng,
+    servers: Vec<usize>,
+    coordinators: Vec<usize>,
+    clients: Vec<usize>,
+    next_at: u64,
+    heal_at: Option<u64>,
+    /// Whose power goes when, and when it is back.
+    cut_at: Option<(u64, usize, u64)>,
+}
+
+impl Faults {
+    pub fn new(
+        swarm: Swarm,
+        seed: u64,
+        now: u64,
+        servers: Vec<usize>,
+        coordinators: Vec<usize>,
+        clients: Vec<usize>,
+    ) -> Faults {
+        let mut rng = Rng::new(seed);
+        let next_at = now + rng.below(swarm.interval_max);
+        Faults { swarm, rng, servers, coordinators, clients, next_at, heal_at: None, cut_at: None }
+    }
+
+    /// When it wants to act next.
+    pub fn due(&self) -> u64 {
+        let others = [self.heal_at, self.cut_at.map(|(at, _, _)| at)];
+        others.into_iter().flatten().fold(self.next_at, u64::min)
+    }
+
+    pub fn act<T: System>(&mut self, system: &T, world: &mut World<Actor<T::Process, T::Session>>) {
+        if self.heal_at.is_some_and(|at| at <= world.now()) {
+            self.heal_at = None;
+            world.network.heal();
+        }
+        if let Some((at, node, back_at)) = self.cut_at
+            && at <= world.now()
+        {
+            self.cut_at = None;
+            world.cut_power(node);
+            world.restart_at(node, back_at);
+        }
+        if self.next_at <= world.now() {
+            self.next_at = world.now() + 1 + self.rng.below(self.swarm.interval_max);
+            if let Some(kind) = self.rng.pick(&self.swarm.kinds).copied() {
+                self.strike(kind, system, world);
+            }
+        }
+    }
+
+    /// Ends everything that was done; processes that are down start.
+    pub fn end<T: System>(&self, world: &mut World<Actor<T::Process, T::Session>>) {
+        let silence = world.network.options.silence;
+        world.network.options = NetworkOptions { silence, ..NetworkOptions::calm() };
+        world.network.heal();
+        world.store_failure_ppm = 0;
+        world.resume_all();
+        for node in 0..world.node_count() {
+            let disk = &mut world.disks_mut(node).options;
+            *disk = DiskOptions { read_error_ppm: 0, sync_error_ppm: 0, ..disk.clone() };
+            world.spare_process(node);
+            if !world.node(node).is_up() {
+                world.restart(node);
+            }
+        }
+    }
+
+    fn duration(&mut self) -> u64 {
+        // Short ones are more interesting: they end in the middle of what they caused.
+        let max = if self.rng.chance(1, 2) { self.swarm.duration_max / 8 } else { self.swarm.duration_max };
+        20 * MILLI + self.rng.below(max)
+    }
+
+    /// A server that may go down now.
+    fn victim<T: System>(
+        &mut self,
+        system: &T,
+        world: &World<Actor<T::Process, T::Session>>,
+    ) -> Option<usize> {
+        let up: Vec<usize> = self.servers.iter().copied().filter(|s| world.node(*s).is_up()).collect();
+        let down = self.servers.len() - up.len();
+        if down >= system.tolerance().down_at_once { None } else { self.rng.pick(&up).copied() }
+    }
+
+    fn strike<T: System>(
+        &mut self,
+        kind: FaultKind,
+        system: &T,
+        world: &mut World<Actor<T::Process, T::Session>>,
+    ) {
+        let duration = self.duration();
+        let until = world.now() + duration;
+        match kind {
+            FaultKind::CrashServer => {
+                if let Some(node) = self.victim(system, world) {
+                    world.crash(node);
+                    world.restart_at(node, until);
+                }
+            }
+            FaultKind::CrashServerInStep => {
+                if let Some(node) = self.victim(system, world) {
+                    world.crash_after_effects(node, self.rng.below(40) as u32);
+                    // Should it not have died by then, this does nothing.
+                    world.restart_at(node, until);
+                    world.restart_at(node, until + self.swarm.duration_max);
+                }
+            }
+            FaultKind::CrashCoordinator => {
+                if let Some(node) = self.rng.pick(&self.coordinators).copied() {
+                    world.crash(node);
+                    world.restart_at(node, until);
+                }
+            }
+            FaultKind::CrashClient => {
+                if let Some(node) = self.rng.pick(&self.clients).copied() {
+                    world.crash(node);
+                    world.restart_at(node, until);
+                }
+            }
+            FaultKind::CutPower => {
+                if system.may_cut_power(world)
+                    && let Some(node) = self.victim(system, world)
+                {
+                    world.cut_power(node);
+                    world.restart_at(node, until);
+                }
+            }
+            FaultKind::CrashThenCutPower => {
+                if system.may_cut_power(world)
+                    && self.cut_at.is_none()
+                    && let Some(node) = self.victim(system, world)
+                {
+                    world.crash(node);
+                    let up_at = world.now() + self.rng.below(20 * MILLI);
+                    // It reads its files first, which takes a while; then it serves for a moment.
+                    let cut_at = up_at + self.rng.below(60 * MILLI + 2 * self.swarm.costs.disk_max);
+                    world.restart_at(node, up_at);
+                    self.cut_at = Some((cut_at, node, cut_at + duration));
+                }
+            }
+            FaultKind::CutPowerOfAll => {
+                if self.rng.chance(1, 3) {
+                    for node in [&self.servers[..], &self.coordinators[..]].concat() {
+                        world.cut_power(node);
+                        let back = self.rng.below(duration);
+                        world.restart_at(node, until + back);
+                    }
+                }
+            }
+            FaultKind::Stall => {
+                if let Some(node) = self.rng.pick(&self.servers).copied() {
+                    world.stall(node, duration.min(4 * SECOND));
+                }
+            }
+            FaultKind::StallCoordinator => {
+                if let Some(node) = self.rng.pick(&self.coordinators).copied() {
+                    world.stall(node, duration.min(4 * SECOND));
+                }
+            }
+            FaultKind::CutBothWays | FaultKind::CutOneWay | FaultKind::Isolate => {
+                let mut all = [&self.servers[..], &self.coordinators[..], &self.clients[..]].concat();
+                self.rng.shuffle(&mut all);
+                let size = if kind == FaultKind::Isolate {
+                    1
+                } else {
+                    1 + self.rng.below(all.len() as u64 / 2) as usize
+                };
+                let (some, others) = all.split_at(size);
+                world.network.cut(some, others);
+                if kind != FaultKind::CutOneWay {
+                    world.network.cut(others, some);
+                }
+                world.note_fault(
+                    if kind == FaultKind::CutOneWay { "one-way cut" } else { "two-way cut" },
+                    some[0],
+                );
+                self.heal_at = Some(until);
+            }
+            FaultKind::Clog => {
+                let hosts = world.node_count() as u64;
+                let (from, to) = (self.rng.below(hosts) as usize, self.rng.below(hosts) as usize);
+                world.network.clog(from, to, until.min(world.now() + 3 * SECOND));
+                world.note_fault("clog", from);
+            }
+            FaultKind::BitRot => {
+                if let Some(node) = self.rng.pick(&self.servers).copied() {
+                    world.rot(node);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What clients asked and what they were told: the material of every check.
+//!
+//! Times are the world's, taken before an operation is handed over and after its outcome is known. There are three
+//! kinds of outcome: done, refused (surely without effect) and unknown, whose effect may come at any later time or
+//! never; such an operation's `ret` is `NEVER`.
+
+use crate::trace::fingerprint;
+use ramhold_base::{ServerId, Status, Version};
+use std::fmt;
+
+/// The end of an operation whose outcome nobody knows.
+pub const NEVER: u64 = u64::MAX;
+
+/// A value, known by its fingerprint.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct ValueId(pub u64);
+
+impl ValueId {
+    pub fn of(bytes: &[u8]) -> ValueId {
+        ValueId(fingerprint(bytes))
+    }
+}
+
+/// What an operation demands of the object before it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Condition {
+    Free,
+    /// The object must not exist.
+    Absent,
+    /// The object must exist with this version.
+    VersionIs(Version),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action {
+    Read,
+    Write { value: ValueId, condition: Condition },
+    Remove { condition: Condition },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// A read found this.
+    Found {
+        version: Version,
+        value: ValueId,
+    },
+    /// A read found nothing.
+    Absent,
+    /// A mutation took effect with this version; 0 from a remove that found nothing.
+    Done {
+        version: Version,
+    },
+    /// The condition did not hold: the object had this version, 0 when it was absent, none when that was not told.
+    ConditionFailed {
+        version: Option<Version>,
+    },
+    /// Surely without effect, and nothing learnt of the object.
+    Refused {
+        status: Status,
+    },
+    Unknown,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Operation {
+    pub client: u32,
+    /// Never used again after an unknown outcome.
+    pub session: u64,
+    pub key: u32,
+    pub action: Action,
+    pub call: u64,
+    pub ret: u64,
+    pub outcome: Outcome,
+    /// Who answered, where that is known; tells reads by servers that were declared dead.
+    pub answered_by: Option<ServerId>,
+}
+
+impl Operation {
+    /// Whether it may have changed something.
+    pub fn may_mutate(&self) -> bool {
+        let mutation = matches!(self.action, Action::Write { .. } | Action::Remove { .. });
+        mutation && matches!(self.outcome, Outcome::Done { .. } | Outcome::Unknown)
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = |nanos: u64| nanos as f64 / 1e9;
+        write!(f, "client {} key {} at {:.9}", self.client, self.key, seconds(self.call))?;
+        match self.ret {
+            NEVER => write!(f, "..?")?,
+            ret => write!(f, "..{:.9}", seconds(ret))?,
+        }
+        write!(f, " {:?} -> {:?}", self.action, self.outcome)?;
+        self.answered_by.map_or(Ok(()), |server| write!(f, " from {server}"))
+    }
+}

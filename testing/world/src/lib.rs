@@ -1,0 +1,26 @@
+//! Whole clusters, simulated: one thread, one seed, virtual time, faults, and checkers of what the clients saw.
+//!
+//! `world` runs machines and knows nothing of what they are; `system` is the seam to a real system; `scenario` lets
+//! clients work on it while `fault` strikes, and `checker` judges the history. Every run is a function of its seed.
+//!
+//! Not here: real processes (`testing/cluster`). Catalogue: J3, E1.
+
+pub mod world;
+
+pub mod disk;
+pub mod network;
+pub mod store;
+pub mod trace;
+
+pub mod client;
+pub mod fault;
+pub mod scenario;
+pub mod system;
+pub mod workload;
+
+pub mod checker;
+pub mod cluster;
+pub mod history;
+
+pub mod specimen;
+pub mod tally;

@@ -1,0 +1,279 @@
+//! One seed, from birth to verdict: a system comes up, clients work while faults strike, everything heals, all is
+//! read back, and the history is judged.
+//!
+//! Safety is judged over everything that clients saw; liveness by bounds on the time after the last fault.
+//!
+//! Not here: which system (system), which faults (fault), what counts as right (checker). Catalogue: J3.
+
+use crate::checker::{Verdict, version_witness};
+use crate::client::{Client, SharedHistory, Task};
+use crate::fault::{Faults, Swarm};
+use crate::history::{Operation, Outcome};
+use crate::network::{MILLI, SECOND};
+use crate::system::{Role, Session, System};
+use crate::workload::Workload;
+use crate::world::{Clock, Exit, Log, NodeOptions, World};
+use ramhold_base::{Machine, Rng};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+/// Who runs on a host.
+pub enum Actor<P: Machine, S: Session> {
+    Process(Box<P>),
+    Client(Box<Client<S>>),
+}
+
+/// How long a run is, in simulated nanoseconds, and how patient.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub fault_time: u64,
+    /// From birth to the first operation that is done.
+    pub birth_max: u64,
+    /// From the last fault until every client has had an operation done again.
+    pub heal_max: u64,
+    /// For reading everything back.
+    pub read_back_max: u64,
+}
+
+impl Plan {
+    pub fn seconds(seconds: u64) -> Plan {
+        Plan {
+            fault_time: seconds * SECOND,
+            birth_max: 30 * SECOND,
+            heal_max: 60 * SECOND,
+            read_back_max: 120 * SECOND,
+        }
+    }
+}
+
+/// What one run showed.
+#[derive(Debug)]
+pub struct Report {
+    pub seed: u64,
+    pub history: Vec<Operation>,
+    pub verdict: Verdict,
+    /// What did not come to life again in time.
+    pub stuck: Option<String>,
+    pub faults: BTreeMap<&'static str, u64>,
+    pub marks: BTreeMap<String, u64>,
+    pub exits: Vec<Exit>,
+    pub errors: Vec<String>,
+    pub trace: u64,
+    pub steps: u64,
+    pub simulated: u64,
+}
+
+impl Report {
+    pub fn failed(&self) -> bool {
+        self.stuck.is_some() || !self.verdict.violations.is_empty()
+    }
+}
+
+/// Runs one seed. `log` gets a line for everything that is worth one.
+pub fn run<T: System>(system: &T, seed: u64, plan: &Plan, log: Option<Log>) -> Report {
+    let mut scenario = Scenario::new(system, seed, log);
+    let stuck = scenario.live(plan).err();
+    let Scenario { world, history, .. } = scenario;
+    let history = history.borrow().clone();
+    let verdict = version_witness(&history, &system.deaths(&world));
+    Report {
+        seed,
+        history,
+        verdict,
+        stuck,
+        faults: world.faults.clone(),
+        marks: world.marks.clone(),
+        exits: world.exits.clone(),
+        errors: world.errors.clone(),
+        trace: world.trace.hash(),
+        steps: world.steps,
+        simulated: world.now(),
+    }
+}
+
+struct Scenario<'a, T: System> {
+    system: &'a T,
+    rng: Rng,
+    world: World<Actor<T::Process, T::Session>>,
+    history: SharedHistory,
+    servers: Vec<usize>,
+    coordinators: Vec<usize>,
+    clients: Vec<usize>,
+    swarm: Swarm,
+}
+
+impl<'a, T: System> Scenario<'a, T> {
+    fn new(system: &'a T, seed: u64, log: Option<Log>) -> Scenario<'a, T> {
+        let mut rng = Rng::new(seed ^ 0x5EED_0000_0000_0000);
+        let swarm = Swarm::draw(&mut rng, system.tolerance());
+        let workload = Workload::draw(&mut rng);
+        let calm = crate::network::NetworkOptions::calm();
+        let mut world = World::new(rng.u64(), calm);
+        world.log = log;
+        world.costs = swarm.costs.clone();
+        let (mut servers, mut coordinators, mut clients) = (Vec::new(), Vec::new(), Vec::new());
+        for member in system.members() {
+            let mut make = system.processes(&member);
+            let clock = Clock {
+                origin: rng.between(SECOND, 1000 * SECOND),
+                since: world.now(),
+                rate_ppm: rng.between(0, 400) as i32 - 200,
+                wall_skew_millis: rng.between(0, 20_000) as i64 - 10_000,
+            };
+            let mut options = NodeOptions {
+                clock,
+                supervised: true,
+                ..NodeOptions::plain(member.name.clone(), member.addr)
+            };
+            options.disks.options = member.disk.clone();
+            let node = world.add_node(options, move |life| Actor::Process(Box::new(make(life))));
+            match member.role {
+                Role::Coordinator => coordinators.push(node),
+                Role::Server => servers.push(node),
+            }
+        }
+        let history: SharedHistory = Rc::new(RefCell::new(Vec::new()));
+        let next_number = Rc::new(Cell::new(1));
+        for index in 0..workload.clients {
+            let addr = SocketAddr::from(([10, 9, 0, index as u8 + 1], 1));
+            // One maker for all lives of the client, so that sessions of different lives differ.
+            let shared = Rc::new(RefCell::new(system.sessions()));
+            let (history, workload, numbers) = (history.clone(), workload.clone(), next_number.clone());
+            let node = world.add_node(NodeOptions::plain(format!("client {index}"), addr), move |life| {
+                let number = numbers.get();
+                numbers.set(number + 1);
+                let shared = shared.clone();
+                let make = Box::new(move |seed| (shared.borrow_mut())(seed));
+                let client = Client::new(number, life.seed, workload.clone(), make, history.clone());
+                Actor::Client(Box::new(client))
+            });
+            clients.push(node);
+        }
+        Scenario { system, rng, world, history, servers, coordinators, clients, swarm }
+    }
+
+    fn live(&mut self, plan: &Plan) -> Result<(), String> {
+        self.come_up(plan.birth_max)?;
+        self.suffer(plan.fault_time);
+        self.heal(plan.heal_max)?;
+        self.read_back(plan.read_back_max)
+    }
+
+    fn come_up(&mut self, limit: u64) -> Result<(), String> {
+        let history = self.history.clone();
+        let up = self.world.run_while(limit, |_| !history.borrow().iter().any(is_answered));
+        if up { Ok(()) } else { Err(format!("no operation was done within {} s of birth", limit / SECOND)) }
+    }
+
+    fn suffer(&mut self, time: u64) {
+        let end = self.world.now() + time;
+        self.world.network.options = self.swarm.network.clone();
+        self.world.store_failure_ppm = self.swarm.store_failure_ppm;
+        for node in &self.servers {
+            let disk = &mut self.world.disks_mut(*node).options;
+            disk.read_error_ppm = self.swarm.read_error_ppm;
+            disk.sync_error_ppm = self.swarm.sync_error_ppm;
+        }
+        let mut faults = Faults::new(
+            self.swarm.clone(),
+            self.rng.u64(),
+            self.world.now(),
+            self.servers.clone(),
+            self.coordinators.clone(),
+            self.clients.clone(),
+        );
+        while faults.due() < end {
+            let due = faults.due();
+            self.world.run_until(due);
+            faults.act(self.system, &mut self.world);
+        }
+        self.world.run_until(end);
+        faults.end::<T>(&mut self.world);
+    }
+
+    /// Every client gets an operation done that began after the last fault.
+    fn heal(&mut self, limit: u64) -> Result<(), String> {
+        let healed_at = self.world.now();
+        let wanted: BTreeSet<u32> =
+            self.clients.iter().filter_map(|node| self.client_number(*node)).collect();
+        let mut missing = wanted;
+        let mut from = self.history.borrow().partition_point(|o| o.call < healed_at);
+        while !missing.is_empty() {
+            if self.world.now() > healed_at + limit {
+                return Err(format!(
+                    "{} s after the last fault client(s) {missing:?} get nothing done",
+                    limit / SECOND
+                ));
+            }
+            let now = self.world.now();
+            self.world.run_until(now + 50 * MILLI);
+            let history = self.history.borrow();
+            for operation in history[from..].iter().filter(|o| is_answered(o)) {
+                missing.remove(&operation.client);
+            }
+            // Those still open may be answered later: begin again at the first of them.
+            from += history[from..].iter().position(|o| !is_answered(o)).unwrap_or(history.len() - from);
+        }
+        Ok(())
+    }
+
+    fn read_back(&mut self, limit: u64) -> Result<(), String> {
+        let begun_at = self.world.now();
+        let end = begun_at + limit;
+        self.set_tasks(|_| Task::Rest);
+        self.wait_for_rest(end, "finish what they began")?;
+        let keys: BTreeSet<u32> =
+            self.history.borrow().iter().filter(|o| o.may_mutate()).map(|o| o.key).collect();
+        let count = self.clients.len();
+        let mut parts = vec![VecDeque::new(); count];
+        for (index, key) in keys.iter().enumerate() {
+            parts[index % count].push_back(*key);
+        }
+        self.set_tasks(|index| Task::ReadBack(parts[index].clone()));
+        self.wait_for_rest(end, "read everything back")?;
+        let history = self.history.borrow();
+        let read = history.iter().filter(|o| o.call >= begun_at && is_answered(o)).map(|o| o.key);
+        let read: BTreeSet<u32> = read.collect();
+        assert!(keys.is_subset(&read), "a key was not read back");
+        Ok(())
+    }
+
+    fn set_tasks(&mut self, task: impl Fn(usize) -> Task) {
+        for index in 0..self.clients.len() {
+            let node = self.clients[index];
+            if let Some(Actor::Client(client)) = self.world.machine_mut(node) {
+                client.set_task(task(index));
+            }
+            self.world.nudge(node);
+        }
+    }
+
+    fn wait_for_rest(&mut self, end: u64, what: &str) -> Result<(), String> {
+        let clients = self.clients.clone();
+        let rests = |node: usize, world: &World<Actor<T::Process, T::Session>>| match world.machine(node) {
+            Some(Actor::Client(client)) => client.is_at_rest(),
+            Some(Actor::Process(_)) | None => true,
+        };
+        let done = self.world.run_while(end, |world| !clients.iter().all(|node| rests(*node, world)));
+        if done { Ok(()) } else { Err(format!("clients could not {what} in time")) }
+    }
+
+    fn client_number(&self, node: usize) -> Option<u32> {
+        match self.world.machine(node) {
+            Some(Actor::Client(client)) => Some(client.number()),
+            Some(Actor::Process(_)) | None => None,
+        }
+    }
+}
+
+/// Whether somebody told the client something of the object.
+fn is_answered(operation: &Operation) -> bool {
+    match operation.outcome {
+        Outcome::Found { .. } | Outcome::Absent | Outcome::Done { .. } | Outcome::ConditionFailed { .. } => {
+            true
+        }
+        Outcome::Refused { .. } | Outcome::Unknown => false,
+    }
+}

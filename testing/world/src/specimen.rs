@@ -1,0 +1,99 @@
+//! A small store with faults that can be planted in it: proves that the scenario finds what it should.
+//!
+//! Each server owns a part of the keys and keeps them in memory and in a log on its device; it answers a mutation once
+//! its record is synced. That is correct; each `Planted` breaks one thing in a way that real stores have been broken.
+//!
+//! Not here: replication, recovery by others; for those the real cluster is run.
+
+mod server;
+mod session;
+
+pub use server::SpecimenServer;
+pub use session::SpecimenSession;
+
+use crate::disk::DiskOptions;
+use crate::system::{MakeProcess, MakeSession, Member, Role, System, Tolerance};
+use std::net::SocketAddr;
+
+/// One thing done wrongly on purpose.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Planted {
+    /// Acknowledges when a write is in the page cache.
+    AcknowledgeUnsynced,
+    /// Reads see what is not synced yet.
+    ReadUnsynced,
+    /// After a restart serves what the page cache held without syncing it.
+    ServeUnsynced,
+    /// Carries out a request that arrives twice twice.
+    ForgetRequests,
+    /// Forgets requests that it refused because it was not ready or busy: a second copy may be carried out later.
+    ForgetRefused,
+    /// A removed key begins again at version 1.
+    RestartVersions,
+    /// Conditions are checked against a state that writes under way may change.
+    CheckConditionsEarly,
+    /// Answers a remove before it is written.
+    RemoveInMemory,
+    /// Answers reads from what was there before the last write of the key, now and then.
+    ReadOld,
+}
+
+impl Planted {
+    pub const ALL: [Planted; 9] = [
+        Planted::AcknowledgeUnsynced,
+        Planted::ReadUnsynced,
+        Planted::ServeUnsynced,
+        Planted::ForgetRequests,
+        Planted::ForgetRefused,
+        Planted::RestartVersions,
+        Planted::CheckConditionsEarly,
+        Planted::RemoveInMemory,
+        Planted::ReadOld,
+    ];
+}
+
+pub struct Specimen {
+    pub servers: u8,
+    pub planted: Option<Planted>,
+}
+
+impl Specimen {
+    fn addresses(&self) -> Vec<SocketAddr> {
+        (1..=self.servers).map(|host| SocketAddr::from(([10, 0, 0, host], 7000))).collect()
+    }
+}
+
+impl System for Specimen {
+    type Process = SpecimenServer;
+    type Session = SpecimenSession;
+
+    fn members(&self) -> Vec<Member> {
+        let member = |addr: SocketAddr| Member {
+            name: format!("server {addr}"),
+            addr,
+            role: Role::Server,
+            disk: DiskOptions::default(),
+        };
+        self.addresses().into_iter().map(member).collect()
+    }
+
+    fn processes(&self, _: &Member) -> MakeProcess<SpecimenServer> {
+        let planted = self.planted;
+        Box::new(move |_| SpecimenServer::new(planted))
+    }
+
+    fn sessions(&self) -> MakeSession<SpecimenSession> {
+        let addresses = self.addresses();
+        Box::new(move |seed| SpecimenSession::new(addresses.clone(), seed))
+    }
+
+    fn tolerance(&self) -> Tolerance {
+        Tolerance {
+            down_at_once: self.servers.into(),
+            power_cut: true,
+            power_cut_of_all: true,
+            bit_rot: false,
+            disk_errors: false,
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The seam between the simulator and what it runs: the processes of a system and a client session of it.
+//!
+//! A scenario knows a system only through these traits, so that the same workload, faults and checks run the real
+//! cluster and the specimen.
+
+use crate::checker::Deaths;
+use crate::disk::DiskOptions;
+use crate::history::{Condition, Outcome};
+use crate::scenario::Actor;
+use crate::world::{Life, World};
+use ramhold_base::{Effects, Input, Instant, Machine, ServerId};
+use std::net::SocketAddr;
+
+/// What a client asks for; the system says which table it means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Request<'a> {
+    pub key: &'a [u8],
+    pub ask: Ask<'a>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ask<'a> {
+    Read,
+    Write { value: &'a [u8], condition: Condition },
+    Remove { condition: Condition },
+}
+
+/// How an operation ended, and who answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct End {
+    pub outcome: Outcome,
+    pub answered_by: Option<ServerId>,
+}
+
+/// One client session: a machine that is given one operation at a time.
+pub trait Session: Machine {
+    fn begin(&mut self, now: Instant, request: &Request<'_>, effects: &mut Effects);
+
+    /// How the operation ended, once.
+    fn take_end(&mut self) -> Option<End>;
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    Coordinator,
+    Server,
+}
+
+/// A process that the system consists of.
+#[derive(Clone, Debug)]
+pub struct Member {
+    pub name: String,
+    pub addr: SocketAddr,
+    pub role: Role,
+    pub disk: DiskOptions,
+}
+
+/// What a system promises to survive without losing anything.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tolerance {
+    /// Servers down or cut off at one time. More is allowed to happen only by chance of exits.
+    pub down_at_once: usize,
+    pub power_cut: bool,
+    /// All hosts at once.
+    pub power_cut_of_all: bool,
+    pub bit_rot: bool,
+    pub disk_errors: bool,
+}
+
+pub type MakeProcess<P> = Box<dyn FnMut(Life) -> P>;
+pub type MakeSession<S> = Box<dyn FnMut(u64) -> S>;
+
+pub trait System {
+    type Process: Machine + 'static;
+    type Session: Session + 'static;
+
+    /// In the order of their start.
+    fn members(&self) -> Vec<Member>;
+
+    /// Makes the machine of each life of a member.
+    fn processes(&self, member: &Member) -> MakeProcess<Self::Process>;
+
+    /// Makes a session from a seed; its first input is `Start`.
+    fn sessions(&self) -> MakeSession<Self::Session>;
+
+    fn tolerance(&self) -> Tolerance;
+
+    /// Whether another host may lose its power now: what the last one lost has been made good.
+    fn may_cut_power(&self, world: &World<Actor<Self::Process, Self::Session>>) -> bool {
+        let _ = world;
+        true
+    }
+
+    /// When each server was declared dead. By default from facts `dead NUMBER` that the coordinator stated.
+    fn deaths(&self, world: &World<Actor<Self::Process, Self::Session>>) -> Deaths {
+        let mut deaths = Deaths::new();
+        for fact in &world.facts {
+            let number = fact.text.strip_prefix("dead ").and_then(|number| number.parse().ok());
+            if let Some(number) = number {
+                deaths.entry(ServerId(number)).or_insert(fact.at);
+            }
+        }
+        deaths
+    }
+}
+
+/// A machine that belongs to one of two kinds steps as the one it is.
+impl<P: Machine, S: Session> Machine for Actor<P, S> {
+    fn step(&mut self, now: Instant, input: Input<'_>, effects: &mut Effects) {
+        match self {
+            Actor::Process(process) => process.step(now, input, effects),
+            Actor::Client(client) => client.step(now, input, effects),
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        match self {
+            Actor::Process(process) => process.deadline(),
+            Actor::Client(client) => client.deadline(),
+        }
+    }
+}

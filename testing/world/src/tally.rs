@@ -1,0 +1,111 @@
+//! Adds up what many runs showed, over processes and days, in one JSON file.
+
+use crate::history::Outcome;
+use crate::scenario::Report;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Tally {
+    /// Sums by name, such as `operations`, `fault.crash` or `mark.torn log tail`.
+    pub sums: BTreeMap<String, u64>,
+    /// Seeds that failed, with the first line of why.
+    pub failures: BTreeMap<u64, String>,
+}
+
+impl Tally {
+    pub fn add(&mut self, report: &Report) {
+        let count =
+            |wanted: fn(Outcome) -> bool| report.history.iter().filter(|o| wanted(o.outcome)).count() as u64;
+        let seen = report.verdict.seen;
+        let told = |o| !matches!(o, Outcome::Refused { .. } | Outcome::Unknown);
+        let sums = [
+            ("seeds", 1),
+            ("operations", report.history.len() as u64),
+            ("operations.done", count(told)),
+            ("operations.refused", count(|o| matches!(o, Outcome::Refused { .. }))),
+            ("operations.unknown", count(|o| o == Outcome::Unknown)),
+            ("checked.keys", seen.keys),
+            ("checked.mutations", seen.mutations),
+            ("checked.observations", seen.observations),
+            ("checked.absences", seen.absences),
+            ("checked.conditions failed", seen.conditions_failed),
+            ("checked.unknown bound", seen.unknown_bound),
+            ("violations", report.verdict.violations.len() as u64),
+            ("zombie reads", report.verdict.zombie_reads.len() as u64),
+            ("stuck", u64::from(report.stuck.is_some())),
+            ("exits", report.exits.len() as u64),
+            ("error reports", report.errors.len() as u64),
+            ("steps", report.steps),
+            ("simulated millis", report.simulated / 1_000_000),
+        ];
+        for (name, value) in sums {
+            self.raise(name.to_string(), value);
+        }
+        for (kind, value) in &report.faults {
+            self.raise(format!("fault.{kind}"), *value);
+        }
+        for (mark, value) in &report.marks {
+            self.raise(format!("mark.{mark}"), *value);
+        }
+    }
+
+    pub fn add_failure(&mut self, seed: u64, why: &str) {
+        let line = why.lines().next().unwrap_or_default().to_string();
+        self.failures.insert(seed, line);
+    }
+
+    pub fn sum(&self, name: &str) -> u64 {
+        self.sums.get(name).copied().unwrap_or(0)
+    }
+
+    pub fn merge(&mut self, other: &Tally) {
+        for (name, value) in &other.sums {
+            self.raise(name.clone(), *value);
+        }
+        self.failures.extend(other.failures.iter().map(|(seed, why)| (*seed, why.clone())));
+    }
+
+    pub fn to_json(&self) -> Value {
+        let sums: Map<String, Value> =
+            self.sums.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+        let failures: Map<String, Value> =
+            self.failures.iter().map(|(seed, why)| (seed.to_string(), json!(why))).collect();
+        json!({ "sums": sums, "failures": failures })
+    }
+
+    /// `None`: the text is no tally.
+    pub fn from_json(text: &str) -> Option<Tally> {
+        let value: Value = serde_json::from_str(text).ok()?;
+        let mut tally = Tally::default();
+        for (name, value) in value.get("sums")?.as_object()? {
+            tally.sums.insert(name.clone(), value.as_u64()?);
+        }
+        for (seed, why) in value.get("failures")?.as_object()? {
+            tally.failures.insert(seed.parse().ok()?, why.as_str()?.to_string());
+        }
+        Some(tally)
+    }
+
+    fn raise(&mut self, name: String, value: u64) {
+        *self.sums.entry(name).or_default() += value;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tally_comes_back_from_its_file_and_adds_up() {
+        let mut tally = Tally::default();
+        tally.raise("operations".into(), 5);
+        tally.add_failure(9, "first line\nsecond");
+        let mut sum = Tally::from_json(&tally.to_json().to_string()).unwrap();
+        assert_eq!(sum, tally);
+        sum.merge(&tally);
+        assert_eq!(sum.sum("operations"), 10);
+        assert_eq!(sum.failures[&9], "first line");
+        assert_eq!(Tally::from_json("{}"), None);
+    }
+}

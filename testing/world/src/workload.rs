@@ -1,0 +1,109 @@
+//! What clients ask for: which keys, which values, which conditions.
+//!
+//! Few hot keys and many cold ones; each seed has its own mix. Values are unique per key, so that a value tells its
+//! write; the empty one, which cannot carry a number, is written to a key at most once.
+
+use crate::history::{Action, Condition, ValueId};
+use ramhold_base::{Rng, Version};
+use std::collections::BTreeMap;
+
+/// The mix of one run. Weights are relative.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    pub hot_keys: u32,
+    pub cold_keys: u32,
+    /// Of 100 operations, how many go to hot keys.
+    pub hot_percent: u64,
+    pub reads: u64,
+    pub writes: u64,
+    pub removes: u64,
+    /// Of 100 mutations, how many have a condition.
+    pub conditional_percent: u64,
+    pub value_bytes_max: u64,
+    /// Nanoseconds between two operations of one client, at most.
+    pub think_max: u64,
+    pub clients: u32,
+}
+
+impl Workload {
+    pub fn draw(rng: &mut Rng) -> Workload {
+        Workload {
+            hot_keys: rng.between(1, 6) as u32,
+            cold_keys: rng.between(20, 400) as u32,
+            hot_percent: rng.between(10, 80),
+            reads: rng.between(1, 6),
+            writes: rng.between(1, 6),
+            removes: rng.below(3),
+            conditional_percent: rng.below(60),
+            value_bytes_max: *rng.pick(&[16, 200, 1500, 6000]).expect("four sizes"),
+            think_max: 1_000_000 * rng.between(10, 60),
+            clients: rng.between(3, 7) as u32,
+        }
+    }
+
+    pub fn key(&self, rng: &mut Rng) -> u32 {
+        if rng.chance(self.hot_percent, 100) {
+            rng.below(u64::from(self.hot_keys)) as u32
+        } else {
+            self.hot_keys + rng.below(u64::from(self.cold_keys)) as u32
+        }
+    }
+
+    /// The next action on a key, and the bytes of its value. `empty_written` says whether anybody wrote the empty
+    /// value to this key before.
+    pub fn action(
+        &self,
+        rng: &mut Rng,
+        tag: u64,
+        last_seen: Option<Version>,
+        empty_written: impl Fn() -> bool,
+    ) -> (Action, Vec<u8>) {
+        let choice = rng.below(self.reads + self.writes + self.removes);
+        if choice < self.reads {
+            return (Action::Read, Vec::new());
+        }
+        let condition = match last_seen {
+            _ if !rng.chance(self.conditional_percent, 100) => Condition::Free,
+            Some(version) if rng.chance(3, 4) => Condition::VersionIs(version),
+            _ => Condition::Absent,
+        };
+        if choice < self.reads + self.writes {
+            let empty = rng.chance(1, 40) && !empty_written();
+            let bytes = if empty { Vec::new() } else { self.value(rng, tag) };
+            return (Action::Write { value: ValueId::of(&bytes), condition }, bytes);
+        }
+        // "Remove what is absent" is no operation.
+        let condition = if condition == Condition::Absent { Condition::Free } else { condition };
+        (Action::Remove { condition }, Vec::new())
+    }
+
+    fn value(&self, rng: &mut Rng, tag: u64) -> Vec<u8> {
+        let mut bytes = tag.to_le_bytes().to_vec();
+        let padding = if rng.chance(1, 3) { rng.below(self.value_bytes_max) } else { rng.below(32) };
+        bytes.resize(8 + padding as usize, tag as u8);
+        bytes
+    }
+}
+
+/// The bytes of a key; their length varies.
+pub fn key_bytes(key: u32) -> Vec<u8> {
+    let mut bytes = format!("key-{key}").into_bytes();
+    bytes.resize(bytes.len() + (key % 5) as usize * 17, b'.');
+    bytes
+}
+
+/// What a client remembers of versions, to set conditions that often hold.
+#[derive(Default, Debug)]
+pub struct Memory(BTreeMap<u32, Version>);
+
+impl Memory {
+    pub fn learn(&mut self, key: u32, version: Version) {
+        if !version.is_none() {
+            self.0.insert(key, version);
+        }
+    }
+
+    pub fn version(&self, key: u32) -> Option<Version> {
+        self.0.get(&key).copied()
+    }
+}

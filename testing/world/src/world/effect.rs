@@ -1,0 +1,247 @@
+//! Carries out what a machine decided: frames, disk and store work, reports, the end of its process.
+//!
+//! Disk and store work takes effect at once or when it completes, by chance, so that a crash between the two finds
+//! both. A process may die between two effects of one step.
+
+use super::connection::Parting;
+use super::event::{DiskWork, Happening, StoreWork};
+use super::node::Pending;
+use super::{ERRORS_KEPT, Exit, Fact, World};
+use crate::network::MILLI;
+use crate::store::{Store, Watch};
+use ramhold_base::{
+    DiskError, DiskFile, DiskToken, Effect, Effects, Instant, Level, Machine, StoreRequest, StoreResult,
+    StoreToken,
+};
+
+impl<M: Machine> World<M> {
+    pub(super) fn execute(&mut self, node: usize, effects: &mut Effects) {
+        let Effects { bytes, list } = effects;
+        for effect in list.drain(..) {
+            if self.dies_now(node) {
+                self.note_fault("crash between effects", node);
+                self.end_process(node, Parting::Killed);
+                return;
+            }
+            match effect {
+                Effect::Send { to, frame } => {
+                    self.trace.note_bytes(&bytes[frame.clone()]);
+                    self.send(node, to, &bytes[frame]);
+                }
+                Effect::Close { conn } => self.close(node, conn),
+                Effect::DiskWrite { token, file, offset, data } => {
+                    self.trace.note(offset);
+                    self.trace.note_bytes(&bytes[data.clone()]);
+                    self.disk_write(node, token, file, offset, &bytes[data]);
+                }
+                Effect::DiskRead { token, file, offset, bytes } => {
+                    self.plan_disk(node, token, file, DiskWork::Read { file, offset, bytes });
+                }
+                Effect::DiskCopy { token, from, from_offset, to, to_offset, bytes } => {
+                    let end = to_offset + u64::from(bytes);
+                    let work = match self.node(node).disks.room(to, end) {
+                        Ok(()) => DiskWork::Copy { from, from_offset, to, to_offset, bytes },
+                        Err(error) => self.disk_refusal(error),
+                    };
+                    self.plan_disk(node, token, to, work);
+                }
+                Effect::DiskSync { token, file } => {
+                    let through = self.node(node).disks.file(file).last_write();
+                    self.plan_disk(node, token, file, DiskWork::Sync { file, through });
+                }
+                Effect::DiskReserve { token, file, bytes } => {
+                    let work = match self.node(node).disks.room(file, bytes) {
+                        Ok(()) => DiskWork::Reserve { file, bytes },
+                        Err(error) => self.disk_refusal(error),
+                    };
+                    self.plan_disk(node, token, file, work);
+                }
+                Effect::Store { token, request } => self.store_request(node, token, request),
+                Effect::Report { level, text } => self.report(node, level, text),
+                Effect::Named { server } => {
+                    self.trace.note(server.raw());
+                    if self.log.is_some() {
+                        self.line(node, &format!("is {server}"));
+                    }
+                }
+                Effect::Exit { code, reason } => {
+                    self.line(node, &format!("exits with {code}: {reason}"));
+                    self.exits.push(Exit { at: self.now, node, code, reason });
+                    self.end_process(node, Parting::Killed);
+                    if self.node(node).supervised {
+                        let delay = self.rng.between(100 * MILLI, 1000 * MILLI);
+                        self.restart_at(node, self.now + delay);
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    fn dies_now(&mut self, node: usize) -> bool {
+        let Some(left) = &mut self.nodes[node].dies_after else { return false };
+        match left.checked_sub(1) {
+            Some(less) => {
+                *left = less;
+                false
+            }
+            None => true,
+        }
+    }
+
+    fn report(&mut self, node: usize, level: Level, text: String) {
+        if let Some(name) = text.strip_prefix("mark:") {
+            *self.marks.entry(name.to_string()).or_default() += 1;
+            return;
+        }
+        if let Some(fact) = text.strip_prefix("fact:") {
+            self.facts.push(Fact { at: self.now, node, text: fact.to_string() });
+            return;
+        }
+        if level == Level::Error && self.errors.len() < ERRORS_KEPT {
+            let line = format!("{:?} {}: {text}", Instant(self.now), self.nodes[node].name);
+            self.errors.push(line);
+        }
+        if self.log.is_some() {
+            self.line(node, &format!("{level:?}: {text}"));
+        }
+    }
+
+    // Disks.
+
+    fn disk_refusal(&mut self, error: DiskError) -> DiskWork {
+        *self.faults.entry("disk full").or_default() += 1;
+        DiskWork::Fail { error }
+    }
+
+    fn disk_write(&mut self, node: usize, token: DiskToken, file: DiskFile, offset: u64, data: &[u8]) {
+        let end = offset + data.len() as u64;
+        if let Err(error) = self.node(node).disks.room(file, end) {
+            let work = self.disk_refusal(error);
+            return self.plan_disk(node, token, file, work);
+        }
+        let applied = file == DiskFile::Buffers || self.rng.chance(1, 2);
+        if applied {
+            self.disks_mut(node).write(file, offset, data);
+        }
+        let data = if applied { Vec::new() } else { data.to_vec() };
+        self.plan_disk(node, token, file, DiskWork::Write { file, offset, data, applied });
+    }
+
+    /// Work on the buffers completes in the same turn, everything else after a while.
+    fn plan_disk(&mut self, node: usize, token: DiskToken, file: DiskFile, work: DiskWork) {
+        if file == DiskFile::Buffers {
+            let result = self.disk_result(node, work);
+            self.same_turn.push_back(Pending::Disk { token, result });
+            return;
+        }
+        let life = self.node(node).life;
+        let delay = self.rng.between(self.costs.disk_min, self.costs.disk_max);
+        self.queue.push(self.now + delay, Happening::Disk { node, life, token, work });
+    }
+
+    pub(super) fn complete_disk(&mut self, node: usize, life: u64, token: DiskToken, work: DiskWork) {
+        if self.node(node).life == life && self.node(node).is_up() {
+            let result = self.disk_result(node, work);
+            self.deliver(node, life, Pending::Disk { token, result });
+        }
+    }
+
+    fn disk_result(&mut self, node: usize, work: DiskWork) -> Result<Vec<u8>, DiskError> {
+        let World { nodes, rng, faults, .. } = self;
+        let disks = &mut nodes[node].disks;
+        let mut fails = |ppm: u32, kind: &'static str| {
+            let fails = ppm > 0 && rng.chance(u64::from(ppm), 1_000_000);
+            *faults.entry(kind).or_default() += u64::from(fails);
+            fails
+        };
+        match work {
+            DiskWork::Write { file, offset, data, applied } => {
+                if !applied {
+                    disks.write(file, offset, &data);
+                }
+                Ok(Vec::new())
+            }
+            DiskWork::Read { file, offset, bytes } => {
+                if file != DiskFile::Buffers && fails(disks.options.read_error_ppm, "read error") {
+                    return Err(DiskError::Failed("the device cannot read this".into()));
+                }
+                Ok(disks.file(file).read(offset, bytes).to_vec())
+            }
+            DiskWork::Copy { from, from_offset, to, to_offset, bytes } => {
+                let data = disks.file(from).read(from_offset, bytes).to_vec();
+                disks.write(to, to_offset, &data);
+                Ok(Vec::new())
+            }
+            DiskWork::Sync { file, through } => {
+                if file != DiskFile::Buffers && fails(disks.options.sync_error_ppm, "sync error") {
+                    disks.file_mut(file).forget_through(through);
+                    return Err(DiskError::Failed("the device cannot write what it had taken".into()));
+                }
+                disks.file_mut(file).sync_through(through);
+                Ok(Vec::new())
+            }
+            DiskWork::Reserve { file, bytes } => {
+                disks.file_mut(file).reserve(bytes);
+                Ok(Vec::new())
+            }
+            DiskWork::Fail { error } => Err(error),
+        }
+    }
+
+    // The store.
+
+    fn store_request(&mut self, node: usize, token: StoreToken, request: StoreRequest) {
+        let life = self.node(node).life;
+        let delay = self.rng.between(self.costs.store_min, self.costs.store_max);
+        let fails =
+            self.store_failure_ppm > 0 && self.rng.chance(u64::from(self.store_failure_ppm), 1_000_000);
+        // At its issue or at its completion; a failed one before its failure is told, or never.
+        let early = self.rng.chance(1, 2);
+        if let StoreRequest::Watch { prefix } = &request {
+            let watch = Watch { node, life, token, prefix: prefix.clone() };
+            self.store_of(node).watch(watch);
+            return;
+        }
+        let work = if fails {
+            if early {
+                self.execute_in_store(node, &request);
+            }
+            self.note_fault("store failure", node);
+            StoreWork::Answer(StoreResult::Failed("the store did not answer".into()))
+        } else if early {
+            StoreWork::Answer(self.execute_in_store(node, &request))
+        } else {
+            StoreWork::Request(request)
+        };
+        self.queue.push(self.now + delay, Happening::Store { node, life, token, work });
+    }
+
+    pub(super) fn complete_store(&mut self, node: usize, life: u64, token: StoreToken, work: StoreWork) {
+        if self.node(node).life != life || !self.node(node).is_up() {
+            return;
+        }
+        let result = match work {
+            StoreWork::Request(request) => self.execute_in_store(node, &request),
+            StoreWork::Answer(result) => result,
+        };
+        self.deliver(node, life, Pending::Store { token, result });
+    }
+
+    fn store_of(&mut self, node: usize) -> &mut Store {
+        let store = self.nodes[node].store;
+        &mut self.stores[store]
+    }
+
+    fn execute_in_store(&mut self, node: usize, request: &StoreRequest) -> StoreResult {
+        let mut told = Vec::new();
+        let result = self.store_of(node).execute(request, &mut told);
+        for (watch, result) in told {
+            let delay = self.rng.between(self.costs.store_min, self.costs.store_max);
+            let pending = Pending::Store { token: watch.token, result };
+            self.queue
+                .push(self.now + delay, Happening::Input { node: watch.node, life: watch.life, pending });
+        }
+        result
+    }
+}
