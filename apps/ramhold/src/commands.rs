@@ -1,0 +1,29 @@
+//! The commands, one file each, and who runs which.
+
+pub mod acknowledge_loss;
+pub mod bench;
+pub mod import;
+pub mod object;
+pub mod recoveries;
+pub mod status;
+pub mod table;
+pub mod verify;
+
+use crate::cli::{Cli, Command};
+use crate::failure::Failure;
+
+pub fn run(cli: Cli) -> Result<(), Failure> {
+    let global = cli.global;
+    match cli.command {
+        Command::Table(table) => table.run(&global),
+        Command::Put(put) => put.run(&global),
+        Command::Get(get) => get.run(&global),
+        Command::Del(delete) => delete.run(&global),
+        Command::Import(import) => import.run(&global),
+        Command::Verify(verify) => verify.run(&global),
+        Command::Status(status) => status.run(&global),
+        Command::Recoveries(recoveries) => recoveries.run(&global),
+        Command::AcknowledgeLoss(acknowledge) => acknowledge.run(&global),
+        Command::Bench(bench) => bench.run(&global),
+    }
+}

@@ -1,0 +1,99 @@
+//! `bench kv`: how many operations per second, how long each takes, and how many fail.
+
+mod load;
+mod machine;
+mod report;
+
+use crate::cli::Global;
+use crate::commands::table::{OptionArguments, create_if_absent};
+use crate::failure::Failure;
+use clap::{Args, Subcommand};
+use load::Load;
+use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use std::time::Duration;
+
+/// Measure the cluster.
+#[derive(Args, Debug)]
+pub struct Bench {
+    #[command(subcommand)]
+    command: BenchCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum BenchCommand {
+    Kv(KeyValue),
+}
+
+/// Read and write small objects as fast as the cluster answers.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  ramhold bench kv
+  ramhold bench kv --replicas 2 --read-percent 95 --clients 2 --pipeline 32 --seconds 30
+  ramhold bench kv --pipeline 1 --json        (latency of one operation at a time)
+
+All objects are written once, then chosen evenly at random for the given time. A time is that from submitting an
+operation to having its outcome. 'steal' is the time that this machine's host kept its processors from it: with
+more than a little of it the figures say more about the host than about the cluster.")]
+struct KeyValue {
+    /// Made if there is none of this name, and not dropped afterwards.
+    #[arg(long, default_value = "bench")]
+    table: String,
+    #[command(flatten)]
+    options: OptionArguments,
+    /// Different keys.
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
+    objects: u64,
+    #[arg(long, default_value_t = 30)]
+    key_bytes: usize,
+    #[arg(long, default_value_t = 100)]
+    value_bytes: usize,
+    /// Of a hundred operations, how many are reads; the others are writes.
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100))]
+    read_percent: u8,
+    /// Operations under way at once, per client.
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pipeline: u16,
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    seconds: u64,
+    /// Threads, each with its own connections.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    clients: u16,
+}
+
+impl Bench {
+    pub fn run(self, global: &Global) -> Result<(), Failure> {
+        let BenchCommand::Kv(key_value) = self.command;
+        key_value.run(global)
+    }
+}
+
+impl KeyValue {
+    fn run(self, global: &Global) -> Result<(), Failure> {
+        let options = self.options.options(0)?;
+        let key_bytes_min = load::key_bytes_min(self.objects);
+        if !(key_bytes_min..=KEY_BYTES_MAX).contains(&self.key_bytes) {
+            let objects = self.objects;
+            return Err(Failure::usage(format!(
+                "--key-bytes must be between {key_bytes_min} and {KEY_BYTES_MAX} for {objects} objects"
+            )));
+        }
+        if self.value_bytes > VALUE_BYTES_MAX {
+            return Err(Failure::usage(format!("--value-bytes must be at most {VALUE_BYTES_MAX}")));
+        }
+        let table = create_if_absent(&mut global.connect()?, &self.table, options)?;
+        let load = Load {
+            table,
+            objects: self.objects,
+            key_bytes: self.key_bytes,
+            value_bytes: self.value_bytes,
+            read_percent: self.read_percent,
+            pipeline: usize::from(self.pipeline),
+        };
+        let filled = load::fill(&load, global, self.clients)?;
+        let machine_before = machine::Times::now();
+        let measured = load::measure(&load, global, self.clients, Duration::from_secs(self.seconds))?;
+        let steal = machine::steal_percent(machine_before, machine::Times::now());
+        report::print(&load, self.clients, &filled, &measured, steal, global)
+    }
+}

@@ -1,0 +1,199 @@
+//! The load: threads with a client each, keeping their pipelines full.
+
+use crate::cli::Global;
+use crate::failure::Failure;
+use crate::pipeline::Pipeline;
+use hdrhistogram::Histogram;
+use ramhold_base::Rng;
+use ramhold_client::{Operation, Outcome, RejectRules, TableId};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// What each thread does.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    pub table: TableId,
+    pub objects: u64,
+    pub key_bytes: usize,
+    pub value_bytes: usize,
+    pub read_percent: u8,
+    pub pipeline: usize,
+}
+
+/// What came of it, of one thread or of all.
+#[derive(Debug)]
+pub struct Measured {
+    /// Nanoseconds.
+    pub reads: Histogram<u64>,
+    pub writes: Histogram<u64>,
+    /// By the text of the status, or "unknown".
+    pub errors: BTreeMap<String, u64>,
+    pub elapsed: Duration,
+}
+
+/// Longer times count as this.
+const NANOS_MAX: u64 = 3_600_000_000_000;
+
+impl Measured {
+    fn new() -> Measured {
+        let histogram = || {
+            Histogram::new_with_bounds(1, NANOS_MAX, 3)
+                .expect("these bounds are in order and three digits are allowed")
+        };
+        Measured { reads: histogram(), writes: histogram(), errors: BTreeMap::new(), elapsed: Duration::ZERO }
+    }
+
+    fn take(&mut self, kind: Kind, began: Instant, outcome: Outcome) {
+        let nanos = u64::try_from(began.elapsed().as_nanos()).unwrap_or(NANOS_MAX);
+        match outcome {
+            Outcome::Done(_) => match kind {
+                Kind::Read => self.reads.saturating_record(nanos),
+                Kind::Write => self.writes.saturating_record(nanos),
+            },
+            Outcome::Refused { status, .. } => *self.errors.entry(status.to_string()).or_default() += 1,
+            Outcome::Unknown { .. } => *self.errors.entry("unknown".to_owned()).or_default() += 1,
+        }
+    }
+
+    fn add(&mut self, other: &Measured) {
+        self.reads.add(&other.reads).expect("both have the same bounds");
+        self.writes.add(&other.writes).expect("both have the same bounds");
+        for (error, count) in &other.errors {
+            *self.errors.entry(error.clone()).or_default() += count;
+        }
+        self.elapsed = self.elapsed.max(other.elapsed);
+    }
+
+    pub fn done(&self) -> u64 {
+        self.reads.len() + self.writes.len()
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Read,
+    Write,
+}
+
+/// Writes every object once.
+pub fn fill(load: &Load, global: &Global, clients: u16) -> Result<Measured, Failure> {
+    let clients = u64::from(clients);
+    on_threads(load, global, clients, |mut worker, number| {
+        for object in (number..load.objects).step_by(clients as usize) {
+            worker.submit(Kind::Write, object);
+        }
+        worker.finish()
+    })
+}
+
+/// Reads and writes objects at random for `time`.
+pub fn measure(load: &Load, global: &Global, clients: u16, time: Duration) -> Result<Measured, Failure> {
+    on_threads(load, global, u64::from(clients), |mut worker, _| {
+        while worker.began.elapsed() < time {
+            let is_read = worker.rng.chance(u64::from(load.read_percent), 100);
+            let object = worker.rng.below(load.objects);
+            worker.submit(if is_read { Kind::Read } else { Kind::Write }, object);
+        }
+        worker.finish()
+    })
+}
+
+/// Connects one worker per thread, and starts them all only when all are connected.
+fn on_threads(
+    load: &Load,
+    global: &Global,
+    clients: u64,
+    work: impl Fn(Worker<'_>, u64) -> Measured + Sync,
+) -> Result<Measured, Failure> {
+    let connected: Result<Vec<_>, Failure> = (0..clients).map(|_| global.connect()).collect();
+    let mut sum = Measured::new();
+    std::thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for (number, client) in (0..clients).zip(connected?) {
+            let work = &work;
+            let pipeline = Pipeline::new(client, load.pipeline, u64::MAX);
+            threads.push(scope.spawn(move || work(Worker::new(load, pipeline, number), number)));
+        }
+        for thread in threads {
+            match thread.join() {
+                Ok(measured) => sum.add(&measured),
+                Err(_) => return Err(Failure::usage("a thread of the benchmark has panicked")),
+            }
+        }
+        Ok(sum)
+    })
+}
+
+struct Worker<'a> {
+    load: &'a Load,
+    pipeline: Pipeline<(Kind, Instant)>,
+    rng: Rng,
+    measured: Measured,
+    began: Instant,
+    /// Random bytes that values are cut from, so that they differ and cannot be compressed.
+    material: Vec<u8>,
+}
+
+impl Worker<'_> {
+    fn new(load: &Load, pipeline: Pipeline<(Kind, Instant)>, number: u64) -> Worker<'_> {
+        let mut rng = Rng::new(number);
+        let words = load.value_bytes / 8 + 1024;
+        let material = (0..words).flat_map(|_| rng.u64().to_le_bytes()).collect();
+        Worker { load, pipeline, rng, measured: Measured::new(), began: Instant::now(), material }
+    }
+
+    /// Waits until there is room in the pipeline, then starts one operation.
+    fn submit(&mut self, kind: Kind, object: u64) {
+        while self.pipeline.is_full() && self.take_one() {}
+        let key = key(object, self.load.key_bytes);
+        let (table, rules) = (self.load.table, RejectRules::default());
+        let operation = match kind {
+            Kind::Read => Operation::Read { table, key, rules },
+            Kind::Write => {
+                let start = self.rng.below(4096) as usize;
+                let value = self.material[start..start + self.load.value_bytes].to_vec();
+                Operation::Write { table, key, value, rules }
+            }
+        };
+        self.pipeline.submit(operation, 0, (kind, Instant::now()));
+    }
+
+    fn take_one(&mut self) -> bool {
+        let Some(((kind, began), outcome)) = self.pipeline.next_outcome() else {
+            return false;
+        };
+        self.measured.take(kind, began, outcome);
+        true
+    }
+
+    fn finish(mut self) -> Measured {
+        while self.take_one() {}
+        self.measured.elapsed = self.began.elapsed();
+        self.measured
+    }
+}
+
+/// The number in decimal with zeros in front.
+fn key(object: u64, bytes: usize) -> Vec<u8> {
+    format!("{object:0bytes$}").into_bytes()
+}
+
+/// The shortest keys that tell all objects apart.
+pub fn key_bytes_min(objects: u64) -> usize {
+    (objects - 1).to_string().len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_have_the_wanted_length_and_differ() {
+        assert_eq!(key(7, 4), b"0007");
+        for objects in [1, 10, 11, 100_000] {
+            assert_eq!(key(objects - 1, key_bytes_min(objects)).len(), key_bytes_min(objects));
+        }
+        assert_eq!(key_bytes_min(10), 1);
+        assert_eq!(key_bytes_min(11), 2);
+    }
+}

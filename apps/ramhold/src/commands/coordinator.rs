@@ -1,0 +1,99 @@
+//! `ramhold coordinator`: the one authority on servers, tables and recoveries.
+
+use crate::failure::Failure;
+use crate::process;
+use crate::size::parse_duration;
+use clap::Args;
+use ramhold_metadata::EmbeddedStore;
+use ramhold_node::{Coordinator as Machine, CoordinatorConfig};
+use ramhold_runtime::{Runtime, RuntimeConfig, raise_file_limit};
+use std::fs::DirBuilder;
+use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const HELP: &str = "\
+All state is in the directory; start the coordinator on it again after a crash, at the same address. The data path
+goes on meanwhile. Options can also come from a file (--config FILE) and from the environment (RAMHOLD_BIND=...).
+
+Examples:
+  ramhold coordinator --dir /var/lib/ramhold-coordinator
+  ramhold coordinator --dir /srv/coordinator --bind 10.0.0.1:7400 --insecure-network
+
+Exit codes: 0 stopped cleanly, 2 it cannot start, others: see the last line that it printed.";
+
+/// Run the coordinator of a cluster.
+#[derive(Args, Debug)]
+#[command(after_help = HELP)]
+pub struct Coordinator {
+    /// Where its state is kept. Made when it is missing: then a new cluster begins.
+    #[arg(long, env = "RAMHOLD_DIR")]
+    dir: PathBuf,
+    /// Where to listen.
+    #[arg(long, env = "RAMHOLD_BIND", value_name = "ADDR", default_value = "127.0.0.1:7400")]
+    bind: SocketAddr,
+    /// Where others reach it, when that is not the address it listens on.
+    #[arg(long, env = "RAMHOLD_ADVERTISE", value_name = "ADDR")]
+    advertise: Option<SocketAddr>,
+    /// Allow addresses that other machines can reach. There is neither encryption nor any account yet.
+    #[arg(long, env = "RAMHOLD_INSECURE_NETWORK")]
+    insecure_network: bool,
+    /// How long a cold start waits for every old directory before it is content with complete logs.
+    #[arg(
+        long,
+        env = "RAMHOLD_COLD_START_WAIT",
+        value_name = "TIME",
+        default_value = "30s",
+        value_parser = parse_duration
+    )]
+    cold_start_wait: Duration,
+    /// A file with options.
+    #[arg(long, env = "RAMHOLD_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Stop when this process, the parent, ends.
+    #[arg(long, hide = true, value_name = "PID")]
+    end_with: Option<u32>,
+}
+
+pub fn run(arguments: Coordinator) -> Result<(), Failure> {
+    if let Some(parent) = arguments.end_with {
+        process::end_with(parent)?;
+    }
+    process::abort_on_panic();
+    let advertise = arguments.advertise.unwrap_or(arguments.bind);
+    process::check_exposure(&[arguments.bind, advertise], arguments.insecure_network)?;
+    if advertise.ip().is_unspecified() {
+        return Err(Failure::usage(format!("others cannot reach {advertise}; say with --advertise where they can")));
+    }
+    if advertise.port() == 0 {
+        return Err(Failure::usage("a coordinator needs a port by which it can be found again"));
+    }
+    raise_file_limit();
+    let failed = |error: std::io::Error| Failure::local(&arguments.dir, &error).about("--dir");
+    if !arguments.dir.is_dir() {
+        DirBuilder::new().recursive(true).mode(0o700).create(&arguments.dir).map_err(failed)?;
+    }
+    let store = EmbeddedStore::open(&arguments.dir.join("store"))
+        .map_err(|error| Failure::usage(error.to_string()).about("--dir"))?;
+
+    let mut config = CoordinatorConfig::new(advertise);
+    config.cold_start_wait = arguments.cold_start_wait;
+    let seed = RandomState::new().hash_one(std::process::id());
+    let runtime = RuntimeConfig {
+        listen: Some(arguments.bind),
+        store: Some(Box::new(store)),
+        ..RuntimeConfig::default()
+    };
+    let mut runtime =
+        Runtime::new(Machine::new(config, seed), runtime).map_err(|error| Failure::usage(error.to_string()))?;
+    process::stop_on_signal(runtime.stop_handle())?;
+    println!(
+        "ramhold coordinator {}\n  listens      {}\n  state        {}",
+        env!("CARGO_PKG_VERSION"),
+        arguments.bind,
+        arguments.dir.display()
+    );
+    process::ended(runtime.run())
+}

@@ -1,0 +1,197 @@
+//! Where the demo plays: the cluster, the writer, the directories, and what is said on the way.
+
+use super::journal::Journal;
+use super::tree::Tree;
+use super::{Demo, DISK_BYTES, MEMORY_BYTES, PATIENCE, SERVER_COUNT};
+use crate::failure::Failure;
+use crate::interrupt;
+use crate::local::{Child, LOOK_INTERVAL, LocalCluster, Output, Plan, connect_to, find_free};
+use crate::memory::check_available;
+use crate::size::bytes_text;
+use ramhold_client::{ServerId, ServerState};
+use std::fs::{self, DirBuilder};
+use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// All replicas of the data, as much again for the copies that recoveries make, and logs.
+const DISK_FACTOR: u64 = 8;
+const DISK_SPARE: u64 = 1 << 30;
+const WRITER_WITHIN: Duration = Duration::from_secs(60);
+const END_WITHIN: Duration = Duration::from_secs(60);
+
+pub struct Scene {
+    pub cluster: LocalCluster,
+    pub work_dir: PathBuf,
+    buffer_dir: PathBuf,
+    writer: Option<Child>,
+    keeps: bool,
+    start: Instant,
+}
+
+impl Scene {
+    /// Looks whether the machine has what the demo takes, says what that is, and makes the directories.
+    pub fn set(arguments: &Demo, tree: &Tree) -> Result<Scene, Failure> {
+        let work_dir = arguments.work_dir.clone().unwrap_or_else(std::env::temp_dir);
+        let name = format!("ramhold-demo-{}", std::process::id());
+        let work_dir = work_dir.join(&name);
+        let buffer_dir = Path::new("/dev/shm").join(&name);
+        let failed = |error: std::io::Error| Failure::local(&work_dir, &error).about("--work-dir");
+        DirBuilder::new().recursive(true).mode(0o700).create(&work_dir).map_err(failed)?;
+        let work_dir = work_dir.canonicalize().map_err(failed)?;
+
+        let plan = Plan {
+            dir: work_dir.clone(),
+            ports: find_free(SERVER_COUNT + 1)?,
+            memory_bytes: MEMORY_BYTES,
+            disk_bytes: DISK_BYTES,
+            buffer_dir: Some(buffer_dir.clone()),
+            output: Output::LogsOnly,
+        };
+        let scene = Scene {
+            cluster: LocalCluster::new(plan)?,
+            work_dir,
+            buffer_dir,
+            writer: None,
+            keeps: arguments.keep,
+            start: Instant::now(),
+        };
+        let checked = scene.check_room(tree);
+        if checked.is_err() {
+            scene.remove_directories();
+        }
+        checked.map(|()| scene)
+    }
+
+    fn check_room(&self, tree: &Tree) -> Result<(), Failure> {
+        let memory = MEMORY_BYTES * u64::from(SERVER_COUNT);
+        let disk = tree.bytes * DISK_FACTOR + DISK_SPARE;
+        println!(
+            "ramhold demo: {} files, {}, from {}\n\
+             takes about a minute, {} of memory and {} of disk in {}; {}\n",
+            tree.files.len(),
+            bytes_text(tree.bytes),
+            tree.roots_text(),
+            bytes_text(memory),
+            bytes_text(disk),
+            self.work_dir.display(),
+            if self.keeps { "everything is kept" } else { "everything is removed at the end" },
+        );
+        check_available(memory, 0, ramhold_runtime::memory_available()).map_err(Failure::usage)?;
+        let free =
+            ramhold_runtime::free_space(&self.work_dir).map_err(|error| Failure::local(&self.work_dir, &error))?;
+        if free < disk {
+            return Err(Failure::usage(format!(
+                "{} has only {} free; name another place with --work-dir",
+                self.work_dir.display(),
+                bytes_text(free)
+            )));
+        }
+        Ok(())
+    }
+
+    pub fn coordinator(&self) -> SocketAddr {
+        self.cluster.plan.coordinator()
+    }
+
+    /// A line of the story, with the time since its beginning.
+    pub fn tell(&self, text: &str) {
+        println!("[{:6.1} s]  {text}", self.start.elapsed().as_secs_f64());
+    }
+
+    fn journal_path(&self) -> PathBuf {
+        self.work_dir.join("journal")
+    }
+
+    pub fn journal(&self) -> Result<Journal, Failure> {
+        Journal::read(&self.journal_path())
+    }
+
+    pub fn start_writer(&mut self, table: &str) -> Result<(), Failure> {
+        let coordinator = self.coordinator().to_string();
+        let pid = std::process::id().to_string();
+        let mut arguments: Vec<std::ffi::OsString> =
+            ["demo-writer", "--cluster", &coordinator, "--end-with", &pid, "--table", table, "--journal"]
+                .iter()
+                .map(Into::into)
+                .collect();
+        arguments.push(self.journal_path().into());
+        let log = self.work_dir.join("logs/writer.log");
+        self.writer = Some(Child::start("writer", arguments, &log, Output::LogsOnly)?);
+        Ok(())
+    }
+
+    /// Waits until the journal has this many acknowledged writes.
+    pub fn wait_for_writes(&mut self, count: u64) -> Result<(), Failure> {
+        let start = Instant::now();
+        while self.journal()?.acknowledged() < count {
+            interrupt::check()?;
+            let ended = self.writer.as_mut().and_then(Child::ended);
+            if let Some(status) = ended {
+                let text = format!("the writer has ended ({status}); see {}", self.work_dir.join("logs").display());
+                return Err(Failure::usage(text));
+            }
+            if start.elapsed() > WRITER_WITHIN {
+                return Err(Failure::usage("the writer gets no answers any more"));
+            }
+            std::thread::sleep(LOOK_INTERVAL * 10);
+        }
+        Ok(())
+    }
+
+    /// Ids of the servers whose logs count now.
+    pub fn live_servers(&self) -> Result<Vec<ServerId>, Failure> {
+        let status = connect_to(self.coordinator(), PATIENCE)?.cluster_status()?;
+        let up = status.servers.iter().filter(|server| server.state == ServerState::Up);
+        Ok(up.map(|server| server.id).collect())
+    }
+
+    pub fn kill_everything(&mut self) {
+        if let Some(writer) = self.writer.take() {
+            writer.signal(rustix::process::Signal::KILL);
+            self.cluster.kill_all();
+            writer.wait();
+        } else {
+            self.cluster.kill_all();
+        }
+    }
+
+    /// Ends the cluster; in order when it is whole.
+    pub fn end(&mut self, is_whole: bool) -> Result<(), Failure> {
+        if is_whole {
+            let left = self.cluster.stop(END_WITHIN, &mut interrupt::take);
+            if !left.is_empty() {
+                return Err(Failure::usage(format!("{} did not stop within {END_WITHIN:?}", left.join(", "))));
+            }
+        } else {
+            self.cluster.kill_all();
+        }
+        Ok(())
+    }
+
+    /// Whatever happened: nothing runs any more, and nothing is left but what was asked for.
+    pub fn clear_away(&mut self, result: &Result<(), Failure>) {
+        self.kill_everything();
+        if self.keeps {
+            println!("kept: {} and {}", self.work_dir.display(), self.buffer_dir.display());
+            return;
+        }
+        if result.is_err() {
+            // The logs would be gone before anybody could look.
+            println!("the logs are gone with the rest; give --keep to look at them");
+        }
+        self.remove_directories();
+    }
+
+    fn remove_directories(&self) {
+        for dir in [&self.work_dir, &self.buffer_dir] {
+            match fs::remove_dir_all(dir) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    eprintln!("ramhold: cannot remove {}: {error}", dir.display());
+                }
+                _ => {}
+            }
+        }
+    }
+}

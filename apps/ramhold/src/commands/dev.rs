@@ -1,0 +1,187 @@
+//! `ramhold dev`: a cluster on this machine, in one command.
+//!
+//! This process is the supervisor: it starts the coordinator and the servers as its children, brings a dead one back, and
+//! ends them in order. Detached, the supervisor is a child of its own session, and this process only waits until it says
+//! that the cluster is healthy.
+
+mod record;
+mod supervisor;
+
+pub use record::Record;
+
+use crate::failure::Failure;
+use crate::local::{Output, Plan, check_free, tail};
+use crate::memory::check_available;
+use crate::output;
+use crate::size::{bytes_text, parse_bytes};
+use clap::Args;
+use record::Held;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a cluster may take to come up, recoveries of a cold start not counted.
+const START_WITHIN: Duration = Duration::from_secs(60);
+/// A server's replicas take at most what the others' logs hold, three times over, and as much again during recoveries.
+const DISK_PER_MEMORY: u64 = 4;
+
+const HELP: &str = "\
+Every server is a process of its own and counts as a failure domain of its own: this protects against the death of
+processes, not of the machine. Ctrl-C (or 'ramhold stop') ends it cleanly; the same --dir again brings everything back.
+
+Examples:
+  ramhold dev                                   five servers in a temporary directory, until Ctrl-C
+  ramhold dev --dir ./cluster --detach          in the background; 'ramhold stop --dir ./cluster' ends it
+  ramhold dev --servers 7 --memory 256MiB --port 7500
+
+Then, in another terminal:
+  ramhold table create notes
+  ramhold put notes hello world
+  ramhold get notes hello";
+
+/// Run a cluster on this machine.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = HELP)]
+pub struct Dev {
+    /// How many servers.
+    #[arg(long, env = "RAMHOLD_SERVERS", default_value_t = 5, value_name = "COUNT",
+        value_parser = clap::value_parser!(u16).range(1..=64))]
+    servers: u16,
+    /// Memory of each server.
+    #[arg(long, env = "RAMHOLD_MEMORY", value_name = "SIZE", default_value = "512MiB", value_parser = parse_bytes)]
+    memory: u64,
+    /// Disk of each server; by default four times its memory.
+    #[arg(long, env = "RAMHOLD_DISK", value_name = "SIZE", value_parser = parse_bytes)]
+    disk: Option<u64>,
+    /// Where everything is kept. Without it: a temporary directory, removed at the end.
+    #[arg(long, env = "RAMHOLD_DIR")]
+    dir: Option<PathBuf>,
+    /// The coordinator's port; the servers take the next ones.
+    #[arg(long, env = "RAMHOLD_PORT", default_value_t = 7400)]
+    port: u16,
+    /// Return as soon as the cluster is healthy; it goes on in the background.
+    #[arg(long, requires = "dir")]
+    detach: bool,
+    /// Leave a process that has died dead.
+    #[arg(long, env = "RAMHOLD_NO_RESPAWN")]
+    no_respawn: bool,
+    /// A file with options.
+    #[arg(long, env = "RAMHOLD_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// This is the process in the background.
+    #[arg(long, hide = true)]
+    detached: bool,
+}
+
+pub fn run(arguments: Dev) -> Result<(), Failure> {
+    if arguments.detach && !arguments.detached {
+        return detach(&arguments);
+    }
+    if arguments.detached {
+        rustix::process::setsid()
+            .map_err(|error| Failure::usage(format!("cannot leave the terminal's session: {error}")))?;
+    }
+    let (dir, is_temporary) = directory(arguments.dir.as_deref())?;
+    let held = Held::take(&dir)?;
+    let result = prepare(&arguments, &dir).and_then(|plan| supervisor::run(plan, &arguments, &held));
+    if is_temporary {
+        // Its processes have ended; what cannot be removed is in /tmp.
+        let _ = fs::remove_dir_all(&dir);
+    }
+    result
+}
+
+/// The directory without links, and whether it is only for this run.
+fn directory(named: Option<&Path>) -> Result<(PathBuf, bool), Failure> {
+    let path = named.map_or_else(
+        || std::env::temp_dir().join(format!("ramhold-dev-{}", std::process::id())),
+        Path::to_path_buf,
+    );
+    let failed = |error: std::io::Error| Failure::local(&path, &error).about("--dir");
+    DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(failed)?;
+    Ok((path.canonicalize().map_err(failed)?, named.is_none()))
+}
+
+fn prepare(arguments: &Dev, dir: &Path) -> Result<Plan, Failure> {
+    let last = u32::from(arguments.port) + u32::from(arguments.servers);
+    let Ok(last) = u16::try_from(last) else {
+        return Err(Failure::usage(format!("--port {} leaves no ports for the servers", arguments.port)));
+    };
+    let missing = (usize::from(arguments.servers) + 1..).take_while(|member| dir.join(crate::local::name(*member)).exists());
+    let more = missing.count();
+    if more > 0 {
+        return Err(Failure::usage(format!(
+            "{} was made with {} servers, and all of them hold data; give --servers {}, or another --dir",
+            dir.display(),
+            usize::from(arguments.servers) + more,
+            usize::from(arguments.servers) + more
+        )));
+    }
+    let memory = arguments.memory.saturating_mul(u64::from(arguments.servers));
+    check_available(memory, 0, ramhold_runtime::memory_available()).map_err(|text| {
+        Failure::usage(format!("{} servers with {} each: {text}", arguments.servers, bytes_text(arguments.memory)))
+    })?;
+    let ports: Vec<u16> = (arguments.port..=last).collect();
+    check_free(&ports)?;
+    Ok(Plan {
+        dir: dir.to_owned(),
+        ports,
+        memory_bytes: arguments.memory,
+        disk_bytes: arguments.disk.unwrap_or(arguments.memory.saturating_mul(DISK_PER_MEMORY)),
+        buffer_dir: None,
+        output: Output::Warnings,
+    })
+}
+
+/// Starts the supervisor in the background and waits for its word.
+fn detach(arguments: &Dev) -> Result<(), Failure> {
+    let (dir, _) = directory(arguments.dir.as_deref())?;
+    // The supervisor checks all this again; here it can be told at once.
+    drop(Held::take(&dir)?);
+    let plan = prepare(arguments, &dir)?;
+    let logs = dir.join("logs");
+    fs::create_dir_all(&logs).map_err(|error| Failure::local(&logs, &error))?;
+    let log_path = logs.join("dev.log");
+    let failed = |error: std::io::Error| Failure::local(&log_path, &error);
+    let log = OpenOptions::new().create(true).append(true).mode(0o600).open(&log_path).map_err(failed)?;
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::usage(format!("cannot find this program's own file: {error}")))?;
+    let mut command = Command::new(program);
+    command.args(["dev", "--detach", "--detached", "--dir"]).arg(&dir);
+    command.args(["--servers", &arguments.servers.to_string(), "--port", &arguments.port.to_string()]);
+    command.args(["--memory", &plan.memory_bytes.to_string(), "--disk", &plan.disk_bytes.to_string()]);
+    if arguments.no_respawn {
+        command.arg("--no-respawn");
+    }
+    command.stdin(Stdio::null()).stdout(log.try_clone().map_err(failed)?).stderr(log);
+    let mut child = command.spawn().map_err(failed)?;
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().map_err(failed)? {
+            let last = tail(&log_path);
+            let text = format!("the cluster has ended at once ({status}): {last}; see {}", log_path.display());
+            return Err(Failure::usage(text));
+        }
+        if let Ok(record) = Record::read(&dir)
+            && record.pid == child.id()
+            && record.healthy
+        {
+            output::print(&supervisor::banner(&plan, arguments))?;
+            return output::print(&format!(
+                "runs in the background as process {}; 'ramhold stop --dir {}' ends it\n",
+                record.pid,
+                dir.display()
+            ));
+        }
+        if start.elapsed() > START_WITHIN * 2 {
+            return Err(Failure::usage(format!(
+                "the cluster is not healthy yet; it goes on starting as process {}; see {}",
+                child.id(),
+                log_path.display()
+            )));
+        }
+        std::thread::sleep(crate::local::LOOK_INTERVAL);
+    }
+}

@@ -1,0 +1,97 @@
+//! Keeps the children of `ramhold dev` running, and ends them in order.
+
+use super::record::{Held, Record};
+use super::{Dev, START_WITHIN};
+use crate::failure::Failure;
+use crate::interrupt;
+use crate::local::{LocalCluster, Plan, name, wait_until_healthy};
+use crate::output;
+use crate::size::bytes_text;
+use std::collections::BTreeMap;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+/// From a death to the next life.
+const RESPAWN_AFTER: Duration = Duration::from_secs(2);
+/// Flushing everything to a slow disk.
+const STOP_WITHIN: Duration = Duration::from_secs(120);
+/// How often the supervisor looks after its children.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+pub fn run(plan: Plan, arguments: &Dev, _held: &Held) -> Result<(), Failure> {
+    interrupt::watch()?;
+    let mut cluster = LocalCluster::new(plan)?;
+    cluster.start_all()?;
+    Record::of(&cluster, false).write(&cluster.plan.dir)?;
+    let count = cluster.plan.server_count();
+    drop(wait_until_healthy(&mut cluster, count, START_WITHIN, |_| true)?);
+    Record::of(&cluster, true).write(&cluster.plan.dir)?;
+    output::print(&banner(&cluster.plan, arguments))?;
+
+    supervise(&mut cluster, arguments)?;
+
+    output::print("stopping: the coordinator first, then all servers, which flush\n")?;
+    // A second Ctrl-C does not wait.
+    let left = cluster.stop(STOP_WITHIN, &mut interrupt::take);
+    if left.is_empty() {
+        return output::print("stopped; everything is flushed\n");
+    }
+    Err(Failure::usage(format!("{} had to be killed; what they had not flushed is still in memory", left.join(", "))))
+}
+
+/// Until somebody wants the end.
+fn supervise(cluster: &mut LocalCluster, arguments: &Dev) -> Result<(), Failure> {
+    let mut respawn: BTreeMap<usize, Instant> = BTreeMap::new();
+    while !interrupt::take() {
+        std::thread::sleep(LOOK_INTERVAL);
+        let ended = cluster.take_ended();
+        let is_changed = !ended.is_empty();
+        for (member, status) in ended {
+            tell_death(member, status, arguments);
+            if !arguments.no_respawn {
+                respawn.insert(member, Instant::now() + RESPAWN_AFTER);
+            }
+        }
+        let now = Instant::now();
+        let due: Vec<usize> = respawn.iter().filter(|(_, at)| **at <= now).map(|(member, _)| *member).collect();
+        for member in &due {
+            respawn.remove(member);
+            cluster.start(*member)?;
+        }
+        if is_changed || !due.is_empty() {
+            Record::of(cluster, true).write(&cluster.plan.dir)?;
+        }
+    }
+    Ok(())
+}
+
+fn tell_death(member: usize, status: ExitStatus, arguments: &Dev) {
+    let then = if arguments.no_respawn {
+        "it stays dead (--no-respawn)".to_owned()
+    } else {
+        format!("starting it again in {} s", RESPAWN_AFTER.as_secs())
+    };
+    eprintln!("ramhold: {} has ended ({status}); {then}", name(member));
+}
+
+pub fn banner(plan: &Plan, arguments: &Dev) -> String {
+    let first = plan.ports[1];
+    let last = plan.ports[plan.ports.len() - 1];
+    let cluster = if arguments.port == 7400 { String::new() } else { format!(" --cluster {}", plan.coordinator()) };
+    let replicas = 3.min(plan.server_count().saturating_sub(1));
+    format!(
+        "ramhold dev: {count} servers with {memory} each are up\n\
+         \x20 coordinator  {coordinator}\n\
+         \x20 servers      127.0.0.1:{first} to {last}\n\
+         \x20 directory    {dir}\n\
+         \x20 try          ramhold{cluster} table create notes --replicas {replicas}\n\
+         \x20              ramhold{cluster} put notes hello world\n\
+         \x20              ramhold{cluster} status\n\
+         \x20 protects     against the death of processes, not of this machine: all copies are on it\n\
+         \x20 end          Ctrl-C, or 'ramhold stop --dir {dir}'\n",
+        count = plan.server_count(),
+        memory = bytes_text(plan.memory_bytes),
+        coordinator = plan.coordinator(),
+        dir = plan.dir.display(),
+    )
+}

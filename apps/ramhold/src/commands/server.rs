@@ -1,0 +1,320 @@
+//! `ramhold server`: one storage server, master and backup.
+//!
+//! Looks at the machine before anything is taken, refuses with the figure when something is missing, and says at the
+//! start what it took. Then the loop runs until the cluster or a signal ends it.
+
+mod buffers;
+mod device;
+
+use crate::failure::Failure;
+use crate::memory::{MemoryPlan, PLACE_BYTES, Roles, check_available};
+use crate::process;
+use crate::size::{bytes_text, parse_bytes, parse_duration};
+use buffers::BufferPlace;
+use clap::{Args, ValueEnum};
+use ramhold_backup::{BackupConfig, Buffers};
+use ramhold_base::limits::{LABEL_BYTES_MAX, LABEL_COUNT_MAX, SEGLET_BYTES, SEGMENT_BYTES};
+use ramhold_client::parse_addresses;
+use ramhold_detector::DetectorConfig;
+use ramhold_log::Geometry;
+use ramhold_master::MasterConfig;
+use ramhold_node::{ServerConfig, ServerNode};
+use ramhold_runtime::{
+    DiskConfig, Poll, Runtime, RuntimeConfig, StartError, memory_available, raise_file_limit,
+};
+use ramhold_wire::membership::Label;
+use std::hash::{BuildHasher, RandomState};
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Frames reserved on the device in one step: 128 MiB are there in milliseconds and last for a while.
+const FRAMES_GROW_BY: u32 = 16;
+const NEEDED_INTERVAL: Duration = Duration::from_secs(1);
+const ENLIST_INTERVAL: Duration = Duration::from_millis(250);
+/// How often another port is tried when somebody else takes the one that was just found free.
+const PORT_ATTEMPT_COUNT: u32 = 16;
+
+const HELP: &str = "\
+Options can also come from a file (--config FILE, keys as the long options without --) and from the environment
+(RAMHOLD_MEMORY=64GiB); what is typed wins over the environment, and that over the file.
+
+SIGTERM or SIGINT ends the server cleanly: everything is flushed first. A second signal ends it at once.
+
+Examples:
+  ramhold server --coordinator 127.0.0.1:7400 --dir /var/lib/ramhold --memory 4GiB
+  ramhold server --coordinator 10.0.0.1 --bind 10.0.0.2:7401 --insecure-network \\
+      --dir /srv/ramhold --memory 64GiB --disk 400GiB --label host=b --label rack=1
+  ramhold server --config /etc/ramhold/server.toml
+
+Exit codes: 0 stopped cleanly, 2 it cannot start, 3 the cluster has declared it dead,
+4 it cannot serve (the directory belongs to another cluster, or is damaged).";
+
+/// Run a storage server.
+#[derive(Args, Debug)]
+#[command(after_help = HELP)]
+pub struct Server {
+    /// Where the coordinator is: HOST[:PORT].
+    #[arg(long, env = "RAMHOLD_COORDINATOR", value_name = "ADDR")]
+    coordinator: String,
+    /// The data directory: identity and replicas. Made when it is missing.
+    #[arg(long, env = "RAMHOLD_DIR")]
+    dir: PathBuf,
+    /// Where acknowledged writes wait to be flushed; must be in memory (tmpfs).
+    /// By default below /dev/shm, in a directory of this user and data directory.
+    #[arg(long, env = "RAMHOLD_BUFFER_DIR", value_name = "DIR")]
+    buffer_dir: Option<PathBuf>,
+    /// Where to listen; port 0 takes any that is free.
+    #[arg(long, env = "RAMHOLD_BIND", value_name = "ADDR", default_value = "127.0.0.1:0")]
+    bind: SocketAddr,
+    /// Where others reach this server, when that is not the address it listens on.
+    #[arg(long, env = "RAMHOLD_ADVERTISE", value_name = "ADDR")]
+    advertise: Option<SocketAddr>,
+    /// All memory that grows with data: log, index, buffers, recovery, network.
+    #[arg(long, env = "RAMHOLD_MEMORY", value_name = "SIZE", default_value = "512MiB", value_parser = parse_bytes)]
+    memory: u64,
+    /// Room on the device for replicas of other servers' data.
+    #[arg(long, env = "RAMHOLD_DISK", value_name = "SIZE", default_value = "4GiB", value_parser = parse_bytes)]
+    disk: u64,
+    /// What this server shares with others, and fails together with: host=NAME, rack=NAME.
+    #[arg(
+        long,
+        env = "RAMHOLD_LABEL",
+        value_name = "NAME=VALUE",
+        value_delimiter = ',',
+        value_parser = parse_label
+    )]
+    label: Vec<Label>,
+    /// Hold no replicas of others.
+    #[arg(long, env = "RAMHOLD_NO_BACKUP")]
+    no_backup: bool,
+    /// Own no tablets.
+    #[arg(long, env = "RAMHOLD_NO_MASTER")]
+    no_master: bool,
+    /// Allow replicas in this server's own failure domain. They die with it: for tests on one machine.
+    #[arg(long, env = "RAMHOLD_ALLOW_LOCAL_BACKUP")]
+    allow_local_backup: bool,
+    /// How long an acknowledged write may be in memory only, on all its backups.
+    #[arg(
+        long,
+        env = "RAMHOLD_FLUSH_INTERVAL",
+        value_name = "TIME",
+        default_value = "100ms",
+        value_parser = parse_duration
+    )]
+    flush_interval: Duration,
+    /// How to wait for work; busy takes a core for itself.
+    #[arg(long, env = "RAMHOLD_POLL", default_value = "adaptive")]
+    poll: PollMode,
+    /// Allow addresses that other machines can reach. There is neither encryption nor any account yet.
+    #[arg(long, env = "RAMHOLD_INSECURE_NETWORK")]
+    insecure_network: bool,
+    /// A file with options.
+    #[arg(long, env = "RAMHOLD_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Stop when this process, the parent, ends.
+    #[arg(long, hide = true, value_name = "PID")]
+    end_with: Option<u32>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum PollMode {
+    /// Spins for a moment after each piece of work, then sleeps.
+    Adaptive,
+    /// Never sleeps; for a core of its own.
+    Busy,
+}
+
+fn parse_label(text: &str) -> Result<Label, String> {
+    let (name, value) =
+        text.split_once('=').ok_or_else(|| format!("'{text}' is not a label like host=a"))?;
+    let is_fitting = |part: &str| !part.is_empty() && part.len() <= LABEL_BYTES_MAX;
+    if !is_fitting(name) || !is_fitting(value) {
+        return Err(format!("the name and the value of a label have 1 to {LABEL_BYTES_MAX} bytes: '{text}'"));
+    }
+    Ok(Label { name: name.to_owned(), value: value.to_owned() })
+}
+
+pub fn run(arguments: Server) -> Result<(), Failure> {
+    if let Some(parent) = arguments.end_with {
+        process::end_with(parent)?;
+    }
+    process::abort_on_panic();
+    let prepared = Prepared::new(&arguments)?;
+    let mut runtime = prepared.start(&arguments)?;
+    process::stop_on_signal(runtime.stop_handle())?;
+    prepared.tell(&arguments, runtime.local_addr());
+
+    let exit = runtime.run();
+    let is_flushed = runtime.machine().backup().is_stopped();
+    // Frees the directories before anything in them is removed.
+    drop(runtime);
+    if is_flushed && exit.code == 0 {
+        prepared.buffers.give_back();
+    }
+    process::ended(exit)
+}
+
+/// What was found and chosen before the start.
+struct Prepared {
+    coordinator: SocketAddr,
+    memory: MemoryPlan,
+    buffers: BufferPlace,
+    mode: Buffers,
+    frames_max: u32,
+    read_speed: device::ReadSpeed,
+}
+
+impl Prepared {
+    fn new(arguments: &Server) -> Result<Prepared, Failure> {
+        let mut addresses = vec![arguments.bind];
+        addresses.extend(arguments.advertise);
+        process::check_exposure(&addresses, arguments.insecure_network)?;
+        let roles = Roles { master: !arguments.no_master, backup: !arguments.no_backup };
+        if !roles.master && !roles.backup {
+            return Err(Failure::usage("--no-master with --no-backup leaves nothing to do"));
+        }
+        if arguments.label.len() > LABEL_COUNT_MAX {
+            return Err(Failure::usage(format!("a server has at most {LABEL_COUNT_MAX} labels")));
+        }
+        if arguments.bind.ip().is_unspecified() && arguments.advertise.is_none() {
+            let text = format!("others cannot reach {}; say with --advertise where they can", arguments.bind);
+            return Err(Failure::usage(text));
+        }
+        let coordinator = *parse_addresses(&arguments.coordinator)
+            .map_err(|error| Failure::from(error).about("--coordinator"))?
+            .first()
+            .expect("a list of addresses is not empty");
+        raise_file_limit();
+
+        let dir = device::make_dir(&arguments.dir)?;
+        let buffers = BufferPlace::new(arguments.buffer_dir.as_deref(), &dir)?;
+        let memory = MemoryPlan::new(arguments.memory, roles).map_err(Failure::usage)?;
+        check_available(memory.total_bytes, buffers.held_bytes(), memory_available()).map_err(Failure::usage)?;
+        let frames_max = if roles.backup { device::frames_max(&dir, arguments.disk)? } else { 0 };
+        let mode = buffers.reserve(&memory)?;
+        let read_speed = device::ReadSpeed::of(&dir);
+        Ok(Prepared { coordinator, memory, buffers, mode, frames_max, read_speed })
+    }
+
+    /// Opens everything. The address must be known before the machine is made, so a port of 0 is settled here.
+    fn start(&self, arguments: &Server) -> Result<Runtime<ServerNode>, Failure> {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let listen = settle(arguments.bind)?;
+            let advertise = arguments.advertise.unwrap_or(listen);
+            let region_bytes = usize::try_from(self.memory.log_bytes).expect("memory fits the address space");
+            // Zeroed pages come from the kernel when they are first touched.
+            let region = vec![0; region_bytes];
+            let seed = RandomState::new().hash_one(std::process::id());
+            let node = ServerNode::new(self.server_config(arguments, advertise), region, seed);
+            let config = RuntimeConfig {
+                listen: Some(listen),
+                poll: match arguments.poll {
+                    PollMode::Adaptive => Poll::ADAPTIVE,
+                    PollMode::Busy => Poll::Busy,
+                },
+                disk: Some(DiskConfig {
+                    data_dir: arguments.dir.clone(),
+                    buffer_dir: self.buffers.path().to_owned(),
+                }),
+                ..RuntimeConfig::default()
+            };
+            match Runtime::new(node, config) {
+                Ok(runtime) => return Ok(runtime),
+                Err(StartError::Listen { .. }) if arguments.bind.port() == 0 && attempt < PORT_ATTEMPT_COUNT => {}
+                Err(error) => return Err(Failure::usage(error.to_string())),
+            }
+        }
+    }
+
+    fn server_config(&self, arguments: &Server, advertise: SocketAddr) -> ServerConfig {
+        let geometry = Geometry { segment_bytes: SEGMENT_BYTES, seglet_bytes: SEGLET_BYTES };
+        let mut master_config = MasterConfig::new(geometry, self.memory.log_bytes, self.memory.index_bytes);
+        master_config.replication.local_allowed = arguments.allow_local_backup;
+        ServerConfig {
+            advertise,
+            coordinator: self.coordinator,
+            labels: arguments.label.clone(),
+            master: !arguments.no_master,
+            master_config,
+            backup_config: BackupConfig {
+                segment_bytes: SEGMENT_BYTES,
+                frames_max: self.frames_max,
+                frames_grow_by: FRAMES_GROW_BY,
+                buffers: self.mode,
+                flush_interval: arguments.flush_interval,
+                recovery_cache_bytes: self.memory.recovery_cache_bytes.max(u64::from(SEGMENT_BYTES)),
+                needed_interval: NEEDED_INTERVAL,
+                mode: self.mode_text(),
+            },
+            detector: DetectorConfig::default(),
+            memory_bytes: self.memory.total_bytes,
+            read_speed: self.read_speed.megabytes_per_second,
+            enlist_interval: ENLIST_INTERVAL,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
+
+    fn mode_text(&self) -> String {
+        match self.mode {
+            Buffers::Reserved { count } => format!("{count} buffers in {}", self.buffers.path().display()),
+            Buffers::InFrames => "page cache of the frames".to_owned(),
+        }
+    }
+
+    /// What an operator must know about this process, on stdout.
+    fn tell(&self, arguments: &Server, listens: Option<SocketAddr>) {
+        let interval = arguments.flush_interval;
+        let mut lines = vec![
+            format!("ramhold server {}", env!("CARGO_PKG_VERSION")),
+            format!("  coordinator  {}", self.coordinator),
+            format!("  listens      {}", listens.expect("a server always listens")),
+            format!("  data         {}", arguments.dir.display()),
+            format!("  memory       {}", self.memory.text()),
+        ];
+        if self.frames_max > 0 {
+            lines.push(format!(
+                "  disk         {} frames, {}; reads {}",
+                self.frames_max,
+                bytes_text(u64::from(self.frames_max) * PLACE_BYTES),
+                self.read_speed.text()
+            ));
+            lines.push(format!("  buffers      {}", self.mode_text()));
+            lines.push(format!(
+                "  promise      an acknowledged write survives the death of every process at once; \
+                 a power cut of all its backups can take what is younger than {interval:?}"
+            ));
+        }
+        println!("{}", lines.join("\n"));
+    }
+}
+
+/// An address with a port: the given one, or one that is free now.
+fn settle(bind: SocketAddr) -> Result<SocketAddr, Failure> {
+    if bind.port() != 0 {
+        return Ok(bind);
+    }
+    let free = TcpListener::bind(bind).and_then(|listener| listener.local_addr());
+    free.map_err(|error| Failure::usage(format!("cannot listen on {bind}: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_read() {
+        assert_eq!(parse_label("host=a=b").unwrap().value, "a=b");
+        for text in ["", "host", "=a", "host=", &format!("host={}", "x".repeat(65))] {
+            assert!(parse_label(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_port_is_found() {
+        let found = settle("127.0.0.1:0".parse().unwrap()).unwrap();
+        assert!(found.port() != 0);
+    }
+}

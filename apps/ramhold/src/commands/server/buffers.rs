@@ -1,0 +1,159 @@
+//! The directory in memory where acknowledged writes wait to be flushed.
+//!
+//! The buffer file's survival is how a backup knows that the machine has not lost its power, so it must lie in tmpfs.
+//! By default that is a directory of this user, of which nobody else can take anything, below /dev/shm.
+
+use crate::failure::Failure;
+use crate::memory::MemoryPlan;
+use crate::size::bytes_text;
+use ramhold_backup::Buffers;
+use ramhold_base::hash::{PlacementHasher, PlacementSeed};
+use ramhold_runtime::{BufferRoom, try_reserve_buffers};
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+const SHARED_MEMORY: &str = "/dev/shm";
+/// File systems that are gone with the power, by the magic numbers of statfs(2).
+const TMPFS: u64 = 0x0102_1994;
+const RAMFS: u64 = 0x8584_58f6;
+
+pub struct BufferPlace {
+    path: PathBuf,
+    /// Chosen by this program, so that it may also be removed by it.
+    is_default: bool,
+}
+
+impl BufferPlace {
+    /// `dir` is the data directory without links; its default buffers have a name made from it.
+    pub fn new(named: Option<&Path>, dir: &Path) -> Result<BufferPlace, Failure> {
+        let (path, is_default) = match named {
+            Some(path) => (path.to_owned(), false),
+            None => {
+                let name = PlacementHasher::new(PlacementSeed(0)).hash(dir.as_os_str().as_bytes()).0;
+                (own_directory()?.join(format!("{name:016x}")), true)
+            }
+        };
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&path)
+            .map_err(|error| Failure::local(&path, &error).about("--buffer-dir"))?;
+        let kind = rustix::fs::statfs(&path)
+            .map_err(|error| Failure::local(&path, &error.into()).about("--buffer-dir"))?
+            .f_type;
+        let kind = u64::try_from(kind).expect("magic numbers are positive");
+        if kind != TMPFS && kind != RAMFS {
+            return Err(Failure::usage(format!(
+                "--buffer-dir {} is not in memory (tmpfs): whether buffers survived is told by their survival; \
+                 use a directory below {SHARED_MEMORY}",
+                path.display()
+            )));
+        }
+        Ok(BufferPlace { path, is_default })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Memory that the buffer file of an earlier life holds already.
+    pub fn held_bytes(&self) -> u64 {
+        // Blocks of stat(2) have 512 bytes whatever the file system uses.
+        fs::metadata(self.path.join("buffers")).map_or(0, |metadata| metadata.blocks() * 512)
+    }
+
+    /// Takes the space now, so that no write can fail for the lack of it; or says that there is none to take.
+    pub fn reserve(&self, memory: &MemoryPlan) -> Result<Buffers, Failure> {
+        if memory.buffer_count == 0 {
+            return Ok(Buffers::InFrames);
+        }
+        match try_reserve_buffers(&self.path, memory.buffer_bytes) {
+            Ok(BufferRoom::Reserved) => Ok(Buffers::Reserved { count: memory.buffer_count }),
+            Ok(BufferRoom::TooSmall { available }) => {
+                eprintln!(
+                    "ramhold: {} has room for {} and not for {} of buffers; \
+                     acknowledged writes wait in the page cache of the frames instead",
+                    self.path.display(),
+                    bytes_text(available),
+                    bytes_text(memory.buffer_bytes)
+                );
+                Ok(Buffers::InFrames)
+            }
+            Err(error) => Err(Failure::usage(error.to_string())),
+        }
+    }
+
+    /// After a clean stop everything is on the device and the memory can go back. A directory that was named stays.
+    pub fn give_back(&self) {
+        // Whoever starts on this directory meanwhile holds the lock file open; its buffers must stay.
+        let is_free = fs::File::open(self.path.join("lock")).is_ok_and(|lock| lock.try_lock().is_ok());
+        if !is_free {
+            return;
+        }
+        // What cannot be removed is used again at the next start.
+        let _ = fs::remove_file(self.path.join("buffers"));
+        if self.is_default {
+            let _ = fs::remove_file(self.path.join("lock"));
+            let _ = fs::remove_dir(&self.path);
+        }
+    }
+}
+
+/// The directory of this user in /dev/shm. That is open to all users, so what stands there is looked at first.
+fn own_directory() -> Result<PathBuf, Failure> {
+    let user = rustix::process::getuid().as_raw();
+    let path = Path::new(SHARED_MEMORY).join(format!("ramhold-{user}"));
+    let failed = |error: &io::Error| {
+        Failure::local(&path, error).about("no place for buffers; name one in memory with --buffer-dir")
+    };
+    match DirBuilder::new().mode(0o700).create(&path) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(failed(&error)),
+    }
+    let found = fs::symlink_metadata(&path).map_err(|error| failed(&error))?;
+    if !found.is_dir() || found.uid() != user || found.mode() & 0o077 != 0 {
+        return Err(Failure::usage(format!(
+            "{} is not a directory that belongs to this user alone; remove it, or name another with --buffer-dir",
+            path.display()
+        )));
+    }
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Roles;
+
+    #[test]
+    fn the_default_place_is_in_memory_and_depends_on_the_data_directory() {
+        let dir = std::env::temp_dir().join(format!("ramhold-place-{}", std::process::id()));
+        let place = BufferPlace::new(None, &dir).unwrap();
+        assert!(place.path().starts_with(SHARED_MEMORY));
+        assert_eq!(BufferPlace::new(None, &dir).unwrap().path(), place.path());
+        let other = BufferPlace::new(None, &dir.join("x")).unwrap();
+        assert_ne!(other.path(), place.path());
+        let memory = MemoryPlan::new(512 << 20, Roles { master: true, backup: true }).unwrap();
+        assert_eq!(place.held_bytes(), 0);
+        assert_eq!(place.reserve(&memory).unwrap(), Buffers::Reserved { count: memory.buffer_count });
+        assert!(place.held_bytes() >= memory.buffer_bytes);
+        place.give_back();
+        assert!(!place.path().exists());
+        fs::remove_dir(other.path()).unwrap();
+    }
+
+    #[test]
+    fn a_place_on_a_device_is_refused() {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tmp/place-on-device");
+        let Err(refused) = BufferPlace::new(Some(&dir), &dir) else {
+            // A build directory in memory proves nothing about devices.
+            return;
+        };
+        assert!(refused.text().contains("is not in memory"), "{}", refused.text());
+        fs::remove_dir(dir).unwrap();
+    }
+}

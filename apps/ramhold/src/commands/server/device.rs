@@ -1,0 +1,134 @@
+//! What the device below the data directory can hold and how fast it reads.
+
+use crate::failure::Failure;
+use crate::memory::PLACE_BYTES;
+use crate::size::bytes_text;
+use rustix::fs::Advice;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// What a device is taken to read when measuring it failed: a disk of the paper's time, MB/s.
+const READ_SPEED_DEFAULT: u32 = 200;
+/// Long enough that the device's own latency hardly counts, short enough not to delay a start: 0.1 s at 160 MB/s.
+const PROBE_BYTES: usize = 16 << 20;
+const PIECE_BYTES: usize = 1 << 20;
+
+/// Makes the data directory for this user alone; gives its path without links.
+pub fn make_dir(dir: &Path) -> Result<PathBuf, Failure> {
+    let failed = |error: io::Error| Failure::local(dir, &error).about("--dir");
+    if !dir.is_dir() {
+        DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
+    }
+    dir.canonicalize().map_err(failed)
+}
+
+/// How many frames `disk_bytes` are, when the file system has that much room.
+pub fn frames_max(dir: &Path, disk_bytes: u64) -> Result<u32, Failure> {
+    let free = ramhold_runtime::free_space(dir).map_err(|error| Failure::local(dir, &error).about("--dir"))?;
+    // What the frames hold already counts as room.
+    let held = fs::metadata(dir.join("frames")).map_or(0, |metadata| metadata.blocks() * 512);
+    let room = free.saturating_add(held);
+    if disk_bytes > room {
+        return Err(Failure::usage(format!(
+            "--disk {} is more than the file system of {} has room for ({}); give less, or another --dir",
+            bytes_text(disk_bytes),
+            dir.display(),
+            bytes_text(room)
+        )));
+    }
+    match u32::try_from(disk_bytes / PLACE_BYTES) {
+        Ok(0) => Err(Failure::usage(format!(
+            "--disk {} is too little for one replica; give at least {}, or --no-backup",
+            bytes_text(disk_bytes),
+            bytes_text(PLACE_BYTES)
+        ))),
+        Ok(count) => Ok(count),
+        Err(_) => Err(Failure::usage(format!("--disk {} is more than a server can use", bytes_text(disk_bytes)))),
+    }
+}
+
+/// How fast the device reads; decides which backup is asked first for a segment.
+pub struct ReadSpeed {
+    pub megabytes_per_second: u32,
+    is_measured: bool,
+}
+
+impl ReadSpeed {
+    /// Measured once per directory: written, dropped from the page cache, read back. Kept in a file, because a later
+    /// start may share the device with recoveries. In a virtual machine the host's cache may answer, and servers that
+    /// start together on one device measure what is left of it: it is a rough figure, and only compared to others'.
+    pub fn of(dir: &Path) -> ReadSpeed {
+        let kept = dir.join("read_speed");
+        let known = fs::read_to_string(&kept).ok().and_then(|text| text.trim().parse().ok()).filter(|speed| *speed > 0);
+        if let Some(megabytes_per_second) = known {
+            return ReadSpeed { megabytes_per_second, is_measured: true };
+        }
+        match measure(&dir.join("read_speed.probe")) {
+            Ok(megabytes_per_second) => {
+                // Without the file it is measured again at the next start.
+                let _ = fs::write(&kept, format!("{megabytes_per_second}\n"));
+                ReadSpeed { megabytes_per_second, is_measured: true }
+            }
+            Err(_) => ReadSpeed { megabytes_per_second: READ_SPEED_DEFAULT, is_measured: false },
+        }
+    }
+
+    pub fn text(&self) -> String {
+        let how = if self.is_measured { "measured" } else { "assumed" };
+        format!("{} MB/s ({how})", self.megabytes_per_second)
+    }
+}
+
+fn measure(probe: &Path) -> io::Result<u32> {
+    let speed = write_and_read(probe);
+    fs::remove_file(probe)?;
+    speed
+}
+
+fn write_and_read(probe: &Path) -> io::Result<u32> {
+    let mut piece = vec![0; PIECE_BYTES];
+    // Not all zeroes: a device may answer those without looking.
+    for (index, byte) in piece.iter_mut().enumerate() {
+        *byte = (index.wrapping_mul(0x9E37_79B1) >> 13) as u8;
+    }
+    let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(probe)?;
+    for _ in 0..PROBE_BYTES / PIECE_BYTES {
+        file.write_all(&piece)?;
+    }
+    file.sync_all()?;
+    rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)?;
+    let mut file = File::open(probe)?;
+    let start = Instant::now();
+    while file.read(&mut piece)? > 0 {}
+    let seconds = start.elapsed().as_secs_f64().max(1e-6);
+    let megabytes = PROBE_BYTES as f64 / 1e6 / seconds;
+    Ok((megabytes as u32).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_measured_once() {
+        let dir = make_dir(&std::env::temp_dir().join(format!("ramhold-device-{}", std::process::id()))).unwrap();
+        let first = ReadSpeed::of(&dir);
+        assert!(first.is_measured);
+        fs::write(dir.join("read_speed"), "77\n").unwrap();
+        assert_eq!(ReadSpeed::of(&dir).text(), "77 MB/s (measured)");
+        assert!(!dir.join("read_speed.probe").exists());
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn a_disk_that_is_not_there_is_refused_with_the_figure() {
+        let dir = std::env::temp_dir();
+        let refused = frames_max(&dir, 1 << 60).unwrap_err();
+        assert!(refused.text().contains("has room for"), "{}", refused.text());
+        assert!(frames_max(&dir, 1024).unwrap_err().text().contains("too little for one replica"));
+        assert_eq!(frames_max(&dir, 3 * PLACE_BYTES + 5).unwrap(), 3);
+    }
+}

@@ -1,0 +1,95 @@
+//! `status`: the whole cluster at a glance, from the coordinator and from every server.
+
+mod json;
+mod text;
+
+use crate::cli::Global;
+use crate::failure::Failure;
+use crate::output;
+use clap::Args;
+use ramhold_client::{
+    Client, ClusterStatus, Error, Operation, OperationId, ProcessStatus, Reply, ServerId, ServerState,
+    TableSummary,
+};
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::time::Duration;
+
+/// A server that does not answer within this is shown without its figures.
+const SERVER_TIMEOUT: Duration = Duration::from_secs(1);
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Show servers, memory, tables, recoveries, losses and warnings.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ramhold status
+  ramhold status --watch
+  ramhold status --json | jq '.servers[] | {id, log_used_bytes}'")]
+pub struct Status {
+    /// Show it again every second until interrupted; with --json one line each time.
+    #[arg(long)]
+    watch: bool,
+}
+
+/// Everything that is shown at one time.
+struct Picture {
+    cluster: ClusterStatus,
+    tables: Vec<TableSummary>,
+    /// What each server says of itself, or why it says nothing.
+    processes: BTreeMap<ServerId, Result<ProcessStatus, String>>,
+}
+
+impl Status {
+    pub fn run(self, global: &Global) -> Result<(), Failure> {
+        let mut client = global.connect()?;
+        if !self.watch {
+            return show(&take(&mut client, global.timeout)?, global, "");
+        }
+        let clear = if std::io::stdout().is_terminal() && !global.json { "\x1b[H\x1b[2J" } else { "" };
+        loop {
+            match take(&mut client, global.timeout) {
+                Ok(picture) => show(&picture, global, clear)?,
+                // Watching is for bad times above all: go on.
+                Err(error) => eprintln!("ramhold: {}", Failure::from(error).text()),
+            }
+            std::thread::sleep(WATCH_INTERVAL);
+        }
+    }
+}
+
+fn show(picture: &Picture, global: &Global, before: &str) -> Result<(), Failure> {
+    if global.json {
+        output::print_json(&json::picture(picture))
+    } else {
+        output::print(&format!("{before}{}", text::picture(picture)))
+    }
+}
+
+fn take(client: &mut Client, timeout: Duration) -> Result<Picture, Error> {
+    let cluster = client.cluster_status()?;
+    let tables = client.tables()?;
+    let mut asked: BTreeMap<OperationId, ServerId> = BTreeMap::new();
+    let mut processes = BTreeMap::new();
+    let up = cluster.servers.iter().filter(|server| server.state == ServerState::Up);
+    let mut up = up.peekable();
+    while up.peek().is_some() || !asked.is_empty() {
+        // All at once, but no more than a client may have under way.
+        while asked.len() < 500
+            && let Some(server) = up.next()
+        {
+            let operation = Operation::ServerStatus { address: server.address.0 };
+            asked.insert(client.submit_within(operation, SERVER_TIMEOUT.min(timeout)), server.id);
+        }
+        let Some((id, outcome)) = client.wait_any() else { break };
+        let Some(server) = asked.remove(&id) else { continue };
+        let process = match Error::check(outcome) {
+            Ok(Reply::ServerStatus(status)) => Ok(*status),
+            Ok(_) => Err(Error::UnexpectedReply.to_string()),
+            Err(Error::Unreachable { detail }) => Err(detail),
+            Err(error) => Err(error.to_string()),
+        };
+        processes.insert(server, process);
+    }
+    Ok(Picture { cluster, tables, processes })
+}

@@ -1,0 +1,111 @@
+//! The cluster's state for programs. Names are stable; ids of 64 random bits are text.
+
+use super::Picture;
+use crate::commands::{recoveries, table};
+use ramhold_client::{BackupStatus, LossReport, ProcessStatus, ServerEntry, ServerState, StreamStatus};
+use serde_json::{Map, Value, json};
+
+pub fn picture(picture: &Picture) -> Value {
+    let cluster = &picture.cluster;
+    let servers = cluster.servers.iter().map(|entry| server(picture, entry));
+    json!({
+        "cluster": cluster.cluster.to_string(),
+        "term": cluster.term.raw(),
+        "time_millis": cluster.time.0,
+        "version": cluster.version,
+        "tablets": cluster.tablets,
+        "tablets_recovering": cluster.tablets_recovering,
+        "warnings": cluster.warnings,
+        "losses": cluster.losses.iter().map(loss).collect::<Vec<_>>(),
+        "servers": servers.collect::<Vec<_>>(),
+        "tables": picture.tables.iter().map(table::summary_json).collect::<Vec<_>>(),
+        "recoveries": cluster.recoveries.iter().map(recoveries::report_json).collect::<Vec<_>>(),
+    })
+}
+
+fn loss(loss: &LossReport) -> Value {
+    json!({
+        "id": loss.id,
+        "crashed": loss.crashed.raw(),
+        "stream": loss.stream.raw(),
+        "durability": loss.durability.name(),
+        "tables": loss.tables.iter().map(|table| table.raw()).collect::<Vec<_>>(),
+        "certified_millis": loss.certified.0,
+        "crash_millis": loss.crash.0,
+        "reason": loss.reason,
+    })
+}
+
+fn server(picture: &Picture, entry: &ServerEntry) -> Value {
+    let labels: Map<String, Value> =
+        entry.labels.iter().map(|label| (label.name.clone(), label.value.clone().into())).collect();
+    let mut fields = json!({
+        "id": entry.id.raw(),
+        "address": entry.address.0.to_string(),
+        "state": match entry.state { ServerState::Up => "up", ServerState::Crashed => "crashed" },
+        "labels": labels,
+        "master": entry.master,
+        "takes_replicas": entry.backup,
+        "read_speed_megabytes": entry.read_speed,
+        "directory": entry.directory.to_string(),
+    });
+    let figures = match picture.processes.get(&entry.id) {
+        Some(Ok(status)) => process(status),
+        Some(Err(why)) => json!({ "unreachable": why }),
+        None => json!({}),
+    };
+    if let (Some(fields), Value::Object(figures)) = (fields.as_object_mut(), figures) {
+        fields.extend(figures);
+    }
+    fields
+}
+
+fn process(process: &ProcessStatus) -> Value {
+    json!({
+        "version": process.version,
+        "uptime_millis": process.uptime_millis,
+        "memory_bytes": process.memory_bytes,
+        "log_bytes": process.log_bytes,
+        "log_used_bytes": process.log_used_bytes,
+        "log_live_bytes": process.log_live_bytes,
+        "index_bytes": process.index_bytes,
+        "index_bytes_max": process.index_bytes_max,
+        "buffer_bytes": process.buffer_bytes,
+        "objects": process.objects,
+        "tablets": process.tablets,
+        "reads": process.reads,
+        "writes": process.writes,
+        "connections": process.connections,
+        "recovering_partitions": process.recovering_partitions,
+        "bad_frames": process.bad_frames,
+        "streams": process.streams.iter().map(stream).collect::<Vec<_>>(),
+        "backup": process.backup.as_ref().map(backup),
+    })
+}
+
+fn stream(stream: &StreamStatus) -> Value {
+    json!({
+        "stream": stream.stream.raw(),
+        "durability": stream.durability.name(),
+        "replicas": stream.replicas,
+        "segments": stream.segments,
+        "incomplete_segments": stream.incomplete_segments,
+        "waits_for": stream.waits_for,
+        "unreplicated_bytes": stream.unreplicated_bytes,
+    })
+}
+
+fn backup(backup: &BackupStatus) -> Value {
+    json!({
+        "frames": backup.frames,
+        "frames_used": backup.frames_used,
+        "frames_max": backup.frames_max,
+        "buffers": backup.buffers,
+        "buffers_used": backup.buffers_used,
+        "mode": backup.mode,
+        "unflushed_bytes": backup.unflushed_bytes,
+        "cut_replicas": backup.cut_replicas,
+        "failed": backup.failed,
+        "disk_bytes": backup.disk_bytes,
+    })
+}

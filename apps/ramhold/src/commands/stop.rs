@@ -1,0 +1,63 @@
+//! `ramhold stop`: ends a cluster that `ramhold dev` runs.
+
+use crate::commands::dev::Record;
+use crate::failure::Failure;
+use crate::local::LOOK_INTERVAL;
+use crate::output;
+use crate::size::parse_duration;
+use clap::Args;
+use rustix::process::{Pid, Signal, kill_process};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+const HELP: &str = "\
+The coordinator ends first, then all servers at once, with everything flushed. Start on the same directory again with
+'ramhold dev --dir DIR'. Exit codes: 0 it has ended or did not run, 2 it does not end.
+
+Examples:
+  ramhold stop --dir ./cluster
+  ramhold stop --dir ./cluster --patience 5m";
+
+/// Stop a cluster that `ramhold dev` started.
+#[derive(Args, Debug)]
+#[command(after_help = HELP)]
+pub struct Stop {
+    /// The directory of the cluster.
+    #[arg(long)]
+    dir: PathBuf,
+    /// How long to wait for the end.
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = parse_duration)]
+    patience: Duration,
+}
+
+pub fn run(arguments: Stop) -> Result<(), Failure> {
+    let dir = &arguments.dir;
+    if !dir.is_dir() {
+        return Err(Failure::usage(format!("{}: there is no such directory", dir.display())));
+    }
+    if !Record::is_held(dir)? {
+        return output::print(&format!("no cluster runs on {}\n", dir.display()));
+    }
+    let record = Record::read(dir)?;
+    let pid = i32::try_from(record.pid)
+        .ok()
+        .and_then(Pid::from_raw)
+        .ok_or_else(|| Failure::usage(format!("{} names no process", Record::path(dir).display())))?;
+    // Whoever holds the directory wrote this number, and still runs: it is no stranger's.
+    kill_process(pid, Signal::TERM)
+        .map_err(|error| Failure::usage(format!("cannot signal process {}: {error}", record.pid)))?;
+    let start = Instant::now();
+    while start.elapsed() < arguments.patience {
+        if !Record::is_held(dir)? {
+            let seconds = start.elapsed().as_secs_f64();
+            return output::print(&format!("stopped after {seconds:.1} s; everything is flushed\n"));
+        }
+        std::thread::sleep(LOOK_INTERVAL);
+    }
+    Err(Failure::usage(format!(
+        "process {} has not ended after {} s; see the logs in {}",
+        record.pid,
+        arguments.patience.as_secs(),
+        dir.join("logs").display()
+    )))
+}

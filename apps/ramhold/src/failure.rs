@@ -1,0 +1,133 @@
+//! How a command that did not succeed says so: one line, and an exit code.
+
+use ramhold_client::{Error, Status};
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+pub const NOT_FOUND: u8 = 1;
+pub const USAGE: u8 = 2;
+pub const REFUSED: u8 = 3;
+pub const UNKNOWN: u8 = 4;
+pub const UNREACHABLE: u8 = 5;
+
+#[derive(Debug)]
+pub struct Failure {
+    code: u8,
+    /// Empty: there is nothing more to say.
+    text: String,
+}
+
+impl Failure {
+    pub fn new(code: u8, text: impl Into<String>) -> Failure {
+        Failure { code, text: text.into() }
+    }
+
+    pub fn usage(text: impl Into<String>) -> Failure {
+        Failure::new(USAGE, text)
+    }
+
+    /// The text has been printed already, as part of the output.
+    pub fn told(code: u8) -> Failure {
+        Failure::new(code, "")
+    }
+
+    /// Something of this machine failed.
+    pub fn local(path: &Path, error: &io::Error) -> Failure {
+        Failure::new(USAGE, format!("{}: {error}", path.display()))
+    }
+
+    /// Says in front what was being done.
+    #[must_use]
+    pub fn about(self, what: &str) -> Failure {
+        let text = if self.text.is_empty() { self.text } else { format!("{what}: {}", self.text) };
+        Failure { code: self.code, text }
+    }
+
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub fn report(self) -> ExitCode {
+        if !self.text.is_empty() {
+            let text = self.text.replace(['\n', '\r'], " ");
+            eprintln!("ramhold: {text}");
+        }
+        ExitCode::from(self.code)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        let code = match &error {
+            Error::Refused { status, .. } => match status {
+                Status::NotFound | Status::Exists | Status::WrongVersion => NOT_FOUND,
+                _ => REFUSED,
+            },
+            Error::Unknown { .. } | Error::UnexpectedReply => UNKNOWN,
+            Error::Unreachable { .. } => UNREACHABLE,
+            Error::Address { .. } | Error::Start(_) => USAGE,
+        };
+        let way_out = match &error {
+            Error::Refused { status, .. } => way_out(*status),
+            Error::Unreachable { .. } => "is it running there? start one, or name another with --cluster",
+            Error::Unknown { .. } => "look before you repeat it",
+            Error::Address { .. } | Error::Start(_) | Error::UnexpectedReply => "",
+        };
+        let separator = if way_out.is_empty() { "" } else { "; " };
+        Failure::new(code, format!("{error}{separator}{way_out}"))
+    }
+}
+
+/// What somebody who meets this refusal at a terminal can do.
+fn way_out(status: Status) -> &'static str {
+    match status {
+        Status::UnknownTable => "'ramhold table list' shows the tables, 'ramhold table create' makes one",
+        Status::TableExists => "choose another name, or give --if-absent",
+        Status::TooFewBackups => "start more servers, or use a table with fewer replicas",
+        Status::Recovering => "'ramhold recoveries' shows how far it is; try again",
+        Status::WrongCluster => "--cluster names a coordinator of one cluster and servers of another",
+        Status::NotReady | Status::Retry => "'ramhold status' shows what it waits for",
+        _ => "",
+    }
+}
+
+impl From<io::Error> for Failure {
+    /// Of writing to stdout: whoever read it has seen enough, or the disk is full.
+    fn from(error: io::Error) -> Failure {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Failure::told(0),
+            _ => Failure::new(USAGE, format!("cannot write the output: {error}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(status: Status) -> Failure {
+        Failure::from(Error::Refused { status, version: None, detail: "server s1 said so".to_owned() })
+    }
+
+    #[test]
+    fn each_kind_of_ending_has_its_exit_code() {
+        assert_eq!(refused(Status::WrongVersion).code, NOT_FOUND);
+        assert_eq!(refused(Status::NotFound).code, NOT_FOUND);
+        assert_eq!(refused(Status::OutOfMemory).code, REFUSED);
+        assert_eq!(refused(Status::UnknownTable).code, REFUSED);
+        assert_eq!(Failure::from(Error::Unknown { detail: String::new() }).code, UNKNOWN);
+        assert_eq!(Failure::from(Error::Unreachable { detail: String::new() }).code, UNREACHABLE);
+        assert_eq!(Failure::from(io::Error::from(io::ErrorKind::BrokenPipe)).code, 0);
+    }
+
+    #[test]
+    fn a_refusal_names_the_reason_and_the_way_out() {
+        let failure = refused(Status::UnknownTable).about("table 'x'");
+        assert_eq!(
+            failure.text(),
+            "table 'x': no such table (server s1 said so); \
+             'ramhold table list' shows the tables, 'ramhold table create' makes one"
+        );
+    }
+}

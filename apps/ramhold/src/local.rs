@@ -1,0 +1,215 @@
+//! A whole cluster on this machine, as child processes of this one: for `dev` and `demo`.
+//!
+//! ```text
+//!   DIR/coordinator/        the coordinator's state
+//!   DIR/server-1/ ...       a data directory each
+//!   DIR/logs/NAME.log       what each process printed
+//! ```
+//!
+//! Every server has a label of its own, so that replicas of one segment are in different processes. That protects against
+//! the death of processes, not of the machine.
+//!
+//! Invariants:
+//! - a process that has not been waited for keeps its number, so a signal never hits a stranger;
+//! - children end with this process, whatever ends it.
+
+mod child;
+mod ports;
+mod waiting;
+
+pub use child::{Child, Output, tail};
+pub use ports::{check_free, find_free};
+pub use waiting::{connect_to, wait_until_healthy};
+
+use crate::failure::Failure;
+use rustix::process::Signal;
+use std::ffi::OsString;
+use std::fs::DirBuilder;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+/// How often a wait looks again.
+pub const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+
+/// What a cluster on this machine is made of.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub dir: PathBuf,
+    /// The coordinator's port, then one per server.
+    pub ports: Vec<u16>,
+    pub memory_bytes: u64,
+    pub disk_bytes: u64,
+    /// Where buffers go; none: where a server puts them by default.
+    pub buffer_dir: Option<PathBuf>,
+    pub output: Output,
+}
+
+impl Plan {
+    pub fn server_count(&self) -> usize {
+        self.ports.len() - 1
+    }
+
+    pub fn coordinator(&self) -> SocketAddr {
+        self.address(0)
+    }
+
+    fn address(&self, member: usize) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.ports[member]))
+    }
+
+    pub fn data_dir(&self, member: usize) -> PathBuf {
+        self.dir.join(name(member))
+    }
+
+    /// Where the buffers of a server are, when the plan says so.
+    pub fn buffers_of(&self, member: usize) -> Option<PathBuf> {
+        self.buffer_dir.as_ref().map(|dir| dir.join(name(member)))
+    }
+
+    fn arguments(&self, member: usize) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = Vec::new();
+        let mut push = |option: &str, value: OsString| arguments.extend([option.into(), value]);
+        push("--dir", self.data_dir(member).into());
+        push("--bind", self.address(member).to_string().into());
+        push("--end-with", std::process::id().to_string().into());
+        if member > 0 {
+            push("--coordinator", self.coordinator().to_string().into());
+            push("--memory", self.memory_bytes.to_string().into());
+            push("--disk", self.disk_bytes.to_string().into());
+            push("--label", format!("host={}", name(member)).into());
+            if let Some(dir) = self.buffers_of(member) {
+                push("--buffer-dir", dir.into());
+            }
+        }
+        arguments.insert(0, if member == 0 { "coordinator" } else { "server" }.into());
+        arguments
+    }
+}
+
+/// Member 0 is the coordinator; the servers follow.
+pub fn name(member: usize) -> String {
+    if member == 0 { "coordinator".to_owned() } else { format!("server-{member}") }
+}
+
+/// The running processes of a plan.
+pub struct LocalCluster {
+    pub plan: Plan,
+    members: Vec<Option<Child>>,
+}
+
+impl LocalCluster {
+    /// A cluster of which nothing runs yet; makes its directories.
+    pub fn new(plan: Plan) -> Result<LocalCluster, Failure> {
+        let logs = plan.dir.join("logs");
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&logs)
+            .map_err(|error| Failure::local(&logs, &error).about("--dir"))?;
+        let members = plan.ports.iter().map(|_| None).collect();
+        Ok(LocalCluster { plan, members })
+    }
+
+    /// Starts one member that does not run. Must be called from the thread that lives as long as this process: children
+    /// end with the thread that started them.
+    pub fn start(&mut self, member: usize) -> Result<(), Failure> {
+        assert!(self.members[member].is_none(), "a member runs once");
+        let log = self.plan.dir.join("logs").join(format!("{}.log", name(member)));
+        let child = Child::start(&name(member), self.plan.arguments(member), &log, self.plan.output)?;
+        self.members[member] = Some(child);
+        Ok(())
+    }
+
+    pub fn start_all(&mut self) -> Result<(), Failure> {
+        (0..self.members.len()).try_for_each(|member| self.start(member))
+    }
+
+    pub fn child(&self, member: usize) -> Option<&Child> {
+        self.members[member].as_ref()
+    }
+
+    pub fn running(&self) -> impl Iterator<Item = usize> {
+        (0..self.members.len()).filter(|member| self.members[*member].is_some())
+    }
+
+    /// Members that have ended by themselves since the last look, with how; they do not run any more.
+    pub fn take_ended(&mut self) -> Vec<(usize, ExitStatus)> {
+        let mut ended = Vec::new();
+        for (member, place) in self.members.iter_mut().enumerate() {
+            if let Some(status) = place.as_mut().and_then(Child::ended) {
+                *place = None;
+                ended.push((member, status));
+            }
+        }
+        ended
+    }
+
+    pub fn signal(&self, member: usize, signal: Signal) {
+        if let Some(child) = &self.members[member] {
+            child.signal(signal);
+        }
+    }
+
+    /// Waits until the members have ended; false when some have not by then, or when `gives_up` says so.
+    fn wait_ended(&mut self, members: &[usize], within: Duration, gives_up: &mut dyn FnMut() -> bool) -> bool {
+        let start = Instant::now();
+        loop {
+            self.take_ended();
+            if members.iter().all(|member| self.members[*member].is_none()) {
+                return true;
+            }
+            if start.elapsed() >= within || gives_up() {
+                return false;
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+    }
+
+    /// SIGKILL for one member, and waits until it is gone.
+    pub fn kill(&mut self, member: usize) {
+        self.signal(member, Signal::KILL);
+        if let Some(child) = self.members[member].take() {
+            child.wait();
+        }
+    }
+
+    /// SIGKILL for all that run, all at once, and waits until they are gone.
+    pub fn kill_all(&mut self) {
+        for member in 0..self.members.len() {
+            self.signal(member, Signal::KILL);
+        }
+        for place in &mut self.members {
+            if let Some(child) = place.take() {
+                child.wait();
+            }
+        }
+    }
+
+    /// Ends all in order: the coordinator first, so that it declares nobody dead, then all servers at once, which flush.
+    /// Whoever has not ended within `patience`, or when `gives_up` says so, is killed; gives their names.
+    pub fn stop(&mut self, patience: Duration, gives_up: &mut dyn FnMut() -> bool) -> Vec<String> {
+        let servers: Vec<usize> = (1..self.members.len()).collect();
+        // Each is asked once: a second signal ends it without flushing.
+        for group in [&[0][..], &servers] {
+            for member in group {
+                self.signal(*member, Signal::TERM);
+            }
+            if !self.wait_ended(group, patience, gives_up) {
+                break;
+            }
+        }
+        let left = self.running().map(name).collect();
+        self.kill_all();
+        left
+    }
+}
+
+impl Drop for LocalCluster {
+    /// Whatever went wrong, nothing is left running.
+    fn drop(&mut self) {
+        self.kill_all();
+    }
+}

@@ -1,0 +1,41 @@
+//! Many operations of one client under way at once, bounded in number and in bytes.
+
+use ramhold_client::{Client, Operation, OperationId, Outcome};
+use std::collections::BTreeMap;
+
+pub struct Pipeline<T> {
+    client: Client,
+    under_way: BTreeMap<OperationId, (T, u64)>,
+    bytes: u64,
+    count_max: usize,
+    bytes_max: u64,
+}
+
+impl<T> Pipeline<T> {
+    pub fn new(client: Client, count_max: usize, bytes_max: u64) -> Pipeline<T> {
+        Pipeline { client, under_way: BTreeMap::new(), bytes: 0, count_max, bytes_max }
+    }
+
+    /// Whether an outcome must be taken before the next operation is submitted.
+    pub fn is_full(&self) -> bool {
+        self.under_way.len() >= self.count_max || self.bytes >= self.bytes_max
+    }
+
+    /// `bytes`: what the operation holds in memory; `tag` comes back with its outcome.
+    pub fn submit(&mut self, operation: Operation, bytes: u64, tag: T) {
+        let id = self.client.submit(operation);
+        self.bytes += bytes;
+        self.under_way.insert(id, (tag, bytes));
+    }
+
+    /// Waits for the next operation to end; `None` when none is under way.
+    pub fn next_outcome(&mut self) -> Option<(T, Outcome)> {
+        loop {
+            let (id, outcome) = self.client.wait_any()?;
+            if let Some((tag, bytes)) = self.under_way.remove(&id) {
+                self.bytes -= bytes;
+                return Some((tag, outcome));
+            }
+        }
+    }
+}

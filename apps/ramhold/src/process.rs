@@ -1,0 +1,88 @@
+//! What the long-lived processes have in common: how they end.
+//!
+//! Invariants:
+//! - a panic ends the process at once: the cluster survives a dead process, not a wrong one;
+//! - the first SIGTERM or SIGINT asks for a clean stop, the second does not wait for it.
+
+use crate::failure::Failure;
+use ramhold_runtime::{Exit, StopHandle};
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::backtrace::Backtrace;
+use std::net::SocketAddr;
+
+/// What a shell says of a process that a signal ended: 128 and the signal's number.
+const ENDED_BY_SIGNAL: i32 = 128;
+
+/// From now on a panic prints where it was and aborts.
+pub fn abort_on_panic() {
+    std::panic::set_hook(Box::new(|panic| {
+        eprintln!("ramhold: a bug: {panic}\n{}", Backtrace::force_capture());
+        std::process::abort();
+    }));
+}
+
+/// Feeds the first SIGTERM or SIGINT to the loop as a wish to stop; the second ends the process where it stands.
+pub fn stop_on_signal(stop: StopHandle) -> Result<(), Failure> {
+    let mut signals =
+        Signals::new([SIGINT, SIGTERM]).map_err(|error| Failure::usage(format!("cannot watch for signals: {error}")))?;
+    let watch = move || {
+        let mut is_stopping = false;
+        for signal in signals.forever() {
+            if is_stopping {
+                eprintln!("ramhold: the second signal; ending at once");
+                std::process::exit(ENDED_BY_SIGNAL + signal);
+            }
+            is_stopping = true;
+            stop.stop();
+        }
+    };
+    let thread = std::thread::Builder::new().name("ramhold-signals".to_owned()).spawn(watch);
+    thread.map(drop).map_err(|error| Failure::usage(format!("cannot start a thread: {error}")))
+}
+
+/// Stops this process when the one that started it ends, however that ends. `parent` is who started it, as it says.
+pub fn end_with(parent: u32) -> Result<(), Failure> {
+    let failed = |what: String| Failure::usage(format!("cannot tie this process to its parent: {what}"));
+    set_parent_process_death_signal(Some(Signal::TERM)).map_err(|error| failed(error.to_string()))?;
+    // It may have ended before the wish was made; then somebody else has taken this process over.
+    let present = getppid().map(Pid::as_raw_nonzero).map(|pid| pid.get().unsigned_abs());
+    if present == Some(parent) { Ok(()) } else { Err(failed(format!("process {parent} is gone"))) }
+}
+
+/// How the end of a machine becomes the end of its process.
+pub fn ended(exit: Exit) -> Result<(), Failure> {
+    match exit.code {
+        0 => Ok(()),
+        code => Err(Failure::new(code, exit.reason)),
+    }
+}
+
+/// Anybody who can connect can read, write and pretend to be a server, so by default nobody from outside can.
+pub fn check_exposure(addresses: &[SocketAddr], is_allowed: bool) -> Result<(), Failure> {
+    let exposed = addresses.iter().find(|address| !address.ip().is_loopback());
+    match exposed {
+        Some(address) if !is_allowed => Err(Failure::usage(format!(
+            "{address} is reachable from other machines, and there is neither encryption nor any account yet: \
+             whoever reaches it can read and change everything; use a loopback address, \
+             or give --insecure-network if the network keeps strangers out"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_loopback_is_allowed_unasked() {
+        let inside: SocketAddr = "127.0.0.1:1".parse().unwrap();
+        let outside: SocketAddr = "0.0.0.0:1".parse().unwrap();
+        assert!(check_exposure(&[inside, "[::1]:1".parse().unwrap()], false).is_ok());
+        let refused = check_exposure(&[inside, outside], false).unwrap_err();
+        assert!(refused.text().contains("0.0.0.0:1") && refused.text().contains("--insecure-network"));
+        assert!(check_exposure(&[outside], true).is_ok());
+    }
+}

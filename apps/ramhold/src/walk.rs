@@ -1,0 +1,168 @@
+//! The files below a directory, in the order of their paths' bytes, without following links.
+
+use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use std::ffi::OsString;
+use std::fs::{self, File, FileType};
+use std::io::{self, Read};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// One thing that was found.
+pub enum Found {
+    File { path: PathBuf, key: Vec<u8> },
+    Skipped { key: Vec<u8>, why: Skip },
+}
+
+#[derive(Clone, Debug)]
+pub enum Skip {
+    Link,
+    /// A socket, a pipe or a device.
+    Special,
+    TooLarge,
+    PathTooLong,
+    Unreadable(String),
+}
+
+impl Skip {
+    pub fn text(&self) -> String {
+        match self {
+            Skip::Link => "a symbolic link".to_owned(),
+            Skip::Special => "neither a file nor a directory".to_owned(),
+            Skip::TooLarge => format!("larger than {VALUE_BYTES_MAX} bytes"),
+            Skip::PathTooLong => format!("its path is longer than {KEY_BYTES_MAX} bytes"),
+            Skip::Unreadable(error) => error.clone(),
+        }
+    }
+}
+
+/// Directories that are being read, the innermost last; each with what is left of it, last first.
+pub struct Walk {
+    root: PathBuf,
+    left: Vec<Vec<Entry>>,
+}
+
+struct Entry {
+    /// The path below the root.
+    key: Vec<u8>,
+    kind: io::Result<FileType>,
+}
+
+impl Walk {
+    pub fn new(root: &Path) -> io::Result<Walk> {
+        let entries = read_directory(root, b"")?;
+        Ok(Walk { root: root.to_owned(), left: vec![entries] })
+    }
+}
+
+impl Iterator for Walk {
+    type Item = Found;
+
+    fn next(&mut self) -> Option<Found> {
+        loop {
+            let innermost = self.left.last_mut()?;
+            let Some(Entry { key, kind }) = innermost.pop() else {
+                self.left.pop();
+                continue;
+            };
+            let path = self.root.join(OsString::from_vec(key.clone()));
+            let why = match kind {
+                Ok(kind) if kind.is_dir() => match read_directory(&path, &key) {
+                    Ok(entries) => {
+                        self.left.push(entries);
+                        continue;
+                    }
+                    Err(error) => Skip::Unreadable(error.to_string()),
+                },
+                Ok(_) if key.len() > KEY_BYTES_MAX => Skip::PathTooLong,
+                Ok(kind) if kind.is_file() => return Some(Found::File { path, key }),
+                Ok(kind) if kind.is_symlink() => Skip::Link,
+                Ok(_) => Skip::Special,
+                Err(error) => Skip::Unreadable(error.to_string()),
+            };
+            return Some(Found::Skipped { key, why });
+        }
+    }
+}
+
+/// The entries of a directory, last first. A directory sorts as its name and a slash, so that whole paths are in order.
+fn read_directory(path: &Path, key: &[u8]) -> io::Result<Vec<Entry>> {
+    let mut entries = Vec::new();
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        let mut below = key.to_vec();
+        if !below.is_empty() {
+            below.push(b'/');
+        }
+        below.extend_from_slice(entry.file_name().as_bytes());
+        entries.push(Entry { key: below, kind: entry.file_type() });
+    }
+    entries.sort_by_cached_key(|entry| {
+        let mut order = entry.key.clone();
+        if entry.kind.as_ref().is_ok_and(FileType::is_dir) {
+            order.push(b'/');
+        }
+        std::cmp::Reverse(order)
+    });
+    Ok(entries)
+}
+
+/// The bytes of a file that is to become an object.
+pub fn read_object(path: &Path) -> Result<Vec<u8>, Skip> {
+    let unreadable = |error: io::Error| Skip::Unreadable(error.to_string());
+    let file = File::open(path).map_err(unreadable)?;
+    let length = file.metadata().map_err(unreadable)?.len();
+    if length > VALUE_BYTES_MAX as u64 {
+        return Err(Skip::TooLarge);
+    }
+    let mut bytes = Vec::with_capacity(length as usize + 1);
+    // It may have grown since.
+    file.take(VALUE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() > VALUE_BYTES_MAX { Err(Skip::TooLarge) } else { Ok(bytes) }
+}
+
+/// How many were skipped, by reason.
+#[derive(Default, Debug)]
+pub struct SkipCounts {
+    pub links: u64,
+    pub special: u64,
+    pub too_large: u64,
+    pub unreadable: u64,
+}
+
+impl SkipCounts {
+    pub fn add(&mut self, why: &Skip) {
+        match why {
+            Skip::Link => self.links += 1,
+            Skip::Special => self.special += 1,
+            Skip::TooLarge => self.too_large += 1,
+            Skip::PathTooLong | Skip::Unreadable(_) => self.unreadable += 1,
+        }
+    }
+
+    pub fn total(&self) -> u64 {
+        self.links + self.special + self.too_large + self.unreadable
+    }
+
+    pub fn text(&self) -> String {
+        if self.total() == 0 {
+            return "0 skipped".to_owned();
+        }
+        format!(
+            "{} skipped ({} links, {} special, {} too large, {} unreadable)",
+            self.total(),
+            self.links,
+            self.special,
+            self.too_large,
+            self.unreadable
+        )
+    }
+
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "links": self.links,
+            "special": self.special,
+            "too_large": self.too_large,
+            "unreadable": self.unreadable,
+        })
+    }
+}

@@ -1,0 +1,137 @@
+//! `import` and `verify`.
+
+use crate::binary::{Directory, ramhold_at};
+use crate::played::{Mischief, Played};
+use ramhold_base::Status;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
+use std::time::{Duration, SystemTime};
+
+fn example() -> Directory {
+    let directory = Directory::new();
+    directory.write("b.txt", b"second");
+    directory.write("a/deep/file", b"\x00\xFFbinary");
+    directory.write("a/empty", b"");
+    directory.write("a.txt", b"between");
+    directory.write(OsStr::from_bytes(b"no text \xFF"), b"still a key");
+    directory.write("large", &vec![1; 1024 * 1024 + 1]);
+    directory.write("largest", &vec![2; 1024 * 1024]);
+    symlink("b.txt", directory.0.join("link")).unwrap();
+    directory
+}
+
+#[test]
+fn files_become_objects_and_are_verified() {
+    let (played, directory) = (Played::start(Mischief::default()), example());
+    let _socket = UnixListener::bind(directory.0.join("socket")).unwrap();
+    played.ramhold(&["table", "create", "t"]).ok();
+    let ran = played.ramhold(&["import", "t", "--dir", directory.text()]).ok();
+    let bytes = 6 + 8 + 7 + 11 + 1024 * 1024;
+    assert!(ran.text().starts_with(&format!("imported 6 objects, {bytes} bytes in ")), "{ran:?}");
+    assert!(
+        ran.text().contains("3 skipped (1 links, 1 special, 1 too large, 0 unreadable), 0 failed"),
+        "{ran:?}"
+    );
+    assert!(ran.stderr.contains("skipped 'link': a symbolic link"), "{ran:?}");
+    assert!(ran.stderr.contains("skipped 'large': larger than 1048576 bytes"), "{ran:?}");
+    assert_eq!(played.ramhold(&["get", "t", "a/deep/file"]).ok().stdout, b"\x00\xFFbinary");
+    let address = played.address.to_string();
+    let key = OsStr::from_bytes(b"no text \xFF");
+    assert_eq!(
+        ramhold_at(&address, b"", &[OsStr::new("get"), OsStr::new("t"), key]).ok().stdout,
+        b"still a key"
+    );
+
+    let verified = played.ramhold(&["verify", "t", "--dir", directory.text(), "--json"]).ok().json();
+    assert_eq!((&verified["same"], &verified["bytes"]), (&6.into(), &bytes.into()));
+    assert_eq!(verified["skipped"]["links"], 1);
+}
+
+#[test]
+fn missing_different_and_changed_objects_are_told_apart() {
+    let (played, directory) = (Played::start(Mischief::default()), example());
+    played.ramhold(&["table", "create", "t"]).ok();
+    played.ramhold(&["import", "t", "--dir", directory.text()]).ok();
+    // The files are older than their objects.
+    let old = SystemTime::now() - Duration::from_secs(100);
+    for name in ["b.txt", "a.txt", "a/deep/file"] {
+        File::options().write(true).open(directory.0.join(name)).unwrap().set_modified(old).unwrap();
+    }
+    played.ramhold(&["put", "t", "b.txt", "damaged"]).ok();
+    played.ramhold(&["del", "t", "a/deep/file"]).ok();
+    directory.write("a.txt", b"edited since");
+    let ran = played.ramhold(&["verify", "t", "--dir", directory.text()]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.text().contains("1 missing, 1 different, 1 changed"), "{ran:?}");
+    assert!(ran.stderr.contains("ramhold: missing 'a/deep/file'\n"), "{ran:?}");
+    assert!(ran.stderr.contains("ramhold: different 'b.txt'\n"), "{ran:?}");
+    let json = played.ramhold(&["verify", "t", "--dir", directory.text(), "--json"]).json();
+    assert_eq!(json["different"], serde_json::json!(["b.txt"]));
+    assert_eq!(json["missing"], serde_json::json!(["a/deep/file"]));
+    assert_eq!(json["changed"], serde_json::json!(["a.txt"]));
+}
+
+#[test]
+fn limits_stop_in_the_order_of_paths() {
+    let (played, directory) = (Played::start(Mischief::default()), example());
+    played.ramhold(&["table", "create", "t"]).ok();
+    let import = ["import", "t", "--dir", directory.text(), "--limit-files", "2"];
+    assert!(played.ramhold(&import).ok().text().starts_with("imported 2 objects"));
+    // '.' comes before '/'.
+    assert_eq!(played.ramhold(&["get", "t", "a.txt"]).ok().stdout, b"between");
+    assert_eq!(played.ramhold(&["get", "t", "a/deep/file"]).ok().stdout.len(), 8);
+    played.ramhold(&["get", "t", "a/empty"]).failed(1);
+    let import = ["import", "t", "--dir", directory.text(), "--limit-bytes", "15"];
+    assert!(played.ramhold(&import).ok().text().starts_with("imported 3 objects, 15 bytes"));
+    let verify = ["verify", "t", "--dir", directory.text(), "--limit-bytes", "15"];
+    assert!(played.ramhold(&verify).ok().text().starts_with("verified 3 objects, 15 bytes"));
+}
+
+#[test]
+fn a_server_in_trouble_costs_time_but_no_object() {
+    // B5
+    let mischief = Mischief { retry_every: 3, break_every: 20, ..Mischief::default() };
+    let (played, directory) = (Played::start(mischief), Directory::new());
+    for number in 0..300 {
+        directory.write(format!("{number}"), format!("content {number}").as_bytes());
+    }
+    played.ramhold(&["table", "create", "t"]).ok();
+    assert!(
+        played.ramhold(&["import", "t", "--dir", directory.text()]).ok().text().contains("imported 300 ")
+    );
+    assert!(
+        played.ramhold(&["verify", "t", "--dir", directory.text()]).ok().text().contains("verified 300 ")
+    );
+}
+
+#[test]
+fn lines_of_json_become_objects_and_bad_ones_are_told() {
+    let played = Played::start(Mischief::default());
+    played.ramhold(&["table", "create", "t"]).ok();
+    let lines =
+        b"{\"key\":\"a\",\"value\":\"1\"}\nnonsense\n{\"key_base64\":\"YgA=\",\"value_base64\":\"AAE=\"}\n";
+    let ran = played.ramhold_with(lines, &["import", "t", "--jsonl", "-"]);
+    assert_eq!(ran.code, 3, "{ran:?}");
+    assert!(ran.text().starts_with("imported 2 objects, 3 bytes"), "{ran:?}");
+    assert!(ran.text().ends_with(", 1 bad lines\n"), "{ran:?}");
+    assert!(ran.stderr.starts_with("ramhold: line 2: "), "{ran:?}");
+    assert_eq!(played.ramhold(&["get", "t", "a"]).ok().stdout, b"1");
+}
+
+#[test]
+fn what_cannot_be_written_is_told_by_name() {
+    let mischief = Mischief { refuse_writes: Some(Status::OutOfMemory), ..Mischief::default() };
+    let (played, directory) = (Played::start(mischief), Directory::new());
+    directory.write("one", b"1");
+    played.ramhold(&["table", "create", "t"]).ok();
+    let ran = played.ramhold(&["import", "t", "--dir", directory.text(), "--timeout", "200ms"]);
+    assert_eq!(ran.code, 3, "{ran:?}");
+    assert!(ran.stderr.contains("ramhold: 'one': ") && ran.stderr.contains("memory is full"), "{ran:?}");
+    assert!(ran.text().contains("1 failed"), "{ran:?}");
+    let missing = directory.0.join("nothing");
+    played.ramhold(&["import", "t", "--dir", missing.to_str().unwrap()]).failed(2);
+    played.ramhold(&["verify", "none", "--dir", directory.text()]).failed(3);
+}

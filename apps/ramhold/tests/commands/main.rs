@@ -1,0 +1,14 @@
+//! The real binary against a played cluster: output, exit codes, errors.
+
+#[cfg(test)]
+mod asking;
+#[cfg(test)]
+mod binary;
+#[cfg(test)]
+mod files;
+#[cfg(test)]
+mod objects;
+// The same cluster that the client library is tested with.
+#[cfg(test)]
+#[path = "../../../../clients/rust/tests/blocking/played.rs"]
+mod played;
