@@ -12,6 +12,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ("clients", &["core", "io"]),
     ("apps", &["core", "io", "clients"]),
     ("testing", &["core", "io", "clients"]),
+    ("bench", &["core", "io", "clients"]),
     ("xtask", &[]),
 ];
 

@@ -17,14 +17,16 @@ impl Replicator {
     /// Sends whatever can be sent now. Safe to call at any time, any number of times.
     pub fn advance(&mut self, now: Instant, log: &dyn Segments, view: &View, effects: &mut Effects) {
         self.retry = None;
-        let active: Vec<SegmentId> = self.active.iter().copied().collect();
-        for segment in active {
+        let (mut segments, mut streams) = std::mem::take(&mut self.scratch);
+        segments.extend(self.active.iter().copied());
+        for segment in segments.drain(..) {
             self.advance_segment(now, segment, log, view, effects);
         }
-        let streams: Vec<StreamId> = self.streams.keys().copied().collect();
-        for stream in streams {
+        streams.extend(self.streams.keys().copied());
+        for stream in streams.drain(..) {
             self.settle(now, stream, log, view, effects);
         }
+        self.scratch = (segments, streams);
         self.advance_frees(now, view, effects);
     }
 

@@ -119,6 +119,8 @@ pub struct Replicator {
     events: Vec<Event>,
     /// The earliest time at which a place may be tried again.
     retry: Option<Instant>,
+    /// Lists that `advance` walks over, kept so that it does not allocate.
+    scratch: (Vec<SegmentId>, Vec<StreamId>),
 }
 
 impl Replicator {
@@ -136,6 +138,7 @@ impl Replicator {
             frees: Vec::new(),
             events: Vec::new(),
             retry: None,
+            scratch: (Vec::new(), Vec::new()),
         }
     }
 

@@ -1,0 +1,129 @@
+//! What a recovery cannot bring back, and how that is said.
+//!
+//! Two kinds: the end of a stream that was in lost buffers only, and tables that are kept in DRAM alone. Each loss is
+//! filed in the same commit as what follows from it, and stands in the status until somebody has acknowledged it.
+//!
+//! Invariants: a loss is never silent; versions of what is lost are never handed out again.
+//!
+//! Protocol: docs/protocols/recovery.md, 3. Catalogue: D2. See consistency rule 8.
+
+use crate::machine::Coordinator;
+use crate::prove::Proof;
+use crate::state::{Key, TabletRecord};
+use crate::tables::least_loaded;
+use ramhold_base::{ClusterTime, Instant, Level, RecoveryId, ServerId, StreamId, TableId};
+use ramhold_wire::membership::Durability;
+use ramhold_wire::status::LossReport;
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Coordinator {
+    /// One report per stream whose end is gone; `None`: what was filed before stands.
+    pub(crate) fn file_losses(
+        &mut self,
+        id: RecoveryId,
+        crashed: ServerId,
+        crash: ClusterTime,
+        proof: &Proof,
+    ) -> Option<Vec<u64>> {
+        let record = self.state.recoveries.get(&id)?;
+        if !record.published.is_empty() {
+            return None;
+        }
+        for old in record.losses.clone() {
+            self.state.losses.remove(&old);
+            self.outbox.touch(Key::Loss(old));
+        }
+        let mut filed = Vec::new();
+        for stream in &proof.streams {
+            let Some(loss) = &stream.loss else { continue };
+            let here =
+                |t: &TabletRecord| (t.owner, t.shard, t.stream) == (crashed, stream.shard, stream.stream);
+            let tables =
+                self.state.tables.values().filter(|t| t.tablets.iter().any(here)).map(|t| t.id).collect();
+            let report = LossReport {
+                id: 0,
+                crashed,
+                stream: stream.stream,
+                durability: Durability::Buffered,
+                tables,
+                certified: loss.certified,
+                crash,
+                reason: loss.reason.clone(),
+            };
+            filed.push(self.file_loss(report));
+        }
+        Some(filed)
+    }
+
+    fn file_loss(&mut self, report: LossReport) -> u64 {
+        self.state.meta.losses += 1;
+        let id = self.state.meta.losses;
+        let text = format!(
+            "loss report {id}: {} {} of {}, {} tables: {}",
+            report.durability.name(),
+            report.stream,
+            report.crashed,
+            report.tables.len(),
+            report.reason
+        );
+        self.outbox.report(Level::Error, text);
+        self.state.losses.insert(id, LossReport { id, ..report });
+        self.outbox.touch(Key::Meta);
+        self.outbox.touch(Key::Loss(id));
+        id
+    }
+
+    /// Tablets of `none` tables are given to others, empty, with versions above all that the dead server handed out.
+    /// `false`: there is no master yet.
+    pub(crate) fn retake_unreplicated(&mut self, now: Instant, crashed: ServerId) -> bool {
+        let lost = |t: &TabletRecord| t.owner == crashed && t.taken;
+        let unreplicated = |d: Durability| d == Durability::None;
+        let affected: Vec<TableId> = self
+            .state
+            .tables
+            .values()
+            .filter(|t| !t.dropping && unreplicated(t.options.durability) && t.tablets.iter().any(lost))
+            .map(|t| t.id)
+            .collect();
+        if affected.is_empty() {
+            return true;
+        }
+        let mut masters = self.state.tablets_by_master();
+        if masters.is_empty() {
+            return false;
+        }
+        let ceiling = self.state.servers.get(&crashed).map(|s| s.ceiling).unwrap_or_default();
+        let mut by_stream: BTreeMap<StreamId, Vec<TableId>> = BTreeMap::new();
+        for id in affected {
+            let Some(table) = self.state.tables.get_mut(&id) else { continue };
+            let mut streams = BTreeSet::new();
+            for tablet in table.tablets.iter_mut().filter(|t| lost(t)) {
+                streams.insert(tablet.stream);
+                tablet.taken = false;
+                tablet.owner = least_loaded(&mut masters);
+                tablet.version_floor = tablet.version_floor.max(ceiling);
+            }
+            streams.iter().for_each(|s| by_stream.entry(*s).or_default().push(id));
+            self.outbox.touch(Key::Table(id));
+            self.want_tablets(id);
+        }
+        let crash = self.time(now);
+        for (stream, tables) in by_stream {
+            let reason =
+                "the tables are kept in the master's memory alone; they are there again, empty".into();
+            let certified = ClusterTime::default();
+            let durability = Durability::None;
+            self.file_loss(LossReport {
+                id: 0,
+                crashed,
+                stream,
+                durability,
+                tables,
+                certified,
+                crash,
+                reason,
+            });
+        }
+        true
+    }
+}

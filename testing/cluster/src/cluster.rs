@@ -1,0 +1,285 @@
+//! A coordinator and servers, each a process, in directories of their own.
+
+use crate::process::Process;
+use crate::scratch::Scratch;
+use crate::waiting::{Failure, wait_for};
+use ramhold_base::Rng;
+use ramhold_client::{Client, ClusterStatus, ProcessStatus, ServerEntry, ServerState};
+use rustix::process::Signal;
+use std::ffi::OsString;
+use std::hash::{BuildHasher, RandomState};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+/// The number of the coordinator among the members; servers are numbered from 1.
+pub const COORDINATOR: usize = 0;
+
+const ATTEMPT: Duration = Duration::from_secs(2);
+/// From the start of a process to its being up, on a busy machine.
+const START_WITHIN: Duration = Duration::from_secs(60);
+const STOP_WITHIN: Duration = Duration::from_secs(60);
+/// Replaying and replicating everything again, with every process on the same few cores and one disk.
+const RECOVER_WITHIN: Duration = Duration::from_secs(120);
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub servers: usize,
+    pub memory: &'static str,
+    pub disk: &'static str,
+    pub flush_interval: &'static str,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        // The smallest memory with buffers of its own.
+        Options { servers: 5, memory: "256MiB", disk: "2GiB", flush_interval: "100ms" }
+    }
+}
+
+pub struct Cluster {
+    // Before the directories, so that nobody runs in them when they are removed.
+    members: Vec<Option<Process>>,
+    pub options: Options,
+    ports: Vec<u16>,
+    pub scratch: Scratch,
+}
+
+impl Cluster {
+    /// Starts everything and waits until all servers are up.
+    pub fn start(options: Options) -> Result<Cluster, Failure> {
+        let mut cluster = Cluster::prepare(options);
+        cluster.start_all();
+        cluster.wait_up(cluster.options.servers)?;
+        Ok(cluster)
+    }
+
+    /// A cluster of which nothing runs.
+    pub fn prepare(options: Options) -> Cluster {
+        let ports = free_ports(options.servers + 1);
+        let members = ports.iter().map(|_| None).collect();
+        let cluster = Cluster { members, options, ports, scratch: Scratch::new() };
+        std::fs::create_dir_all(cluster.scratch.dir().join("logs")).expect("a directory can be made");
+        cluster
+    }
+
+    pub fn address(&self, member: usize) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.ports[member]))
+    }
+
+    pub fn data_dir(&self, member: usize) -> PathBuf {
+        self.scratch.dir().join(name(member))
+    }
+
+    pub fn buffer_dir(&self, member: usize) -> PathBuf {
+        self.scratch.buffer_dir().join(name(member))
+    }
+
+    /// What the member is started with.
+    pub fn arguments(&self, member: usize) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = Vec::new();
+        let mut push = |option: &str, value: OsString| arguments.extend([option.into(), value]);
+        push("--dir", self.data_dir(member).into());
+        push("--bind", self.address(member).to_string().into());
+        push("--end-with", std::process::id().to_string().into());
+        if member != COORDINATOR {
+            push("--coordinator", self.address(COORDINATOR).to_string().into());
+            push("--buffer-dir", self.buffer_dir(member).into());
+            push("--memory", self.options.memory.into());
+            push("--disk", self.options.disk.into());
+            push("--flush-interval", self.options.flush_interval.into());
+            push("--label", format!("host={}", name(member)).into());
+        }
+        arguments.insert(0, if member == COORDINATOR { "coordinator" } else { "server" }.into());
+        arguments
+    }
+
+    /// Starts one member that does not run. Call it from a thread that outlives the process: it ends with that thread.
+    pub fn start_member(&mut self, member: usize) {
+        assert!(self.members[member].is_none(), "{} runs already", name(member));
+        let log = self.scratch.dir().join("logs").join(format!("{}.log", name(member)));
+        self.members[member] = Some(Process::start(&name(member), &self.arguments(member), &log));
+    }
+
+    pub fn start_all(&mut self) {
+        for member in 0..self.members.len() {
+            self.start_member(member);
+        }
+    }
+
+    pub fn process(&mut self, member: usize) -> &mut Process {
+        self.members[member].as_mut().expect("the member runs")
+    }
+
+    /// SIGKILL, and until it is gone.
+    pub fn kill(&mut self, member: usize) {
+        if let Some(process) = self.members[member].take() {
+            process.kill();
+        }
+    }
+
+    /// SIGKILL for all before any is waited for.
+    pub fn kill_all(&mut self) {
+        for process in self.members.iter().flatten() {
+            process.signal(Signal::KILL);
+        }
+        for member in 0..self.members.len() {
+            self.kill(member);
+        }
+    }
+
+    /// Waits until a member has ended by itself; it does not run any more.
+    pub fn wait_ended(&mut self, member: usize, within: Duration) -> Result<ExitStatus, Failure> {
+        let status = self.process(member).wait_ended(within)?;
+        self.members[member] = None;
+        Ok(status)
+    }
+
+    /// A clean end of everything: the coordinator first, then all servers at once.
+    pub fn stop_all(&mut self) -> Result<(), Failure> {
+        self.process(COORDINATOR).signal(Signal::TERM);
+        let mut ended = vec![(COORDINATOR, self.wait_ended(COORDINATOR, STOP_WITHIN)?)];
+        for member in 1..self.members.len() {
+            self.process(member).signal(Signal::TERM);
+        }
+        for member in 1..self.members.len() {
+            ended.push((member, self.wait_ended(member, STOP_WITHIN)?));
+        }
+        match ended.iter().find(|(_, status)| !status.success()) {
+            None => Ok(()),
+            Some((member, status)) => Err(Failure(format!("{} ended with {status}", name(*member)))),
+        }
+    }
+
+    /// As after a loss of power: what was only in memory is gone. Nothing may run.
+    pub fn lose_buffers(&self) {
+        assert!(self.members.iter().all(Option::is_none), "buffers are lost with the processes");
+        std::fs::remove_dir_all(self.scratch.buffer_dir()).expect("the buffers can be removed");
+    }
+
+    /// A client whose operations have this long.
+    pub fn client(&self, deadline: Duration) -> Result<Client, Failure> {
+        let options = ramhold_client::Options { deadline, connect_timeout: deadline };
+        Ok(Client::connect_with(&[self.address(COORDINATOR)], options)?)
+    }
+
+    pub fn status(&self) -> Result<ClusterStatus, Failure> {
+        Ok(self.client(ATTEMPT)?.cluster_status()?)
+    }
+
+    /// The present life of a member in the server list.
+    pub fn entry(&self, member: usize) -> Result<Option<ServerEntry>, Failure> {
+        let address = self.address(member);
+        let is_it = |entry: &ServerEntry| entry.address.0 == address && entry.state == ServerState::Up;
+        Ok(self.status()?.servers.into_iter().find(is_it))
+    }
+
+    /// Waits until `count` servers are up and nothing is left to recover.
+    pub fn wait_up(&self, count: usize) -> Result<(), Failure> {
+        let within = if count == 0 { START_WITHIN } else { START_WITHIN + RECOVER_WITHIN };
+        wait_for("servers up and everything recovered", within, || {
+            Ok(self.status().map_err(|failure| failure.0).and_then(|status| {
+                let up = status.servers.iter().filter(|entry| entry.state == ServerState::Up).count();
+                let is_quiet = status.recoveries.is_empty() && status.tablets_recovering == 0;
+                let is_good = up == count && up == status.servers.len() && is_quiet;
+                if is_good { Ok(()) } else { Err(standing(&status)) }
+            }))
+        })
+    }
+
+    /// Waits until the coordinator counts exactly `count` servers as up, whatever is being recovered.
+    pub fn wait_counted(&self, count: usize) -> Result<(), Failure> {
+        wait_for("servers counted as up", RECOVER_WITHIN, || {
+            Ok(self.status().map_err(|failure| failure.0).and_then(|status| {
+                let up = status.servers.iter().filter(|entry| entry.state == ServerState::Up).count();
+                if up == count { Ok(()) } else { Err(standing(&status)) }
+            }))
+        })
+    }
+
+    /// What every server that is up says of itself.
+    pub fn processes(&self) -> Result<Vec<ProcessStatus>, Failure> {
+        let mut client = self.client(ATTEMPT)?;
+        let status = client.cluster_status()?;
+        let up = status.servers.iter().filter(|entry| entry.state == ServerState::Up);
+        up.map(|entry| Ok(client.server_status(entry.address.0)?)).collect()
+    }
+
+    /// Waits until every segment has all its replicas, and no backup holds more than these (D6, D7). `spare`: frames that
+    /// may be in use beyond them, for segments that come and go under load.
+    pub fn wait_replicated(&self, spare: u64) -> Result<(), Failure> {
+        wait_for("every segment on all its backups, and no frame beyond", RECOVER_WITHIN, || {
+            Ok(self.processes().map_err(|failure| failure.0).and_then(|processes| {
+                let streams = || processes.iter().flat_map(|process| &process.streams);
+                let incomplete: u64 = streams().map(|stream| stream.incomplete_segments).sum();
+                let wanted: u64 = streams().map(|stream| stream.segments * u64::from(stream.replicas)).sum();
+                let backups = processes.iter().filter_map(|process| process.backup.as_ref());
+                let used: u64 = backups.map(|backup| backup.frames_used).sum();
+                // With frames to spare the load is on, and a head that is just being opened is always incomplete.
+                let is_whole = incomplete == 0 || (spare > 0 && incomplete <= processes.len() as u64);
+                let is_good = is_whole && used >= wanted.saturating_sub(spare) && used <= wanted + spare;
+                let standing = format!("{incomplete} segments are incomplete; {used} frames in use, {wanted} wanted");
+                if is_good { Ok(()) } else { Err(standing) }
+            }))
+        })
+    }
+
+    /// The last lines of every log, for a failure.
+    pub fn logs(&self) -> String {
+        let mut text = String::new();
+        for member in 0..self.ports.len() {
+            let log = self.scratch.dir().join("logs").join(format!("{}.log", name(member)));
+            let printed = std::fs::read_to_string(log).unwrap_or_default();
+            let lines: Vec<&str> = printed.lines().collect();
+            text += &format!("--- {}\n{}\n", name(member), lines[lines.len().saturating_sub(15)..].join("\n"));
+        }
+        text
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.logs());
+        }
+        self.kill_all();
+    }
+}
+
+pub fn name(member: usize) -> String {
+    if member == COORDINATOR { "coordinator".to_owned() } else { format!("server-{member}") }
+}
+
+fn standing(status: &ClusterStatus) -> String {
+    let servers: Vec<String> =
+        status.servers.iter().map(|entry| format!("{} {:?}", entry.id, entry.state)).collect();
+    let recoveries: Vec<String> = status
+        .recoveries
+        .iter()
+        .map(|report| {
+            format!(
+                "{} of {}: {:?}, {}/{} partitions, missing [{}]",
+                report.recovery,
+                report.crashed,
+                report.phase,
+                report.partitions_live,
+                report.partitions,
+                report.missing.join("; ")
+            )
+        })
+        .collect();
+    format!("servers: {}; recoveries: {}", servers.join(", "), recoveries.join(" | "))
+}
+
+/// Ports below those of outgoing connections, so that a member finds its port free when it comes back.
+fn free_ports(count: usize) -> Vec<u16> {
+    let mut rng = Rng::new(RandomState::new().hash_one(std::process::id()));
+    loop {
+        let first = u16::try_from(rng.between(20_000, 31_000)).expect("in the range of ports");
+        let ports: Vec<u16> = (first..).take(count).collect();
+        if ports.iter().all(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok()) {
+            return ports;
+        }
+    }
+}
