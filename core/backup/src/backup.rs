@@ -77,6 +77,7 @@ pub struct Backup {
     pub(crate) ask_at: Option<Instant>,
     /// Where the next question to a master begins.
     pub(crate) ask_from: BTreeMap<ServerId, ReplicaKey>,
+    pub(crate) ask_from_present: BTreeMap<ServerId, ReplicaKey>,
     pub(crate) is_collection_due: bool,
     /// Masters of replicas found that no coordinator ever knew.
     pub(crate) never_issued: BTreeSet<ServerId>,
@@ -140,6 +141,7 @@ impl Backup {
             calls,
             ask_at: None,
             ask_from: BTreeMap::new(),
+            ask_from_present: BTreeMap::new(),
             is_collection_due: false,
             never_issued: BTreeSet::new(),
         }

@@ -1,7 +1,9 @@
 //! Which replicas of other lives may go.
 //!
-//! A removed master needs nothing; a crashed one is being recovered; one that is up is asked about every replica that
-//! was found at start or replaced, again and again. Who was never in the cluster is a sign of a wrong coordinator:
+//! A removed master needs nothing; a crashed one is being recovered; one that is up is asked about every replica, again
+//! and again: those found at start or replaced, and those that it opened in this life, since it may have turned away
+//! from a backup that was silent for too long. An answer frees a replica of this life only if nothing was appended to
+//! it since the question. Who was never in the cluster is a sign of a wrong coordinator:
 //! nothing of it is freed.
 //!
 //! Protocol: docs/protocols/replication.md, "Replica collection". Catalogue: D7.
@@ -11,6 +13,7 @@ use crate::replica::{ReplicaKey, ReplicaNumber};
 use ramhold_base::{Effects, Instant, Level, LogId, Peer, SegmentId, ServerId, ShardId, Status, StreamId};
 use ramhold_wire::membership::{ReplicaName, ReplicasNeeded, ReplicasNotNeeded};
 use ramhold_wire::{Header, Standing, View, decode, request};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::Bound;
 
@@ -18,9 +21,11 @@ use std::ops::Bound;
 const NAME_COUNT_MAX: usize = 1000;
 
 /// Who was asked.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Question {
     master: ServerId,
+    /// The replicas of this life that were named, and how many appends each had had.
+    present: Vec<(ReplicaKey, ReplicaNumber, u64)>,
 }
 
 impl Backup {
@@ -39,7 +44,7 @@ impl Backup {
             && header.sender == call.context.master
             && let Ok(answer) = decode::<ReplicasNotNeeded>(body)
         {
-            self.free_unneeded(call.context.master, &answer);
+            self.free_unneeded(&call.context, &answer);
         }
         self.advance(now, view, effects);
     }
@@ -50,14 +55,21 @@ impl Backup {
         self.advance(now, view, effects);
     }
 
-    fn free_unneeded(&mut self, server: ServerId, answer: &ReplicasNotNeeded) {
+    fn free_unneeded(&mut self, question: &Question, answer: &ReplicasNotNeeded) {
         for name in &answer.replicas {
-            let log = LogId { server, shard: name.shard };
+            let log = LogId { server: question.master, shard: name.shard };
             let key = ReplicaKey { log, segment: name.segment, stream: name.stream };
             if let Some(number) = self.found.get(&key).copied()
                 && self.replicas[&number].stored.epoch == name.epoch
             {
                 self.free(number);
+            }
+            let asked = question.present.iter().find(|(asked, _, _)| *asked == key);
+            if let Some((_, number, appends)) = asked
+                && self.present.get(&key) == Some(number)
+                && self.replicas[number].append_count() == *appends
+            {
+                self.free(*number);
             }
         }
     }
@@ -67,8 +79,11 @@ impl Backup {
         if std::mem::take(&mut self.is_collection_due) {
             self.free_removed(view, effects);
         }
-        if self.found.is_empty() {
+        if self.found.is_empty() && self.present.is_empty() {
             self.ask_at = None;
+        } else if self.ask_at.is_none() && self.found.is_empty() {
+            // Replicas of this life were just opened: there is no hurry to ask about them.
+            self.ask_at = Some(now + self.config.needed_interval);
         } else if self.ask_at.is_none_or(|at| at <= now) {
             self.ask_at = Some(now + self.config.needed_interval);
             self.ask(now, view, effects);
@@ -101,40 +116,47 @@ impl Backup {
     }
 
     fn ask(&mut self, now: Instant, view: &View, effects: &mut Effects) {
-        let mut server = self.found.keys().next().map(|key| key.log.server);
-        while let Some(master) = server {
-            if let Some(addr) = view.list.address(master) {
-                let replicas = self.names_to_ask(master);
-                let rpc = self.calls.open(addr, now, now + self.config.needed_interval, Question { master });
-                let header = view.to_server(master);
-                request(effects, Peer::Addr(addr), &header, rpc, &ReplicasNeeded { replicas });
-            }
-            let behind = (Bound::Excluded(last_key(master)), Bound::Unbounded);
-            server = self.found.range(behind).next().map(|(key, _)| key.log.server);
+        let mut masters: Vec<ServerId> =
+            self.found.keys().chain(self.present.keys()).map(|key| key.log.server).collect();
+        masters.sort_unstable();
+        masters.dedup();
+        for master in masters {
+            let Some(addr) = view.list.address(master) else { continue };
+            let found = next_keys(&self.found, &mut self.ask_from, master);
+            let present = next_keys(&self.present, &mut self.ask_from_present, master);
+            let name = |(key, number): &(ReplicaKey, ReplicaNumber)| ReplicaName {
+                shard: key.log.shard,
+                stream: key.stream,
+                segment: key.segment,
+                epoch: self.replicas[number].stored.epoch,
+            };
+            let replicas = found.iter().chain(&present).map(name).collect();
+            let counted = |(key, number): &(ReplicaKey, ReplicaNumber)| {
+                (*key, *number, self.replicas[number].append_count())
+            };
+            let question = Question { master, present: present.iter().map(counted).collect() };
+            let rpc = self.calls.open(addr, now, now + self.config.needed_interval, question);
+            request(effects, Peer::Addr(addr), &view.to_server(master), rpc, &ReplicasNeeded { replicas });
         }
     }
+}
 
-    /// The next of a master's replicas to ask about, round and round.
-    fn names_to_ask(&mut self, master: ServerId) -> Vec<ReplicaName> {
-        let (first, last) = (first_key(master), last_key(master));
-        let from = self.ask_from.get(&master).copied().unwrap_or(first);
-        let name = |(key, number): (&ReplicaKey, &ReplicaNumber)| ReplicaName {
-            shard: key.log.shard,
-            stream: key.stream,
-            segment: key.segment,
-            epoch: self.replicas[number].stored.epoch,
-        };
-        let ahead = self.found.range((Bound::Excluded(from), Bound::Included(last)));
-        let behind = self.found.range(first..=from);
-        let chosen: Vec<_> = ahead.chain(behind).take(NAME_COUNT_MAX).collect();
-        let next = chosen.last().map(|(key, _)| **key);
-        let names = chosen.into_iter().map(name).collect();
-        match next {
-            Some(next) => self.ask_from.insert(master, next),
-            None => self.ask_from.remove(&master),
-        };
-        names
-    }
+/// The next of a master's replicas to ask about, round and round.
+fn next_keys(
+    replicas: &BTreeMap<ReplicaKey, ReplicaNumber>,
+    cursors: &mut BTreeMap<ServerId, ReplicaKey>,
+    master: ServerId,
+) -> Vec<(ReplicaKey, ReplicaNumber)> {
+    let (first, last) = (first_key(master), last_key(master));
+    let from = cursors.get(&master).copied().unwrap_or(first);
+    let ahead = replicas.range((Bound::Excluded(from), Bound::Included(last)));
+    let behind = replicas.range(first..=from);
+    let chosen: Vec<_> = ahead.chain(behind).take(NAME_COUNT_MAX).map(|(key, number)| (*key, *number)).collect();
+    match chosen.last() {
+        Some((next, _)) => cursors.insert(master, *next),
+        None => cursors.remove(&master),
+    };
+    chosen
 }
 
 /// Below all replicas of a server.

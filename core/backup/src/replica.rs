@@ -132,6 +132,11 @@ pub(crate) struct Replica {
 }
 
 impl Replica {
+    /// Appends accepted so far; two equal counts mean that none came between.
+    pub fn append_count(&self) -> u64 {
+        self.operations_over + self.operations.len() as u64
+    }
+
     pub fn new(key: ReplicaKey, incarnation: u64, buffer: Option<u32>, frame: Option<u32>) -> Replica {
         Replica {
             key,

@@ -8,7 +8,7 @@
 //! - every division has an id of its own, so that neither backups nor masters mix two of them;
 //! - a dead server is removed only when no table has a tablet of it.
 //!
-//! Not here: recovery masters at work (`replaying`), their results (`publish`).
+//! Not here: recovery masters at work (`replaying`), their results (`publish`), what is lost (`losses`).
 //! Protocol: docs/protocols/recovery.md. Catalogue: F2, F3, F5, F6, F7, D2.
 
 use crate::divide::{Bounds, DeadTablet, divide};
@@ -16,15 +16,11 @@ use crate::machine::{Asked, Coordinator, millis};
 use crate::prove::{Evidence, HeldReplica, Missing, Proof, StreamProof, prove};
 use crate::replaying::Plan;
 use crate::retry::Retry;
-use crate::state::{EndRecord, Key, RecoveryRecord, TabletRecord};
-use crate::tables::least_loaded;
-use ramhold_base::{
-    ClusterTime, DirectoryId, Instant, KeyHash, Level, RecoveryId, ServerId, Status, StreamId, TableId,
-};
+use crate::state::{EndRecord, Key, RecoveryRecord};
+use ramhold_base::{DirectoryId, Instant, KeyHash, Level, RecoveryId, ServerId, Status, TableId};
 use ramhold_wire::decode;
-use ramhold_wire::membership::{Durability, ServerState};
+use ramhold_wire::membership::ServerState;
 use ramhold_wire::recovery::{Fence, Fenced, PartitionRange, ReplicaReport, TabletStat};
-use ramhold_wire::status::LossReport;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 

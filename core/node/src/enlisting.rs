@@ -45,10 +45,15 @@ impl ServerNode {
         if now.since(self.enlist_reported) >= COMPLAIN_INTERVAL {
             self.enlist_reported = now;
             let since = self.enlist_since.map(|s| now.since(s).as_secs()).unwrap_or_default();
-            effects.report(
-                Level::Warn,
-                format!("no answer from the coordinator at {to} for {since} s; still trying (is it running there?)"),
-            );
+            let text = match self.enlist_refusal.take() {
+                Some(status) => {
+                    format!("the coordinator at {to} has not taken this server in for {since} s: {status}; still trying")
+                }
+                None => {
+                    format!("no answer from the coordinator at {to} for {since} s; still trying (is it running there?)")
+                }
+            };
+            effects.report(Level::Warn, text);
         }
         let message = Enlist {
             token: self.token,
@@ -83,6 +88,7 @@ impl ServerNode {
                 return self.cannot_serve(reason, effects);
             }
             status if status.is_retryable() => {
+                self.enlist_refusal = Some(status);
                 self.enlist_at = Some(now + self.config.enlist_interval);
                 return;
             }

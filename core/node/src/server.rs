@@ -58,6 +58,8 @@ pub struct ServerNode {
     pub(crate) enlist_at: Option<Instant>,
     pub(crate) enlist_since: Option<Instant>,
     pub(crate) enlist_reported: Instant,
+    /// Why the coordinator put this server off, if it answered at all.
+    pub(crate) enlist_refusal: Option<Status>,
     pub(crate) verifying: bool,
     pub(crate) bad_frames: u64,
     pub(crate) started: Instant,
@@ -81,6 +83,7 @@ impl ServerNode {
             enlist_at: None,
             enlist_since: None,
             enlist_reported: Instant::ZERO,
+            enlist_refusal: None,
             verifying: false,
             bad_frames: 0,
             started: Instant::ZERO,

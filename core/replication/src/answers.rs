@@ -193,7 +193,7 @@ impl Replicator {
     }
 
     /// Which of these replicas of a backup may be freed: those of segments that we do not have, and those of
-    /// segments whose places are all filled by others, closed and whole.
+    /// segments whose places are all filled by others that hold everything acknowledged, at an epoch that is recorded.
     pub fn not_needed(&self, backup: ServerId, asked: &ReplicasNeeded) -> ReplicasNotNeeded {
         let needless = |replica: &&ReplicaName| {
             if replica.shard != self.config.shard {
@@ -201,7 +201,12 @@ impl Replicator {
             }
             match self.segments.get(&replica.segment) {
                 None => true,
-                Some(segment) => segment.complete && segment.places.iter().all(|p| p.backup != Some(backup)),
+                Some(segment) => {
+                    let safe = segment.complete
+                        || (segment.recorded == segment.epoch
+                            && segment.holds(segment.floor.max(segment.opening.length)));
+                    safe && segment.places.iter().all(|p| p.backup != Some(backup))
+                }
             }
         };
         ReplicasNotNeeded { replicas: asked.replicas.iter().filter(needless).copied().collect() }

@@ -16,7 +16,7 @@ use ramhold_client_core::{Operation, OperationId, Reply};
 use ramhold_detector::DetectorConfig;
 use ramhold_log::Geometry;
 use ramhold_master::MasterConfig;
-use ramhold_node::{Coordinator, CoordinatorConfig, Phase, ServerConfig, ServerNode};
+use ramhold_node::{Coordinator, CoordinatorConfig, ServerConfig, ServerNode};
 use ramhold_wire::data::RejectRules;
 use ramhold_wire::membership::{Durability, Label};
 use ramhold_wire::table::TableOptions;
@@ -154,26 +154,15 @@ impl System for Cluster {
 
     /// Every acknowledged write is on R whole backups again: another host may lose its buffers.
     fn may_cut_power(&self, world: &World<Actor<Process, ClusterSession>>) -> bool {
-        let mut serving = 0;
-        for node in 0..world.node_count() {
-            match world.machine(node) {
-                Some(Actor::Process(process)) => match process.as_ref() {
-                    Process::Server(server) => {
-                        let whole = server.phase() == Phase::Serving
-                            && server.master().is_some_and(|m| m.is_fully_replicated())
-                            && server.view().list.entries().count() == usize::from(self.servers);
-                        if !whole {
-                            return false;
-                        }
-                        serving += 1;
-                    }
-                    Process::Coordinator(_) => {}
-                },
-                Some(Actor::Client(_)) => {}
-                None => return false,
-            }
-        }
-        serving == usize::from(self.servers)
+        self.unsettled(world).is_none()
+    }
+
+    fn unsettled(&self, world: &World<Actor<Process, ClusterSession>>) -> Option<String> {
+        crate::audit::unsettled(self, world)
+    }
+
+    fn audit(&self, world: &World<Actor<Process, ClusterSession>>) -> Vec<String> {
+        crate::audit::audit(self, world)
     }
 }
 

@@ -18,6 +18,7 @@ pub mod scenario;
 pub mod system;
 pub mod workload;
 
+pub mod audit;
 pub mod checker;
 pub mod cluster;
 pub mod history;

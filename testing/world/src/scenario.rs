@@ -35,6 +35,8 @@ pub struct Plan {
     pub heal_max: u64,
     /// For reading everything back.
     pub read_back_max: u64,
+    /// For coming to rest after that.
+    pub settle_max: u64,
 }
 
 impl Plan {
@@ -44,6 +46,7 @@ impl Plan {
             birth_max: 30 * SECOND,
             heal_max: 60 * SECOND,
             read_back_max: 120 * SECOND,
+            settle_max: 120 * SECOND,
         }
     }
 }
@@ -56,6 +59,8 @@ pub struct Report {
     pub verdict: Verdict,
     /// What did not come to life again in time.
     pub stuck: Option<String>,
+    /// What did not agree at rest.
+    pub findings: Vec<String>,
     pub faults: BTreeMap<&'static str, u64>,
     pub marks: BTreeMap<String, u64>,
     pub exits: Vec<Exit>,
@@ -67,7 +72,7 @@ pub struct Report {
 
 impl Report {
     pub fn failed(&self) -> bool {
-        self.stuck.is_some() || !self.verdict.violations.is_empty()
+        self.stuck.is_some() || !self.findings.is_empty() || !self.verdict.violations.is_empty()
     }
 }
 
@@ -75,6 +80,7 @@ impl Report {
 pub fn run<T: System>(system: &T, seed: u64, plan: &Plan, log: Option<Log>) -> Report {
     let mut scenario = Scenario::new(system, seed, log);
     let stuck = scenario.live(plan).err();
+    let findings = if stuck.is_none() { system.audit(&scenario.world) } else { Vec::new() };
     let Scenario { world, history, .. } = scenario;
     let history = history.borrow().clone();
     let verdict = version_witness(&history, &system.deaths(&world));
@@ -83,6 +89,7 @@ pub fn run<T: System>(system: &T, seed: u64, plan: &Plan, log: Option<Log>) -> R
         history,
         verdict,
         stuck,
+        findings,
         faults: world.faults.clone(),
         marks: world.marks.clone(),
         exits: world.exits.clone(),
@@ -158,7 +165,20 @@ impl<'a, T: System> Scenario<'a, T> {
         self.come_up(plan.birth_max)?;
         self.suffer(plan.fault_time);
         self.heal(plan.heal_max)?;
-        self.read_back(plan.read_back_max)
+        self.read_back(plan.read_back_max)?;
+        self.settle(plan.settle_max)
+    }
+
+    fn settle(&mut self, limit: u64) -> Result<(), String> {
+        let end = self.world.now() + limit;
+        while let Some(what) = self.system.unsettled(&self.world) {
+            if self.world.now() > end {
+                return Err(format!("not at rest {} s after the last operation: {what}", limit / SECOND));
+            }
+            let now = self.world.now();
+            self.world.run_until(now + 100 * MILLI);
+        }
+        Ok(())
     }
 
     fn come_up(&mut self, limit: u64) -> Result<(), String> {

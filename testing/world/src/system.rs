@@ -91,6 +91,18 @@ pub trait System {
         true
     }
 
+    /// What is still under way after the last operation, or none when the system is at rest.
+    fn unsettled(&self, world: &World<Actor<Self::Process, Self::Session>>) -> Option<String> {
+        let _ = world;
+        None
+    }
+
+    /// Whatever does not agree in the system at rest, in words.
+    fn audit(&self, world: &World<Actor<Self::Process, Self::Session>>) -> Vec<String> {
+        let _ = world;
+        Vec::new()
+    }
+
     /// When each server was declared dead. By default from facts `dead NUMBER` that the coordinator stated.
     fn deaths(&self, world: &World<Actor<Self::Process, Self::Session>>) -> Deaths {
         let mut deaths = Deaths::new();

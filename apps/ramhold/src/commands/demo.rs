@@ -47,7 +47,7 @@ const SABOTAGED_START_WITHIN: Duration = Duration::from_secs(45);
 /// How long one operation of the demo may take while a server is being recovered.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Acknowledged writes before the next act, so that there is something to lose.
-const WRITES_BETWEEN_ACTS: u64 = 500;
+const WRITES_BETWEEN_ACTS: u64 = 5000;
 
 const HELP: &str = "\
 It needs about a minute, 3 GiB of memory, 4 GiB of disk and nothing else; it leaves nothing behind (--keep: everything).

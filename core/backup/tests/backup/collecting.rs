@@ -29,8 +29,6 @@ fn a_master_that_is_up_is_asked_again_and_again() {
         let log = of(1, segment);
         assert_eq!(rig.append(&log, log.from(0)).0, Status::Ok);
     }
-    rig.pass(Duration::from_secs(10));
-    assert!(rig.questions().is_empty(), "its master knows about replicas of this life");
     let mut rig = rig.crash();
     rig.pass(Duration::from_secs(3));
     let questions = rig.questions();
@@ -50,6 +48,29 @@ fn a_master_that_is_up_is_asked_again_and_again() {
     rig.pass(Duration::from_secs(1));
     assert_eq!(rig.questions().len(), 1);
     assert_eq!(rig.crash().backup.replicas().count(), 2, "freed for good");
+}
+
+// D7: a master may have turned away from a backup that was silent for too long, and not told it.
+#[test]
+fn a_replica_of_this_life_is_freed_unless_it_grew_since_the_question() {
+    let mut rig = Rig::new(config());
+    let mut log = of(1, 1);
+    assert_eq!(rig.append(&log, log.from(0)).0, Status::Ok);
+    assert!(rig.questions().is_empty(), "there is no hurry");
+    rig.pass(Duration::from_secs(3));
+    let (header, body) = rig.questions().pop().unwrap();
+    let asked: ReplicasNeeded = ramhold_wire::decode(&body).unwrap();
+    assert_eq!(asked.replicas.len(), 1);
+    let held = log.bytes.len();
+    log.grow(20);
+    assert_eq!(rig.append(&log, log.from(held)).0, Status::Ok);
+    answer(&mut rig, &header, asked.replicas);
+    assert_eq!(rig.backup.replicas().count(), 1, "it has grown since");
+    rig.pass(Duration::from_secs(3));
+    let (header, body) = rig.questions().pop().unwrap();
+    let asked: ReplicasNeeded = ramhold_wire::decode(&body).unwrap();
+    answer(&mut rig, &header, asked.replicas);
+    assert_eq!(rig.backup.replicas().count(), 0);
 }
 
 // D7

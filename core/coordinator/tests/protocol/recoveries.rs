@@ -4,7 +4,7 @@ use crate::harness::*;
 use ramhold_base::{Epoch, KeyHash, SegmentId, ServerId, ShardId, Status, StreamId, TableId, Version};
 use ramhold_coordinator::CoordinatorConfig;
 use ramhold_wire::Opcode;
-use ramhold_wire::membership::{Durability, HeadRecord};
+use ramhold_wire::membership::{Durability, HeadRecord, StreamRegister};
 use ramhold_wire::recovery::*;
 use ramhold_wire::status::{LossAcknowledge, RecoveriesRequest, RecoveryPhase};
 use ramhold_wire::table::*;
@@ -182,11 +182,18 @@ fn the_master_is_answered_only_after_the_new_owner_is_stored() {
     world.give_head(ServerId(1), 2, &[2, 3, 4]);
     world.run_until("told", |w| running(w).is_some());
     let (at, recover) = running(&world).unwrap();
-    // A first try for a partition that does not exist: it only registers the stream.
-    world.finish(at, &Recover { partition: 99, ..recover.clone() });
-    world.settle();
+    let register = StreamRegister {
+        shard: ShardId(0),
+        stream: StreamId(2),
+        durability: Durability::Buffered,
+        replicas: 2,
+        segment: SegmentId(1),
+        epoch: Epoch(0),
+    };
+    world.server(at, &register).unwrap().unwrap();
     world.store_held = true;
-    let assignments = vec![Assignment { shard: ShardId(0), stream: StreamId(2), first_segment: SegmentId(1) }];
+    let assignments =
+        vec![Assignment { shard: ShardId(0), stream: StreamId(2), first_segment: SegmentId(1) }];
     let done = RecoveryOutcome::Done { assignments, bytes: 1, records: 1 };
     let result = world.post(at, &recovered(&recover, done));
     world.settle();
@@ -197,6 +204,22 @@ fn the_master_is_answered_only_after_the_new_owner_is_stored() {
     world.settle();
     assert_eq!(world.answer_to(result).unwrap().0, Status::Ok);
     assert_eq!(world.store[&table].0, before + 1);
+}
+
+// F5: what lies in a stream that nobody knows, the next recovery would miss.
+#[test]
+fn a_result_in_an_unregistered_stream_is_refused_and_tried_elsewhere() {
+    let (mut world, _) = killed();
+    world.give_head(ServerId(1), 2, &[2, 3, 4]);
+    world.run_until("told", |w| running(w).is_some());
+    let (at, recover) = running(&world).unwrap();
+    let assignments =
+        vec![Assignment { shard: ShardId(0), stream: StreamId(2), first_segment: SegmentId(1) }];
+    let done = RecoveryOutcome::Done { assignments, bytes: 1, records: 1 };
+    assert_eq!(world.server(at, &recovered(&recover, done)), Some(Err(Status::NotAllowed)));
+    world.run(Duration::from_secs(1));
+    assert!(running(&world).unwrap().1.attempt > recover.attempt);
+    assert_eq!(world.describe("users").tablets[0].state, TabletState::Recovering);
 }
 
 // F6

@@ -73,7 +73,9 @@ fn run_seed(which: &Which, seed: u64, seconds: u64, verbose: bool) -> Result<Rep
 /// Why a seed failed; none: it did not.
 fn trouble(report: &Report) -> Option<String> {
     let violations = report.verdict.violations.iter().map(|v| v.describe(&report.history));
-    let lines: Vec<String> = report.stuck.iter().map(|s| format!("stuck: {s}")).chain(violations).collect();
+    let stuck = report.stuck.iter().map(|s| format!("stuck: {s}"));
+    let findings = report.findings.iter().map(|f| format!("audit: {f}"));
+    let lines: Vec<String> = stuck.chain(findings).chain(violations).collect();
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 

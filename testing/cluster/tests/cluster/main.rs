@@ -1,0 +1,17 @@
+//! Real clusters under real faults. One test at a time: they share a small machine, and what they look at is time.
+
+mod coordinator;
+mod directories;
+mod hostile;
+mod rounds;
+mod stopping;
+mod zombies;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+static MACHINE: Mutex<()> = Mutex::new(());
+
+/// The machine for one test. A test that failed while it had it has let go of everything.
+fn machine() -> MutexGuard<'static, ()> {
+    MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
+}

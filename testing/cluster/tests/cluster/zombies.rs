@@ -1,0 +1,35 @@
+//! A server that is silent for too long is dead, whatever it thinks of that.
+
+use ramhold_cluster_tests::{Cluster, Failure, Load, Options};
+use rustix::process::Signal;
+use std::time::Duration;
+
+/// How a server ends that has been declared dead.
+const EXIT_DECLARED_DEAD: i32 = 3;
+
+// F1, F8
+#[test]
+fn a_stopped_server_is_recovered_and_ends_when_it_wakes_up() -> Result<(), Failure> {
+    let _machine = crate::machine();
+    let mut cluster = Cluster::start(Options::default())?;
+    let load = Load::start(&cluster, "data", 3, 41)?;
+    load.wait_acknowledged(1000)?;
+    cluster.process(3).signal(Signal::STOP);
+    cluster.wait_counted(4)?;
+    cluster.wait_up(4)?;
+    load.wait_acknowledged(500)?;
+
+    cluster.process(3).signal(Signal::CONT);
+    let status = cluster.wait_ended(3, Duration::from_secs(30))?;
+    assert_eq!(status.code(), Some(EXIT_DECLARED_DEAD));
+    // The same directory is welcome again, as a new server.
+    cluster.start_member(3);
+    cluster.wait_up(5)?;
+    load.wait_acknowledged(500)?;
+    let table = load.table();
+    let journal = load.stop()?;
+    assert_eq!(journal.violations, Vec::<String>::new());
+    let findings = journal.compare(&cluster, table)?;
+    assert!(findings.is_empty(), "{findings:#?}");
+    Ok(())
+}
