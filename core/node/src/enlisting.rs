@@ -87,6 +87,13 @@ impl ServerNode {
                 );
                 return self.cannot_serve(reason, effects);
             }
+            Status::Fenced => {
+                // An id was given out for this token, its answer was lost, and that id has been declared dead since.
+                // Nobody ever served under it: begin as another life.
+                self.token = self.rng.id();
+                self.enlist_at = Some(now + self.config.enlist_interval);
+                return;
+            }
             status if status.is_retryable() => {
                 self.enlist_refusal = Some(status);
                 self.enlist_at = Some(now + self.config.enlist_interval);

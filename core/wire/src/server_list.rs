@@ -30,13 +30,13 @@ pub enum Standing {
 impl ServerList {
     /// Applies an update. `false`: it does not follow this version; the sender must be told [`Self::version`].
     pub fn apply(&mut self, update: &ServerListUpdate) -> bool {
+        if update.to <= self.version {
+            return true; // It was overtaken by a newer one.
+        }
         if update.from == 0 {
             self.entries.clear();
         } else if update.from > self.version {
             return false;
-        }
-        if update.from != 0 && update.to <= self.version {
-            return true;
         }
         for entry in &update.changed {
             self.entries.insert(entry.id, entry.clone());
@@ -138,5 +138,48 @@ impl View {
             return Err(Status::WrongServer);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::Address;
+    use crate::membership::ServerState;
+
+    fn update(from: u64, to: u64, ids: &[u64]) -> ServerListUpdate {
+        let entry = |id: &u64| ServerEntry {
+            id: ServerId(*id),
+            address: Address(SocketAddr::from(([10, 0, 0, 1], 1))),
+            labels: vec![],
+            state: ServerState::Up,
+            master: true,
+            backup: true,
+            read_speed: 1,
+            directory: Default::default(),
+        };
+        let changed = ids.iter().map(entry).collect();
+        ServerListUpdate {
+            from,
+            to,
+            changed,
+            removed: vec![],
+            issued: ServerId(9),
+            time: ClusterTime(0),
+            coordinator: None,
+        }
+    }
+
+    /// Seed 5 of the simulator: an old whole list came last, and the server never heard of later changes.
+    #[test]
+    fn a_list_never_goes_back() {
+        let mut list = ServerList::default();
+        assert!(list.apply(&update(0, 5, &[1, 2])));
+        assert!(list.apply(&update(5, 6, &[3])));
+        assert!(list.apply(&update(0, 4, &[1])));
+        assert_eq!((list.version(), list.entries().count()), (6, 3));
+        assert!(!list.apply(&update(8, 9, &[4])), "there is a gap");
+        assert_eq!(list.standing(ServerId(7)), Standing::Removed);
+        assert_eq!(list.standing(ServerId(10)), Standing::Unknown);
     }
 }
