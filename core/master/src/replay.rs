@@ -110,6 +110,8 @@ pub(crate) struct PartitionReplay {
     first_segment: SegmentId,
     safe_version: Version,
     phase: Phase,
+    /// The first time at which a job that was put off may go on.
+    refetch_at: Option<Instant>,
     bytes: u64,
     records: u64,
 }
@@ -131,11 +133,10 @@ impl PartitionReplay {
         matches!(self.phase, Phase::Finishing { .. } | Phase::Abandoning { .. })
     }
 
+    /// When to look again without any input: when a backup that was busy may be asked again, or a report is due.
     pub fn retry_at(&self) -> Option<Instant> {
         match &self.phase {
-            Phase::Fetching => {
-                self.jobs.iter().filter(|j| j.state == JobState::Todo).map(|j| j.not_before).min()
-            }
+            Phase::Fetching => self.refetch_at,
             Phase::Reporting { next, asked: false } | Phase::Failed { next, asked: false, .. } => Some(*next),
             Phase::Reporting { .. }
             | Phase::Failed { .. }
@@ -144,7 +145,6 @@ impl PartitionReplay {
             | Phase::Entered { .. }
             | Phase::Abandoning { .. } => None,
         }
-        .filter(|at| *at < Instant::FAR)
     }
 
     pub fn report_unanswered(&mut self, now: Instant) {
@@ -267,6 +267,7 @@ impl Master {
             first_segment,
             safe_version: recover.safe_version.max(recover.version_floor),
             phase: Phase::Fetching,
+            refetch_at: None,
             bytes: 0,
             records: 0,
         };
@@ -367,6 +368,8 @@ impl Master {
         effects: &mut Effects,
     ) {
         let mut outstanding = replay.jobs.iter().filter(|j| j.state == JobState::Fetching).count();
+        let put_off = replay.jobs.iter().filter(|j| j.state == JobState::Todo && j.not_before > now);
+        replay.refetch_at = put_off.map(|j| j.not_before).min();
         for index in 0..replay.jobs.len() {
             if outstanding >= self.config.fetches_max {
                 return;

@@ -149,6 +149,7 @@ impl ServerNode {
             return Err(Status::StaleTerm);
         }
         self.view.term = header.term;
+        self.heard = self.now;
         Ok(())
     }
 

@@ -18,6 +18,9 @@ use std::time::Duration;
 const CALLS_ROLE: u8 = 1;
 const BACKUP_CALLS_ROLE: u8 = 2;
 const VERIFY_TIMEOUT: Duration = Duration::from_millis(300);
+/// A server that has not heard of its coordinator for this long asks whether it is still in the cluster: it may have
+/// been declared dead behind a partition, and know nobody alive who could tell it.
+const SILENCE_MAX: Duration = Duration::from_secs(2);
 
 /// Where a server is in its life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,6 +64,8 @@ pub struct ServerNode {
     /// Why the coordinator put this server off, if it answered at all.
     pub(crate) enlist_refusal: Option<Status>,
     pub(crate) verifying: bool,
+    /// When the coordinator last spoke to this server, or was last asked.
+    pub(crate) heard: Instant,
     pub(crate) bad_frames: u64,
     pub(crate) started: Instant,
     pub(crate) now: Instant,
@@ -85,6 +90,7 @@ impl ServerNode {
             enlist_reported: Instant::ZERO,
             enlist_refusal: None,
             verifying: false,
+            heard: Instant::ZERO,
             bad_frames: 0,
             started: Instant::ZERO,
             now: Instant::ZERO,
@@ -250,6 +256,10 @@ impl ServerNode {
         if let Some(master) = &mut self.master {
             master.tick(now, &self.view, effects);
         }
+        if self.phase == Phase::Serving && now.since(self.heard) >= SILENCE_MAX {
+            self.heard = now;
+            self.verify(now, effects);
+        }
         if self.phase == Phase::Serving
             && let Some(target) = self.detector.choose_target(now, &self.view)
             && let Some(address) = self.view.list.address(target)
@@ -324,6 +334,7 @@ impl Machine for ServerNode {
         }
         if self.phase == Phase::Serving {
             at = earliest(at, Some(self.detector.deadline()));
+            at = earliest(at, Some(self.heard + SILENCE_MAX));
         }
         at
     }

@@ -16,6 +16,11 @@ use std::time::Duration;
 /// The number of the coordinator among the members; servers are numbered from 1.
 pub const COORDINATOR: usize = 0;
 
+/// Set in the environment: the directories of the tests stay, for a look.
+const KEEP: &str = "RAMHOLD_TEST_KEEP";
+
+/// The end of each log that a failure tells.
+const LOG_LINE_COUNT: usize = 30;
 const ATTEMPT: Duration = Duration::from_secs(2);
 /// From the start of a process to its being up, on a busy machine.
 const START_WITHIN: Duration = Duration::from_secs(60);
@@ -178,24 +183,26 @@ impl Cluster {
     /// Waits until `count` servers are up and nothing is left to recover.
     pub fn wait_up(&self, count: usize) -> Result<(), Failure> {
         let within = if count == 0 { START_WITHIN } else { START_WITHIN + RECOVER_WITHIN };
-        wait_for("servers up and everything recovered", within, || {
+        let waited = wait_for("servers up and everything recovered", within, || {
             Ok(self.status().map_err(|failure| failure.0).and_then(|status| {
                 let up = status.servers.iter().filter(|entry| entry.state == ServerState::Up).count();
                 let is_quiet = status.recoveries.is_empty() && status.tablets_recovering == 0;
                 let is_good = up == count && up == status.servers.len() && is_quiet;
                 if is_good { Ok(()) } else { Err(standing(&status)) }
             }))
-        })
+        });
+        self.with_logs(waited)
     }
 
     /// Waits until the coordinator counts exactly `count` servers as up, whatever is being recovered.
     pub fn wait_counted(&self, count: usize) -> Result<(), Failure> {
-        wait_for("servers counted as up", RECOVER_WITHIN, || {
+        let waited = wait_for("servers counted as up", RECOVER_WITHIN, || {
             Ok(self.status().map_err(|failure| failure.0).and_then(|status| {
                 let up = status.servers.iter().filter(|entry| entry.state == ServerState::Up).count();
                 if up == count { Ok(()) } else { Err(standing(&status)) }
             }))
-        })
+        });
+        self.with_logs(waited)
     }
 
     /// What every server that is up says of itself.
@@ -209,7 +216,8 @@ impl Cluster {
     /// Waits until every segment has all its replicas, and no backup holds more than these (D6, D7). `spare`: frames that
     /// may be in use beyond them, for segments that come and go under load.
     pub fn wait_replicated(&self, spare: u64) -> Result<(), Failure> {
-        wait_for("every segment on all its backups, and no frame beyond", RECOVER_WITHIN, || {
+        let what = "every segment on all its backups, and no frame beyond";
+        let waited = wait_for(what, RECOVER_WITHIN, || {
             Ok(self.processes().map_err(|failure| failure.0).and_then(|processes| {
                 let streams = || processes.iter().flat_map(|process| &process.streams);
                 let incomplete: u64 = streams().map(|stream| stream.incomplete_segments).sum();
@@ -222,7 +230,13 @@ impl Cluster {
                 let standing = format!("{incomplete} segments are incomplete; {used} frames in use, {wanted} wanted");
                 if is_good { Ok(()) } else { Err(standing) }
             }))
-        })
+        });
+        self.with_logs(waited)
+    }
+
+    /// Adds to a failure what the processes have said.
+    fn with_logs(&self, waited: Result<(), Failure>) -> Result<(), Failure> {
+        waited.map_err(|failure| Failure(format!("{failure}\n{}", self.logs())))
     }
 
     /// The last lines of every log, for a failure.
@@ -232,7 +246,7 @@ impl Cluster {
             let log = self.scratch.dir().join("logs").join(format!("{}.log", name(member)));
             let printed = std::fs::read_to_string(log).unwrap_or_default();
             let lines: Vec<&str> = printed.lines().collect();
-            text += &format!("--- {}\n{}\n", name(member), lines[lines.len().saturating_sub(15)..].join("\n"));
+            text += &format!("--- {}\n{}\n", name(member), lines[lines.len().saturating_sub(LOG_LINE_COUNT)..].join("\n"));
         }
         text
     }
@@ -242,6 +256,9 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("{}", self.logs());
+        }
+        if std::env::var_os(KEEP).is_some() {
+            self.scratch.keep();
         }
         self.kill_all();
     }

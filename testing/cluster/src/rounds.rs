@@ -72,9 +72,8 @@ pub fn run(rounds: Rounds, mut tell: impl FnMut(&str)) -> Result<Outcome, Failur
         Ok(())
     });
     let table = load.table();
-    let logs = cluster.logs();
     let journal = load.stop()?;
-    result.map_err(|failure: Failure| Failure(format!("seed {}: {failure}\n{logs}", rounds.seed)))?;
+    result.map_err(|failure: Failure| Failure(format!("seed {}: {failure}", rounds.seed)))?;
     cluster.wait_replicated(0)?;
     outcome.faults = journal.violations.clone();
     for (key, finding) in journal.compare(&cluster, table)? {

@@ -9,14 +9,21 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 pub struct Scratch {
     dir: PathBuf,
     buffer_dir: PathBuf,
+    is_kept: bool,
 }
 
 impl Scratch {
     pub fn new() -> Scratch {
         let name = format!("ramhold-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let scratch = Scratch { dir: std::env::temp_dir().join(&name), buffer_dir: Path::new("/dev/shm").join(name) };
+        let dir = std::env::temp_dir().join(&name);
+        let scratch = Scratch { dir, buffer_dir: Path::new("/dev/shm").join(name), is_kept: false };
         fs::create_dir_all(&scratch.dir).expect("a temporary directory can be made");
         scratch
+    }
+
+    /// Leaves everything behind.
+    pub fn keep(&mut self) {
+        self.is_kept = true;
     }
 
     pub fn dir(&self) -> &Path {
@@ -35,13 +42,12 @@ impl Default for Scratch {
 }
 
 impl Drop for Scratch {
-    /// After a failure the logs stay for whoever looks into it.
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.buffer_dir);
-        if std::thread::panicking() {
-            eprintln!("kept for a look: {}", self.dir.display());
-        } else {
-            let _ = fs::remove_dir_all(&self.dir);
+        if self.is_kept {
+            eprintln!("kept: {} and {}", self.dir.display(), self.buffer_dir.display());
+            return;
         }
+        let _ = fs::remove_dir_all(&self.buffer_dir);
+        let _ = fs::remove_dir_all(&self.dir);
     }
 }
