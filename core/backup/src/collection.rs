@@ -151,7 +151,8 @@ fn next_keys(
     let from = cursors.get(&master).copied().unwrap_or(first);
     let ahead = replicas.range((Bound::Excluded(from), Bound::Included(last)));
     let behind = replicas.range(first..=from);
-    let chosen: Vec<_> = ahead.chain(behind).take(NAME_COUNT_MAX).map(|(key, number)| (*key, *number)).collect();
+    let chosen: Vec<_> =
+        ahead.chain(behind).take(NAME_COUNT_MAX).map(|(key, number)| (*key, *number)).collect();
     match chosen.last() {
         Some((next, _)) => cursors.insert(master, *next),
         None => cursors.remove(&master),

@@ -280,6 +280,7 @@ impl Coordinator {
         self.phase = Phase::Active;
         self.clock.1 = self.clock.1.max(self.state.meta.time_ceiling);
         self.cold_until = now + self.config.cold_start_wait;
+        (self.outbox.cluster, self.outbox.term) = (self.state.meta.cluster, self.term);
         let text = format!(
             "coordinator of {} in {}: {} servers, {} tables, {} recoveries to finish",
             self.state.meta.cluster,
@@ -309,9 +310,9 @@ impl Coordinator {
     // Frames.
 
     fn on_frame(&mut self, now: Instant, from: ConnId, bytes: &[u8], effects: &mut Effects) {
-        let Ok((header, body)) = frame::parse(bytes) else {
-            let header = Header::request(Opcode::Malformed, Default::default());
-            return reply(effects, Peer::Conn(from), &header, Status::BadFrame);
+        let (header, body) = match frame::parse(bytes) {
+            Ok(parsed) => parsed,
+            Err(bad) => return ramhold_wire::refuse_malformed(effects, from, bad),
         };
         match header.kind {
             Kind::Reply if self.is_active() => self.on_reply(now, &header, body),

@@ -13,7 +13,9 @@
 use crate::state::{Key, State, TERM_KEY};
 use minicbor::Encode;
 use ramhold_base::limits::FRAME_BODY_BYTES_MAX;
-use ramhold_base::{Effect, Effects, Level, Peer, RpcId, Status, StoreCondition, StoreRequest, StoreToken};
+use ramhold_base::{
+    ClusterId, Effect, Effects, Level, Peer, RpcId, Status, StoreCondition, StoreRequest, StoreToken, Term,
+};
 use ramhold_wire::control::encode_into;
 use ramhold_wire::{Header, Kind, Message, frame};
 use std::collections::{BTreeSet, VecDeque};
@@ -26,6 +28,9 @@ const WAITING_BYTES_MAX: usize = 128 * 1024 * 1024;
 pub(crate) struct Outbox {
     /// The store's version of the `term` key as this coordinator wrote it.
     pub term_version: u64,
+    /// Who answers: in the header of every answer.
+    pub cluster: ClusterId,
+    pub term: Term,
     changed: BTreeSet<Key>,
     in_flight: Option<(StoreToken, Vec<&'static str>)>,
     commits_begun: u64,
@@ -87,7 +92,12 @@ impl Outbox {
     }
 
     pub fn reply(&mut self, to: Peer, request: &Header, status: Status) {
-        self.send(to, &request.answer(status), &[]);
+        self.send(to, &self.answer(request, status), &[]);
+    }
+
+    /// The answer's header tells who answers: clients learn the cluster from it.
+    fn answer(&self, request: &Header, status: Status) -> Header {
+        Header { cluster: self.cluster, term: self.term, ..request.answer(status) }
     }
 
     pub fn reply_with<T: Encode<()>>(&mut self, to: Peer, request: &Header, body: &T) {
@@ -95,7 +105,7 @@ impl Outbox {
         if body.len() > FRAME_BODY_BYTES_MAX as usize {
             return self.reply(to, request, Status::FrameTooLarge);
         }
-        self.send(to, &request.answer(Status::Ok), &body);
+        self.send(to, &self.answer(request, Status::Ok), &body);
     }
 
     fn send(&mut self, to: Peer, header: &Header, body: &[u8]) {

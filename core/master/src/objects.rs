@@ -10,13 +10,7 @@ use ramhold_wire::data::{KeyRequest, ReadReply, WriteRequest};
 use ramhold_wire::{Header, View, frame, reply};
 
 impl Master {
-    pub(crate) fn on_read(
-        &mut self,
-        header: &Header,
-        body: &[u8],
-        from: ConnId,
-        effects: &mut Effects,
-    ) {
+    pub(crate) fn on_read(&mut self, header: &Header, body: &[u8], from: ConnId, effects: &mut Effects) {
         let request = match KeyRequest::decode(body) {
             Ok(request) => request,
             Err(status) => return reply(effects, Peer::Conn(from), header, status),

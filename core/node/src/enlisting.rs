@@ -47,10 +47,14 @@ impl ServerNode {
             let since = self.enlist_since.map(|s| now.since(s).as_secs()).unwrap_or_default();
             let text = match self.enlist_refusal.take() {
                 Some(status) => {
-                    format!("the coordinator at {to} has not taken this server in for {since} s: {status}; still trying")
+                    format!(
+                        "the coordinator at {to} has not taken this server in for {since} s: {status}; still trying"
+                    )
                 }
                 None => {
-                    format!("no answer from the coordinator at {to} for {since} s; still trying (is it running there?)")
+                    format!(
+                        "no answer from the coordinator at {to} for {since} s; still trying (is it running there?)"
+                    )
                 }
             };
             effects.report(Level::Warn, text);

@@ -100,7 +100,14 @@ impl ServerNode {
         reply_with(effects, to, header, status, &pong);
     }
 
-    fn on_server_list(&mut self, now: Instant, header: &Header, body: &[u8], to: Peer, effects: &mut Effects) {
+    fn on_server_list(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        body: &[u8],
+        to: Peer,
+        effects: &mut Effects,
+    ) {
         if let Err(status) = self.check_identity(header).and_then(|()| self.check_term(header)) {
             return reply(effects, to, header, status);
         }
@@ -131,7 +138,9 @@ impl ServerNode {
     fn check_identity(&self, header: &Header) -> Result<(), Status> {
         match self.phase {
             Phase::Starting | Phase::Enlisting => Err(Status::NotReady),
-            Phase::Installing | Phase::Serving | Phase::Stopping | Phase::Ended => self.view.check_target(header),
+            Phase::Installing | Phase::Serving | Phase::Stopping | Phase::Ended => {
+                self.view.check_target(header)
+            }
         }
     }
 

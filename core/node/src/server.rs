@@ -10,7 +10,7 @@ use ramhold_detector::Detector;
 use ramhold_master::Master;
 use ramhold_wire::membership::{MembershipVerify, SuspectServer};
 use ramhold_wire::status::{Ping, Pong};
-use ramhold_wire::{Calls, Header, Kind, Opcode, Standing, View, calls, decode, frame, request};
+use ramhold_wire::{Calls, Header, Kind, Standing, View, calls, decode, frame, request};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -132,11 +132,7 @@ impl ServerNode {
             Ok(parsed) => parsed,
             Err(bad) => {
                 self.bad_frames += 1;
-                let answer = Header::request(Opcode::Malformed, ramhold_base::RpcId::NONE).answer(bad.status());
-                effects.send_with(Peer::Conn(from), |out| {
-                    frame::write(out, &answer, |out| out.extend_from_slice(bad.to_string().as_bytes()));
-                });
-                effects.push(Effect::Close { conn: from });
+                ramhold_wire::refuse_malformed(effects, from, bad);
                 return;
             }
         };

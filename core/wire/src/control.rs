@@ -3,8 +3,8 @@
 //! Every struct that is a request names its opcode and the type of its answer.
 
 use crate::Opcode;
-use crate::frame::{self, Header};
-use ramhold_base::{Effects, Peer, RpcId, Status};
+use crate::frame::{self, BadFrame, Header};
+use ramhold_base::{ConnId, Effect, Effects, Peer, RpcId, Status};
 
 /// A request of the control plane.
 pub trait Message: minicbor::Encode<()> + for<'b> minicbor::Decode<'b, ()> {
@@ -34,6 +34,15 @@ pub fn request<M: Message>(effects: &mut Effects, to: Peer, header: &Header, rpc
 /// Answers a request with a status alone.
 pub fn reply(effects: &mut Effects, to: Peer, request: &Header, status: Status) {
     effects.send_with(to, |out| frame::write(out, &request.answer(status), |_| {}));
+}
+
+/// Answers bytes that are no frame: says why, then ends the connection, since its stream may be out of step.
+pub fn refuse_malformed(effects: &mut Effects, from: ConnId, bad: BadFrame) {
+    let answer = Header::request(Opcode::Malformed, RpcId::NONE).answer(bad.status());
+    effects.send_with(Peer::Conn(from), |out| {
+        frame::write(out, &answer, |out| out.extend_from_slice(bad.to_string().as_bytes()));
+    });
+    effects.push(Effect::Close { conn: from });
 }
 
 /// Answers a request with a status and a body.

@@ -18,7 +18,7 @@ pub mod status;
 pub mod table;
 
 pub use calls::{Call, Calls};
-pub use control::{Message, decode, reply, reply_with, request};
+pub use control::{Message, decode, refuse_malformed, reply, reply_with, request};
 pub use frame::{BadFrame, Header, Kind};
 pub use opcode::Opcode;
 pub use server_list::{ServerList, Standing, View};

@@ -113,8 +113,8 @@ impl Cluster {
         }
     }
 
-    pub fn process(&mut self, member: usize) -> &mut Process {
-        self.members[member].as_mut().expect("the member runs")
+    pub fn process(&self, member: usize) -> &Process {
+        self.members[member].as_ref().expect("the member runs")
     }
 
     /// SIGKILL, and until it is gone.
@@ -184,6 +184,7 @@ impl Cluster {
     pub fn wait_up(&self, count: usize) -> Result<(), Failure> {
         let within = if count == 0 { START_WITHIN } else { START_WITHIN + RECOVER_WITHIN };
         let waited = wait_for("servers up and everything recovered", within, || {
+            self.check_running()?;
             Ok(self.status().map_err(|failure| failure.0).and_then(|status| {
                 let up = status.servers.iter().filter(|entry| entry.state == ServerState::Up).count();
                 let is_quiet = status.recoveries.is_empty() && status.tablets_recovering == 0;
@@ -232,6 +233,12 @@ impl Cluster {
             }))
         });
         self.with_logs(waited)
+    }
+
+    /// Nobody who was started has ended by itself.
+    fn check_running(&self) -> Result<(), Failure> {
+        let ended = self.members.iter().flatten().find_map(|process| Some((process.name(), process.ended()?)));
+        ended.map_or(Ok(()), |(name, status)| Err(Failure(format!("{name} has ended: {status}"))))
     }
 
     /// Adds to a failure what the processes have said.

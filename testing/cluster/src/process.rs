@@ -2,6 +2,7 @@
 
 use crate::waiting::{Failure, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
@@ -24,7 +25,9 @@ pub fn program() -> PathBuf {
 
 pub struct Process {
     name: String,
-    child: Child,
+    /// Only looked after while it is waited for.
+    child: RefCell<Child>,
+    pid: Pid,
     log: PathBuf,
 }
 
@@ -41,34 +44,32 @@ impl Process {
             }
         }
         let child = command.spawn().expect("the program can be started");
-        Process { name: name.to_owned(), child, log: log.to_owned() }
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a process has a number");
+        Process { name: name.to_owned(), child: RefCell::new(child), pid, log: log.to_owned() }
     }
 
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    pub fn id(&self) -> u32 {
-        self.child.id()
-    }
-
     /// Until the process is waited for, its number is nobody else's.
     pub fn signal(&self, signal: Signal) {
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a process has a number");
-        let _ = kill_process(pid, signal);
+        if self.ended().is_none() {
+            kill_process(self.pid, signal).expect("a child of ours can be signalled");
+        }
     }
 
     /// How it ended, once it has.
-    pub fn ended(&mut self) -> Option<ExitStatus> {
-        self.child.try_wait().expect("a child can be waited for")
+    pub fn ended(&self) -> Option<ExitStatus> {
+        self.child.borrow_mut().try_wait().expect("a child can be waited for")
     }
 
     /// SIGKILL, and until it is gone.
-    pub fn kill(mut self) {
+    pub fn kill(self) {
         self.end_now();
     }
 
-    pub fn wait_ended(&mut self, within: Duration) -> Result<ExitStatus, Failure> {
+    pub fn wait_ended(&self, within: Duration) -> Result<ExitStatus, Failure> {
         let what = format!("the end of {}", self.name);
         wait_for(&what, within, || Ok(self.ended().ok_or_else(|| "it still runs".to_owned())))
     }
@@ -78,10 +79,11 @@ impl Process {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    fn end_now(&mut self) {
+    fn end_now(&self) {
         // A stopped process is killed all the same.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let mut child = self.child.borrow_mut();
+        let _ = child.kill();
+        let _ = child.wait();
     }
 }
 

@@ -8,8 +8,8 @@
 use crate::cluster::{Cluster, Process};
 use crate::scenario::Actor;
 use crate::world::World;
-use ramhold_base::ServerId;
 use ramhold_backup::ReplicaState;
+use ramhold_base::ServerId;
 use ramhold_node::{Phase, ServerNode};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -87,7 +87,8 @@ fn one_owner_for_every_hash(servers: &[&ServerNode], findings: &mut Vec<String>)
         let mut next = Some(0);
         for (first, last, owner) in ranges {
             if next != Some(first) {
-                findings.push(format!("table {table}: {owner} serves from {first:016x}, expected {next:016x?}"));
+                findings
+                    .push(format!("table {table}: {owner} serves from {first:016x}, expected {next:016x?}"));
             }
             next = last.checked_add(1);
         }
@@ -128,7 +129,11 @@ fn replicas_are_what_masters_think(cluster: &Cluster, servers: &[&ServerNode], f
                     (segment.len_bytes, segment.crc)
                 ));
             }
-            if replica.epoch != wanted.epoch || replica.closed != wanted.closed || replica.cut || replica.corrupt {
+            if replica.epoch != wanted.epoch
+                || replica.closed != wanted.closed
+                || replica.cut
+                || replica.corrupt
+            {
                 findings.push(format!("{name}: the master thinks {wanted:?}, it is {replica:?}"));
             }
         }

@@ -19,6 +19,8 @@ pub enum FaultKind {
     /// A process dies, starts again, and soon the power goes: what the new life took over may not be durable.
     CrashThenCutPower,
     CutPowerOfAll,
+    /// Every process dies at once, as by `kill -9`; what they wrote stays.
+    CrashAll,
     Stall,
     StallCoordinator,
     CutBothWays,
@@ -28,7 +30,7 @@ pub enum FaultKind {
     BitRot,
 }
 
-const KINDS: [FaultKind; 14] = [
+const KINDS: [FaultKind; 15] = [
     FaultKind::CrashServer,
     FaultKind::CrashServerInStep,
     FaultKind::CrashCoordinator,
@@ -36,6 +38,7 @@ const KINDS: [FaultKind; 14] = [
     FaultKind::CutPower,
     FaultKind::CrashThenCutPower,
     FaultKind::CutPowerOfAll,
+    FaultKind::CrashAll,
     FaultKind::Stall,
     FaultKind::StallCoordinator,
     FaultKind::CutBothWays,
@@ -252,6 +255,16 @@ impl Faults {
                 if self.rng.chance(1, 3) {
                     for node in [&self.servers[..], &self.coordinators[..]].concat() {
                         world.cut_power(node);
+                        let back = self.rng.below(duration);
+                        world.restart_at(node, until + back);
+                    }
+                }
+            }
+            FaultKind::CrashAll => {
+                if self.rng.chance(1, 3) {
+                    world.note_fault("crash of all", 0);
+                    for node in [&self.servers[..], &self.coordinators[..]].concat() {
+                        world.crash(node);
                         let back = self.rng.below(duration);
                         world.restart_at(node, until + back);
                     }

@@ -57,6 +57,8 @@ pub struct Report {
     pub seed: u64,
     pub history: Vec<Operation>,
     pub verdict: Verdict,
+    /// Reads answered by a server after it was declared dead, stale or not: the hole was tried so often.
+    pub reads_by_the_dead: u64,
     /// What did not come to life again in time.
     pub stuck: Option<String>,
     /// What did not agree at rest.
@@ -83,11 +85,15 @@ pub fn run<T: System>(system: &T, seed: u64, plan: &Plan, log: Option<Log>) -> R
     let findings = if stuck.is_none() { system.audit(&scenario.world) } else { Vec::new() };
     let Scenario { world, history, .. } = scenario;
     let history = history.borrow().clone();
-    let verdict = version_witness(&history, &system.deaths(&world));
+    let deaths = system.deaths(&world);
+    let verdict = version_witness(&history, &deaths);
+    let late = |o: &&Operation| o.answered_by.and_then(|s| deaths.get(&s)).is_some_and(|died| *died < o.ret);
+    let reads_by_the_dead = history.iter().filter(late).count() as u64;
     Report {
         seed,
         history,
         verdict,
+        reads_by_the_dead,
         stuck,
         findings,
         faults: world.faults.clone(),

@@ -33,6 +33,7 @@ impl Tally {
             ("checked.unknown bound", seen.unknown_bound),
             ("violations", report.verdict.violations.len() as u64),
             ("zombie reads", report.verdict.zombie_reads.len() as u64),
+            ("reads answered by servers declared dead", report.reads_by_the_dead),
             ("stuck", u64::from(report.stuck.is_some())),
             ("exits", report.exits.len() as u64),
             ("error reports", report.errors.len() as u64),

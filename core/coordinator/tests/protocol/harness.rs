@@ -134,6 +134,8 @@ impl World {
                 Effect::Send { to, frame } => self.on_sent(to, &bytes[frame]),
                 Effect::Store { token, request } => self.held.push_back((token, request)),
                 Effect::Report { text, .. } => self.reports.push(text),
+                // Bytes that were no frame: the sender is told why, then the connection ends.
+                Effect::Close { .. } => {}
                 Effect::Exit { code, reason } => self.exit = Some((code, reason)),
                 other => panic!("a coordinator has no effect like {other:?}"),
             }

@@ -21,7 +21,7 @@ fn with(mut arguments: Vec<OsString>, option: &str, value: impl Into<OsString>) 
 
 fn ends_with(name: &str, arguments: &[OsString], cluster: &Cluster, code: i32, says: &str) -> Result<(), Failure> {
     let log = cluster.scratch.dir().join("logs").join(format!("{name}.log"));
-    let mut process = Process::start(name, arguments, &log);
+    let process = Process::start(name, arguments, &log);
     let status = process.wait_ended(SOON)?;
     let printed = process.printed();
     assert_eq!(status.code(), Some(code), "{printed}");
