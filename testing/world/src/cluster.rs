@@ -147,14 +147,21 @@ impl System for Cluster {
             down_at_once: usize::from(self.servers) - 1,
             power_cut: true,
             power_cut_of_all: false,
-            bit_rot: false,
-            disk_errors: false,
+            bit_rot: true,
+            disk_errors: true,
         }
     }
 
     /// Every acknowledged write is on R whole backups again: another host may lose its buffers.
     fn may_cut_power(&self, world: &World<Actor<Process, ClusterSession>>) -> bool {
         self.unsettled(world).is_none()
+    }
+
+    fn is_broken(&self, process: &Process) -> bool {
+        match process {
+            Process::Server(server) => server.backup().status().failed.is_some(),
+            Process::Coordinator(_) => false,
+        }
     }
 
     fn unsettled(&self, world: &World<Actor<Process, ClusterSession>>) -> Option<String> {

@@ -82,9 +82,10 @@ impl Swarm {
             break_ppm: some(1_000),
             ..NetworkOptions::calm()
         };
-        let disk_error = if tolerance.disk_errors { 2_000 } else { 1 };
+        // A failed sync ends a device for good, so it must be rare enough that R replicas outlive it.
+        let (read_error, sync_error) = if tolerance.disk_errors { (2_000, 100) } else { (1, 1) };
         let (read_error_ppm, sync_error_ppm, store_failure_ppm) =
-            (some(disk_error), some(disk_error), some(20_000));
+            (some(read_error), some(sync_error), some(20_000));
         let network = NetworkOptions {
             hold_max: rng.between(1, 400) * MILLI,
             latency_max: rng.between(1, 30) * MILLI / 10,
@@ -162,7 +163,7 @@ impl Faults {
     }
 
     /// Ends everything that was done; processes that are down start.
-    pub fn end<T: System>(&self, world: &mut World<Actor<T::Process, T::Session>>) {
+    pub fn end<T: System>(&self, system: &T, world: &mut World<Actor<T::Process, T::Session>>) {
         let silence = world.network.options.silence;
         world.network.options = NetworkOptions { silence, ..NetworkOptions::calm() };
         world.network.heal();
@@ -172,6 +173,14 @@ impl Faults {
             let disk = &mut world.disks_mut(node).options;
             *disk = DiskOptions { read_error_ppm: 0, sync_error_ppm: 0, ..disk.clone() };
             world.spare_process(node);
+            // What an operator does with a server whose device has failed: another device, another life.
+            let broken = match world.machine(node) {
+                Some(Actor::Process(process)) => system.is_broken(process),
+                Some(Actor::Client(_)) | None => false,
+            };
+            if broken {
+                world.crash(node);
+            }
             if !world.node(node).is_up() {
                 world.restart(node);
             }

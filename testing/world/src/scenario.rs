@@ -216,7 +216,7 @@ impl<'a, T: System> Scenario<'a, T> {
             faults.act(self.system, &mut self.world);
         }
         self.world.run_until(end);
-        faults.end::<T>(&mut self.world);
+        faults.end(self.system, &mut self.world);
     }
 
     /// Every client gets an operation done that began after the last fault.

@@ -91,6 +91,12 @@ pub trait System {
         true
     }
 
+    /// Whether a process can be of use again only after an operator has acted.
+    fn is_broken(&self, process: &Self::Process) -> bool {
+        let _ = process;
+        false
+    }
+
     /// What is still under way after the last operation, or none when the system is at rest.
     fn unsettled(&self, world: &World<Actor<Self::Process, Self::Session>>) -> Option<String> {
         let _ = world;
