@@ -1,8 +1,9 @@
 //! What can be typed. Each command's own arguments are beside its code in `commands`.
 
 use crate::commands::{
-    acknowledge_loss::AcknowledgeLoss, bench::Bench, import::Import, object::Delete, object::Get,
-    object::Put, recoveries::Recoveries, status::Status, table::Table, verify::Verify,
+    acknowledge_loss::AcknowledgeLoss, bench::Bench, coordinator::Coordinator, demo::Demo, demo::DemoWriter,
+    dev::Dev, import::Import, object::Delete, object::Get, object::Put, recoveries::Recoveries,
+    server::Server, status::Status, stop::Stop, table::Table, verify::Verify,
 };
 use crate::size::parse_duration;
 use clap::{Args, Parser, Subcommand};
@@ -61,6 +62,13 @@ pub enum Command {
     Recoveries(Recoveries),
     AcknowledgeLoss(AcknowledgeLoss),
     Bench(Bench),
+    Demo(Demo),
+    Dev(Dev),
+    Stop(Stop),
+    Server(Box<Server>),
+    Coordinator(Coordinator),
+    #[command(hide = true)]
+    DemoWriter(DemoWriter),
 }
 
 #[cfg(test)]

@@ -2,10 +2,15 @@
 
 pub mod acknowledge_loss;
 pub mod bench;
+pub mod coordinator;
+pub mod demo;
+pub mod dev;
 pub mod import;
 pub mod object;
 pub mod recoveries;
+pub mod server;
 pub mod status;
+pub mod stop;
 pub mod table;
 pub mod verify;
 
@@ -25,5 +30,11 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Recoveries(recoveries) => recoveries.run(&global),
         Command::AcknowledgeLoss(acknowledge) => acknowledge.run(&global),
         Command::Bench(bench) => bench.run(&global),
+        Command::Demo(demo) => demo::run(demo),
+        Command::Dev(dev) => dev::run(dev),
+        Command::Stop(stop) => stop::run(stop),
+        Command::Server(server) => server::run(*server),
+        Command::Coordinator(coordinator) => coordinator::run(coordinator),
+        Command::DemoWriter(writer) => demo::run_writer(writer, &global),
     }
 }

@@ -211,7 +211,8 @@ mod tests {
         let name = format!("ramhold-config-{}-{:?}", std::process::id(), std::thread::current().id());
         let path = std::env::temp_dir().join(name);
         std::fs::write(&path, text).unwrap();
-        let mut arguments: Vec<OsString> = vec!["x".into(), "serve".into(), "--config".into(), path.clone().into()];
+        let mut arguments: Vec<OsString> =
+            vec!["x".into(), "serve".into(), "--config".into(), path.clone().into()];
         arguments.extend(typed.iter().map(OsString::from));
         let parsed = parse::<Cli>(<Cli as clap::CommandFactory>::command(), arguments);
         std::fs::remove_file(path).unwrap();
@@ -228,7 +229,8 @@ mod tests {
     #[test]
     fn what_is_typed_wins_over_the_file_and_the_file_over_what_is_built_in() {
         let text = "coordinator = \"a:1\"\ncount = 7\nlabel = [\"host=x\", \"rack=y\"]\nno-master = true\n";
-        let Sub::Serve { coordinator, count, label, no_master, secret, config } = with_file(text, &[]).unwrap();
+        let Sub::Serve { coordinator, count, label, no_master, secret, config } =
+            with_file(text, &[]).unwrap();
         assert_eq!((coordinator.as_str(), count, no_master, secret), ("a:1", 7, true, None));
         assert_eq!(label, ["host=x", "rack=y"]);
         assert!(config.is_some());
@@ -244,7 +246,10 @@ mod tests {
     #[test]
     fn an_unknown_key_is_refused_with_its_position() {
         let refused = refusal("count = 7\n  colour = 1\n");
-        assert!(refused.contains(":2:3: 'colour' is no option of 'ramhold serve'; there are: coordinator"), "{refused}");
+        assert!(
+            refused.contains(":2:3: 'colour' is no option of 'ramhold serve'; there are: coordinator"),
+            "{refused}"
+        );
         for text in ["secret = 1", "config = \"x\"", "json = true", "no_master = true"] {
             assert!(refusal(text).contains("is no option"), "{text}");
         }
@@ -261,7 +266,8 @@ mod tests {
 
     #[test]
     fn a_file_that_is_not_there_is_named() {
-        let arguments = ["x", "serve", "--config", "/nowhere/at/all.toml"].iter().map(OsString::from).collect();
+        let arguments =
+            ["x", "serve", "--config", "/nowhere/at/all.toml"].iter().map(OsString::from).collect();
         let refused = parse::<Cli>(<Cli as clap::CommandFactory>::command(), arguments).unwrap_err();
         assert!(refused.text().contains("/nowhere/at/all.toml"), "{}", refused.text());
     }

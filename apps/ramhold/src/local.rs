@@ -154,7 +154,12 @@ impl LocalCluster {
     }
 
     /// Waits until the members have ended; false when some have not by then, or when `gives_up` says so.
-    fn wait_ended(&mut self, members: &[usize], within: Duration, gives_up: &mut dyn FnMut() -> bool) -> bool {
+    fn wait_ended(
+        &mut self,
+        members: &[usize],
+        within: Duration,
+        gives_up: &mut dyn FnMut() -> bool,
+    ) -> bool {
         let start = Instant::now();
         loop {
             self.take_ended();

@@ -3,20 +3,26 @@
 mod base64;
 mod cli;
 mod commands;
+mod config_file;
 mod connection;
 mod failure;
+mod interrupt;
+mod local;
+mod memory;
 mod output;
 mod pipeline;
+mod process;
 mod progress;
 mod size;
 mod walk;
 
-use clap::Parser;
+use clap::CommandFactory;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = cli::Cli::parse();
-    match commands::run(cli) {
+    let arguments = std::env::args_os().collect();
+    let parsed = config_file::parse(cli::Cli::command(), arguments);
+    match parsed.and_then(commands::run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }

@@ -13,8 +13,9 @@ use ramhold_base::limits::{SEGLET_BYTES, SEGMENT_BYTES};
 pub const MEMORY_BYTES_MIN: u64 = 64 << 20;
 /// One place of the buffer file: a page of certificates and a segment. The file has one page more, with its id.
 pub const PLACE_BYTES: u64 = 4096 + SEGMENT_BYTES as u64;
-/// With fewer slots than two streams of three replicas need on a small cluster, opens would be refused all the time.
-const BUFFER_COUNT_MIN: u64 = 6;
+/// A small cluster after a crash of everything: on each server the open replicas of some earlier lives, of the present
+/// heads, and of what is being recovered. With fewer slots opens would be refused, and recoveries wait for each other.
+const BUFFER_COUNT_MIN: u64 = 12;
 /// More slots only help when the device is far behind, and then memory for the log is worth more.
 const BUFFER_COUNT_MAX: u64 = 32;
 
@@ -70,8 +71,7 @@ impl MemoryPlan {
             // What no role uses is not taken.
             (0, 0)
         };
-        let total_bytes =
-            network_bytes + recovery_cache_bytes + buffer_bytes + log_bytes + index_bytes;
+        let total_bytes = network_bytes + recovery_cache_bytes + buffer_bytes + log_bytes + index_bytes;
         Ok(MemoryPlan {
             total_bytes,
             log_bytes,
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn half_a_gibibyte_gives_a_dozen_buffers() {
         assert_eq!(MemoryPlan::new(512 << 20, BOTH).unwrap().buffer_count, 12);
-        assert_eq!(MemoryPlan::new(64 << 20, BOTH).unwrap().buffer_count, 0);
+        assert_eq!(MemoryPlan::new(256 << 20, BOTH).unwrap().buffer_count, 0);
         assert_eq!(MemoryPlan::new(64 << 30, BOTH).unwrap().buffer_count, 32);
     }
 

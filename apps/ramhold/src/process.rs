@@ -25,8 +25,8 @@ pub fn abort_on_panic() {
 
 /// Feeds the first SIGTERM or SIGINT to the loop as a wish to stop; the second ends the process where it stands.
 pub fn stop_on_signal(stop: StopHandle) -> Result<(), Failure> {
-    let mut signals =
-        Signals::new([SIGINT, SIGTERM]).map_err(|error| Failure::usage(format!("cannot watch for signals: {error}")))?;
+    let mut signals = Signals::new([SIGINT, SIGTERM])
+        .map_err(|error| Failure::usage(format!("cannot watch for signals: {error}")))?;
     let watch = move || {
         let mut is_stopping = false;
         for signal in signals.forever() {

@@ -39,7 +39,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         // The smallest memory with buffers of its own.
-        Options { servers: 5, memory: "256MiB", disk: "2GiB", flush_interval: "100ms" }
+        Options { servers: 5, memory: "512MiB", disk: "2GiB", flush_interval: "100ms" }
     }
 }
 
@@ -228,7 +228,8 @@ impl Cluster {
                 // With frames to spare the load is on, and a head that is just being opened is always incomplete.
                 let is_whole = incomplete == 0 || (spare > 0 && incomplete <= processes.len() as u64);
                 let is_good = is_whole && used >= wanted.saturating_sub(spare) && used <= wanted + spare;
-                let standing = format!("{incomplete} segments are incomplete; {used} frames in use, {wanted} wanted");
+                let standing =
+                    format!("{incomplete} segments are incomplete; {used} frames in use, {wanted} wanted");
                 if is_good { Ok(()) } else { Err(standing) }
             }))
         });
@@ -237,7 +238,8 @@ impl Cluster {
 
     /// Nobody who was started has ended by itself.
     fn check_running(&self) -> Result<(), Failure> {
-        let ended = self.members.iter().flatten().find_map(|process| Some((process.name(), process.ended()?)));
+        let ended =
+            self.members.iter().flatten().find_map(|process| Some((process.name(), process.ended()?)));
         ended.map_or(Ok(()), |(name, status)| Err(Failure(format!("{name} has ended: {status}"))))
     }
 
@@ -253,7 +255,11 @@ impl Cluster {
             let log = self.scratch.dir().join("logs").join(format!("{}.log", name(member)));
             let printed = std::fs::read_to_string(log).unwrap_or_default();
             let lines: Vec<&str> = printed.lines().collect();
-            text += &format!("--- {}\n{}\n", name(member), lines[lines.len().saturating_sub(LOG_LINE_COUNT)..].join("\n"));
+            text += &format!(
+                "--- {}\n{}\n",
+                name(member),
+                lines[lines.len().saturating_sub(LOG_LINE_COUNT)..].join("\n")
+            );
         }
         text
     }

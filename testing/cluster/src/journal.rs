@@ -65,7 +65,9 @@ impl KeyHistory {
         }
         found?;
         let wrong = |what: String| Some(Finding::Wrong { what });
-        let Some(stamp) = stamp else { return wrong(format!("version {version} has bytes that nobody wrote")) };
+        let Some(stamp) = stamp else {
+            return wrong(format!("version {version} has bytes that nobody wrote"));
+        };
         match acknowledged().find(|write| write.version == version) {
             Some(write) if write.stamp == stamp => None,
             Some(_) => wrong(format!("version {version} has other bytes than acknowledged")),

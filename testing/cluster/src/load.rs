@@ -110,11 +110,8 @@ impl Worker {
         self.last = Instant::now();
         while !shared.stops.load(Ordering::SeqCst) {
             let key = format!("{}-{}", self.number, self.rng.below(KEY_COUNT)).into_bytes();
-            let is_done = if self.rng.chance(1, 4) {
-                self.read(key, shared)
-            } else {
-                self.write(key, shared)
-            };
+            let is_done =
+                if self.rng.chance(1, 4) { self.read(key, shared) } else { self.write(key, shared) };
             if is_done {
                 self.journal.longest_gap = self.journal.longest_gap.max(self.last.elapsed());
                 self.last = Instant::now();
@@ -130,22 +127,35 @@ impl Worker {
         let start = Instant::now();
         loop {
             // A read or a refused write may be tried again; in slices, so that the end does not wait for the dead.
-            let outcome = match self.client.complete_within(operation.clone(), slice.max(Duration::from_secs(5))) {
-                Ok(reply) => return Outcome::Done(reply),
-                Err(error) => error,
-            };
+            let outcome =
+                match self.client.complete_within(operation.clone(), slice.max(Duration::from_secs(5))) {
+                    Ok(reply) => return Outcome::Done(reply),
+                    Err(error) => error,
+                };
             let is_over = shared.stops.load(Ordering::SeqCst) || start.elapsed() > PATIENCE;
             match outcome {
                 Error::Refused { status, version, detail } => {
                     let is_final = matches!(status, Status::NotFound | Status::Exists | Status::WrongVersion);
                     if is_final || is_over {
                         let cause = ramhold_client::Cause::Answered;
-                        return Outcome::Refused { status, cause, version, answered_by: Default::default(), detail };
+                        return Outcome::Refused {
+                            status,
+                            cause,
+                            version,
+                            answered_by: Default::default(),
+                            detail,
+                        };
                     }
                 }
                 Error::Unreachable { detail } if is_over => {
                     let (status, cause) = (Status::Retry, ramhold_client::Cause::Unreachable);
-                    return Outcome::Refused { status, cause, version: None, answered_by: Default::default(), detail };
+                    return Outcome::Refused {
+                        status,
+                        cause,
+                        version: None,
+                        answered_by: Default::default(),
+                        detail,
+                    };
                 }
                 Error::Unreachable { .. } => {}
                 Error::Unknown { detail } => return Outcome::Unknown { detail },
@@ -158,7 +168,8 @@ impl Worker {
         self.next_stamp += 1;
         let stamp = self.next_stamp;
         let rules = RejectRules::default();
-        let operation = Operation::Write { table: self.table, key: key.clone(), value: value_of(stamp), rules };
+        let operation =
+            Operation::Write { table: self.table, key: key.clone(), value: value_of(stamp), rules };
         let outcome = self.complete(operation, shared);
         let history = self.journal.keys.entry(key).or_default();
         match outcome {
@@ -186,7 +197,8 @@ impl Worker {
     }
 
     fn read(&mut self, key: Vec<u8>, shared: &Shared) -> bool {
-        let operation = Operation::Read { table: self.table, key: key.clone(), rules: RejectRules::default() };
+        let operation =
+            Operation::Read { table: self.table, key: key.clone(), rules: RejectRules::default() };
         let outcome = self.complete(operation, shared);
         let Some(found) = found(outcome) else { return false };
         self.journal.reads += 1;

@@ -65,7 +65,9 @@ pub fn run(arguments: Coordinator) -> Result<(), Failure> {
     let advertise = arguments.advertise.unwrap_or(arguments.bind);
     process::check_exposure(&[arguments.bind, advertise], arguments.insecure_network)?;
     if advertise.ip().is_unspecified() {
-        return Err(Failure::usage(format!("others cannot reach {advertise}; say with --advertise where they can")));
+        return Err(Failure::usage(format!(
+            "others cannot reach {advertise}; say with --advertise where they can"
+        )));
     }
     if advertise.port() == 0 {
         return Err(Failure::usage("a coordinator needs a port by which it can be found again"));
@@ -86,8 +88,8 @@ pub fn run(arguments: Coordinator) -> Result<(), Failure> {
         store: Some(Box::new(store)),
         ..RuntimeConfig::default()
     };
-    let mut runtime =
-        Runtime::new(Machine::new(config, seed), runtime).map_err(|error| Failure::usage(error.to_string()))?;
+    let mut runtime = Runtime::new(Machine::new(config, seed), runtime)
+        .map_err(|error| Failure::usage(error.to_string()))?;
     process::stop_on_signal(runtime.stop_handle())?;
     println!(
         "ramhold coordinator {}\n  listens      {}\n  state        {}",

@@ -164,7 +164,9 @@ fn begin(scene: &mut Scene) -> Result<(Client, Tables), Failure> {
     let options = TableOptions { durability: Durability::Buffered, replicas: REPLICAS, tablets: 0 };
     let files = client.create_table("files", options.clone())?;
     let writes = client.create_table("writes", options)?;
-    scene.tell(&format!("the cluster is up; two tables, each write on {REPLICAS} other servers before it is acknowledged"));
+    scene.tell(&format!(
+        "the cluster is up; two tables, each write on {REPLICAS} other servers before it is acknowledged"
+    ));
     Ok((client, Tables { files, writes }))
 }
 
@@ -227,12 +229,21 @@ impl Summary {
         let crash = self.crash.as_ref().expect("a server was killed before");
         let millis = |time: Duration| time.as_secs_f64() * 1e3;
         let lines = [
-            format!("objects             {} files, {} ({})", self.objects, self.bytes, bytes_text(self.bytes)),
+            format!(
+                "objects             {} files, {} ({})",
+                self.objects,
+                self.bytes,
+                bytes_text(self.bytes)
+            ),
             format!("time to detect      {:.0} ms", millis(crash.detect)),
             format!("time to recover     {:.0} ms after that ({})", millis(crash.recover), crash.what),
             format!("longest gap         {:.0} ms without an answer, seen by any client", millis(self.gap)),
             format!("cold start          {:.1} s", self.cold_start.as_secs_f64()),
-            format!("acknowledged writes {} in the journal, {} keys", journal.acknowledged(), journal.key_count()),
+            format!(
+                "acknowledged writes {} in the journal, {} keys",
+                journal.acknowledged(),
+                journal.key_count()
+            ),
             format!("lost or wrong       {faults}"),
         ];
         scene.tell("the end:");

@@ -109,7 +109,8 @@ fn prepare(arguments: &Dev, dir: &Path) -> Result<Plan, Failure> {
     let Ok(last) = u16::try_from(last) else {
         return Err(Failure::usage(format!("--port {} leaves no ports for the servers", arguments.port)));
     };
-    let missing = (usize::from(arguments.servers) + 1..).take_while(|member| dir.join(crate::local::name(*member)).exists());
+    let missing = (usize::from(arguments.servers) + 1..)
+        .take_while(|member| dir.join(crate::local::name(*member)).exists());
     let more = missing.count();
     if more > 0 {
         return Err(Failure::usage(format!(
@@ -121,7 +122,11 @@ fn prepare(arguments: &Dev, dir: &Path) -> Result<Plan, Failure> {
     }
     let memory = arguments.memory.saturating_mul(u64::from(arguments.servers));
     check_available(memory, 0, ramhold_runtime::memory_available()).map_err(|text| {
-        Failure::usage(format!("{} servers with {} each: {text}", arguments.servers, bytes_text(arguments.memory)))
+        Failure::usage(format!(
+            "{} servers with {} each: {text}",
+            arguments.servers,
+            bytes_text(arguments.memory)
+        ))
     })?;
     let ports: Vec<u16> = (arguments.port..=last).collect();
     check_free(&ports)?;
@@ -161,7 +166,8 @@ fn detach(arguments: &Dev) -> Result<(), Failure> {
     loop {
         if let Some(status) = child.try_wait().map_err(failed)? {
             let last = tail(&log_path);
-            let text = format!("the cluster has ended at once ({status}): {last}; see {}", log_path.display());
+            let text =
+                format!("the cluster has ended at once ({status}): {last}; see {}", log_path.display());
             return Err(Failure::usage(text));
         }
         if let Ok(record) = Record::read(&dir)

@@ -126,8 +126,7 @@ enum PollMode {
 }
 
 fn parse_label(text: &str) -> Result<Label, String> {
-    let (name, value) =
-        text.split_once('=').ok_or_else(|| format!("'{text}' is not a label like host=a"))?;
+    let (name, value) = text.split_once('=').ok_or_else(|| format!("'{text}' is not a label like host=a"))?;
     let is_fitting = |part: &str| !part.is_empty() && part.len() <= LABEL_BYTES_MAX;
     if !is_fitting(name) || !is_fitting(value) {
         return Err(format!("the name and the value of a label have 1 to {LABEL_BYTES_MAX} bytes: '{text}'"));
@@ -190,7 +189,8 @@ impl Prepared {
         let dir = device::make_dir(&arguments.dir)?;
         let buffers = BufferPlace::new(arguments.buffer_dir.as_deref(), &dir)?;
         let memory = MemoryPlan::new(arguments.memory, roles).map_err(Failure::usage)?;
-        check_available(memory.total_bytes, buffers.held_bytes(), memory_available()).map_err(Failure::usage)?;
+        check_available(memory.total_bytes, buffers.held_bytes(), memory_available())
+            .map_err(Failure::usage)?;
         let frames_max = if roles.backup { device::frames_max(&dir, arguments.disk)? } else { 0 };
         let mode = buffers.reserve(&memory)?;
         let read_speed = device::ReadSpeed::of(&dir);
@@ -223,7 +223,8 @@ impl Prepared {
             };
             match Runtime::new(node, config) {
                 Ok(runtime) => return Ok(runtime),
-                Err(StartError::Listen { .. }) if arguments.bind.port() == 0 && attempt < PORT_ATTEMPT_COUNT => {}
+                Err(StartError::Listen { .. })
+                    if arguments.bind.port() == 0 && attempt < PORT_ATTEMPT_COUNT => {}
                 Err(error) => return Err(Failure::usage(error.to_string())),
             }
         }

@@ -68,7 +68,8 @@ impl Child {
     }
 
     pub fn signal(&self, signal: Signal) {
-        let pid = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw).expect("a process has a number");
+        let pid =
+            i32::try_from(self.process.id()).ok().and_then(Pid::from_raw).expect("a process has a number");
         // It may have ended already; until it is waited for its number is nobody else's.
         let _ = kill_process(pid, signal);
     }
@@ -107,7 +108,8 @@ fn copy_lines(reader: impl Read, mut log: File, name: &str, output: Output) {
 /// A report of at least the level WARN, or a last word of the program.
 fn is_warning(line: &[u8]) -> bool {
     let text = String::from_utf8_lossy(line);
-    let level = text.split_ascii_whitespace().find(|word| matches!(*word, "WARN" | "ERROR" | "INFO" | "DEBUG"));
+    let level =
+        text.split_ascii_whitespace().find(|word| matches!(*word, "WARN" | "ERROR" | "INFO" | "DEBUG"));
     matches!(level, Some("WARN" | "ERROR")) || text.starts_with("ramhold: ")
 }
 

@@ -7,7 +7,9 @@ use std::process::ExitCode;
 
 /// Kill servers under load, round after round, and compare everything with the clients' journal.
 #[derive(Parser)]
-#[command(after_help = "Examples:\n  ramhold-rounds --rounds 20\n  ramhold-rounds --servers 7 --victims 2 --rounds 10")]
+#[command(
+    after_help = "Examples:\n  ramhold-rounds --rounds 20\n  ramhold-rounds --servers 7 --victims 2 --rounds 10"
+)]
 struct Arguments {
     #[arg(long, default_value_t = 5)]
     servers: usize,

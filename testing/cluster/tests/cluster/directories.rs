@@ -19,7 +19,13 @@ fn with(mut arguments: Vec<OsString>, option: &str, value: impl Into<OsString>) 
     arguments
 }
 
-fn ends_with(name: &str, arguments: &[OsString], cluster: &Cluster, code: i32, says: &str) -> Result<(), Failure> {
+fn ends_with(
+    name: &str,
+    arguments: &[OsString],
+    cluster: &Cluster,
+    code: i32,
+    says: &str,
+) -> Result<(), Failure> {
     let log = cluster.scratch.dir().join("logs").join(format!("{name}.log"));
     let process = Process::start(name, arguments, &log);
     let status = process.wait_ended(SOON)?;

@@ -127,7 +127,10 @@ impl Differences {
 
 /// What a read of one key came to.
 pub enum Seen {
-    Value { version: u64, value: Vec<u8> },
+    Value {
+        version: u64,
+        value: Vec<u8>,
+    },
     Absent,
     /// No answer in time; why.
     Unreadable(String),

@@ -95,7 +95,8 @@ impl Journal {
 
     /// A key whose newest write is surely the acknowledged one.
     pub fn settled_key(&self) -> Option<&str> {
-        let settled = self.keys.iter().find(|(_, history)| history.last.is_some() && history.unknown.is_empty());
+        let settled =
+            self.keys.iter().find(|(_, history)| history.last.is_some() && history.unknown.is_empty());
         settled.map(|(key, _)| key.as_str())
     }
 }
@@ -116,7 +117,9 @@ impl KeyHistory {
         match (seen, self.last) {
             (Seen::Unreadable(why), _) => Some(format!("cannot be read: {why}")),
             (Seen::Absent, None) => None,
-            (Seen::Absent, Some((version, _))) => Some(format!("is gone; version {version} was acknowledged")),
+            (Seen::Absent, Some((version, _))) => {
+                Some(format!("is gone; version {version} was acknowledged"))
+            }
             (Seen::Value { version, .. }, Some((acknowledged, _))) if *version < acknowledged => {
                 Some(format!("has version {version}; version {acknowledged} was acknowledged and is lost"))
             }

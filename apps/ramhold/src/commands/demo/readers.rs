@@ -40,7 +40,11 @@ impl Readers {
     ) -> Result<Readers, Failure> {
         let stops = Arc::new(AtomicBool::new(false));
         let objects: Arc<Vec<(Vec<u8>, u64)>> = Arc::new(
-            imported.objects.iter().map(|object| (tree.files[object.file].key.clone(), object.hash)).collect(),
+            imported
+                .objects
+                .iter()
+                .map(|object| (tree.files[object.file].key.clone(), object.hash))
+                .collect(),
         );
         let mut threads = Vec::new();
         for reader in 0..READER_COUNT {
@@ -85,10 +89,13 @@ fn read(
     while !stops.load(Ordering::SeqCst) {
         let (key, expected) = &objects[rng.below(objects.len() as u64) as usize];
         let name = bytes_for_eyes(key);
-        let object = client.get(table, key).map_err(|error| Failure::from(error).about(&format!("files/{name}")))?;
+        let object =
+            client.get(table, key).map_err(|error| Failure::from(error).about(&format!("files/{name}")))?;
         match object {
             Some(object) if hash(&object.value) == *expected => {}
-            Some(_) => return Err(Failure::new(NOT_FOUND, format!("files/{name} was read with other bytes"))),
+            Some(_) => {
+                return Err(Failure::new(NOT_FOUND, format!("files/{name} was read with other bytes")));
+            }
             None => return Err(Failure::new(NOT_FOUND, format!("files/{name} was read as absent"))),
         }
         seen.count += 1;

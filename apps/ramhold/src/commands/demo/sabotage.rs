@@ -137,8 +137,14 @@ fn flip_bit(path: &Path, offset: u64) -> io::Result<()> {
 }
 
 /// Removes one object that the journal knows as acknowledged.
-pub fn drop_one(scene: &Scene, client: &mut Client, table: TableId, journal: &Journal) -> Result<(), Failure> {
-    let key = journal.settled_key().ok_or_else(|| Failure::usage("no write was acknowledged; nothing to drop"))?;
+pub fn drop_one(
+    scene: &Scene,
+    client: &mut Client,
+    table: TableId,
+    journal: &Journal,
+) -> Result<(), Failure> {
+    let key =
+        journal.settled_key().ok_or_else(|| Failure::usage("no write was acknowledged; nothing to drop"))?;
     client.delete(table, key.as_bytes())?;
     scene.tell(&format!("SABOTAGE: removed writes/{key} behind the journal's back"));
     Ok(())

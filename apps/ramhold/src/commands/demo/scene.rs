@@ -2,7 +2,7 @@
 
 use super::journal::Journal;
 use super::tree::Tree;
-use super::{Demo, DISK_BYTES, MEMORY_BYTES, PATIENCE, SERVER_COUNT};
+use super::{DISK_BYTES, Demo, MEMORY_BYTES, PATIENCE, SERVER_COUNT};
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::local::{Child, LOOK_INTERVAL, LocalCluster, Output, Plan, connect_to, find_free};
@@ -79,8 +79,8 @@ impl Scene {
             if self.keeps { "everything is kept" } else { "everything is removed at the end" },
         );
         check_available(memory, 0, ramhold_runtime::memory_available()).map_err(Failure::usage)?;
-        let free =
-            ramhold_runtime::free_space(&self.work_dir).map_err(|error| Failure::local(&self.work_dir, &error))?;
+        let free = ramhold_runtime::free_space(&self.work_dir)
+            .map_err(|error| Failure::local(&self.work_dir, &error))?;
         if free < disk {
             return Err(Failure::usage(format!(
                 "{} has only {} free; name another place with --work-dir",
@@ -129,7 +129,8 @@ impl Scene {
             interrupt::check()?;
             let ended = self.writer.as_mut().and_then(Child::ended);
             if let Some(status) = ended {
-                let text = format!("the writer has ended ({status}); see {}", self.work_dir.join("logs").display());
+                let text =
+                    format!("the writer has ended ({status}); see {}", self.work_dir.join("logs").display());
                 return Err(Failure::usage(text));
             }
             if start.elapsed() > WRITER_WITHIN {
@@ -162,7 +163,10 @@ impl Scene {
         if is_whole {
             let left = self.cluster.stop(END_WITHIN, &mut interrupt::take);
             if !left.is_empty() {
-                return Err(Failure::usage(format!("{} did not stop within {END_WITHIN:?}", left.join(", "))));
+                return Err(Failure::usage(format!(
+                    "{} did not stop within {END_WITHIN:?}",
+                    left.join(", ")
+                )));
             }
         } else {
             self.cluster.kill_all();

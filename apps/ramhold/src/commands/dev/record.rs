@@ -94,8 +94,7 @@ impl Held {
     pub fn take(dir: &Path) -> Result<Held, Failure> {
         let path = lock_path(dir);
         let failed = |error: std::io::Error| Failure::local(&path, &error).about("--dir");
-        let lock =
-            OpenOptions::new().write(true).create(true).truncate(false).open(&path).map_err(failed)?;
+        let lock = OpenOptions::new().write(true).create(true).truncate(false).open(&path).map_err(failed)?;
         match lock.try_lock() {
             Ok(()) => Ok(Held { _lock: lock }),
             Err(TryLockError::WouldBlock) => Err(Failure::usage(format!(

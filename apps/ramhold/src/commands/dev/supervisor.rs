@@ -36,7 +36,10 @@ pub fn run(plan: Plan, arguments: &Dev, _held: &Held) -> Result<(), Failure> {
     if left.is_empty() {
         return output::print("stopped; everything is flushed\n");
     }
-    Err(Failure::usage(format!("{} had to be killed; what they had not flushed is still in memory", left.join(", "))))
+    Err(Failure::usage(format!(
+        "{} had to be killed; what they had not flushed is still in memory",
+        left.join(", ")
+    )))
 }
 
 /// Until somebody wants the end.
@@ -53,7 +56,8 @@ fn supervise(cluster: &mut LocalCluster, arguments: &Dev) -> Result<(), Failure>
             }
         }
         let now = Instant::now();
-        let due: Vec<usize> = respawn.iter().filter(|(_, at)| **at <= now).map(|(member, _)| *member).collect();
+        let due: Vec<usize> =
+            respawn.iter().filter(|(_, at)| **at <= now).map(|(member, _)| *member).collect();
         for member in &due {
             respawn.remove(member);
             cluster.start(*member)?;
@@ -77,7 +81,8 @@ fn tell_death(member: usize, status: ExitStatus, arguments: &Dev) {
 pub fn banner(plan: &Plan, arguments: &Dev) -> String {
     let first = plan.ports[1];
     let last = plan.ports[plan.ports.len() - 1];
-    let cluster = if arguments.port == 7400 { String::new() } else { format!(" --cluster {}", plan.coordinator()) };
+    let cluster =
+        if arguments.port == 7400 { String::new() } else { format!(" --cluster {}", plan.coordinator()) };
     let replicas = 3.min(plan.server_count().saturating_sub(1));
     format!(
         "ramhold dev: {count} servers with {memory} each are up\n\

@@ -27,7 +27,8 @@ pub fn make_dir(dir: &Path) -> Result<PathBuf, Failure> {
 
 /// How many frames `disk_bytes` are, when the file system has that much room.
 pub fn frames_max(dir: &Path, disk_bytes: u64) -> Result<u32, Failure> {
-    let free = ramhold_runtime::free_space(dir).map_err(|error| Failure::local(dir, &error).about("--dir"))?;
+    let free =
+        ramhold_runtime::free_space(dir).map_err(|error| Failure::local(dir, &error).about("--dir"))?;
     // What the frames hold already counts as room.
     let held = fs::metadata(dir.join("frames")).map_or(0, |metadata| metadata.blocks() * 512);
     let room = free.saturating_add(held);
@@ -46,7 +47,9 @@ pub fn frames_max(dir: &Path, disk_bytes: u64) -> Result<u32, Failure> {
             bytes_text(PLACE_BYTES)
         ))),
         Ok(count) => Ok(count),
-        Err(_) => Err(Failure::usage(format!("--disk {} is more than a server can use", bytes_text(disk_bytes)))),
+        Err(_) => {
+            Err(Failure::usage(format!("--disk {} is more than a server can use", bytes_text(disk_bytes))))
+        }
     }
 }
 
@@ -62,7 +65,10 @@ impl ReadSpeed {
     /// start together on one device measure what is left of it: it is a rough figure, and only compared to others'.
     pub fn of(dir: &Path) -> ReadSpeed {
         let kept = dir.join("read_speed");
-        let known = fs::read_to_string(&kept).ok().and_then(|text| text.trim().parse().ok()).filter(|speed| *speed > 0);
+        let known = fs::read_to_string(&kept)
+            .ok()
+            .and_then(|text| text.trim().parse().ok())
+            .filter(|speed| *speed > 0);
         if let Some(megabytes_per_second) = known {
             return ReadSpeed { megabytes_per_second, is_measured: true };
         }
@@ -114,7 +120,8 @@ mod tests {
 
     #[test]
     fn a_device_is_measured_once() {
-        let dir = make_dir(&std::env::temp_dir().join(format!("ramhold-device-{}", std::process::id()))).unwrap();
+        let dir =
+            make_dir(&std::env::temp_dir().join(format!("ramhold-device-{}", std::process::id()))).unwrap();
         let first = ReadSpeed::of(&dir);
         assert!(first.is_measured);
         fs::write(dir.join("read_speed"), "77\n").unwrap();

@@ -1,0 +1,107 @@
+//! A Ramhold cluster of processes, and its own benchmark as the client.
+
+use crate::{Figures, OBJECTS, Test, free_port, pinned, scratch};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+pub struct Cluster {
+    children: Vec<Child>,
+    coordinator: String,
+    dir: PathBuf,
+    replicas: u8,
+}
+
+fn binary() -> String {
+    std::env::var("RAMHOLD_BIN").unwrap_or_else(|_| "target/release/ramhold".into())
+}
+
+impl Cluster {
+    pub fn start(servers: usize, replicas: u8) -> Result<Cluster, String> {
+        let port = free_port()?;
+        let dir = scratch(&format!("ramhold-{port}"))?;
+        let coordinator = format!("127.0.0.1:{port}");
+        let mut cluster = Cluster { children: Vec::new(), coordinator: coordinator.clone(), dir, replicas };
+        cluster.spawn("coordinator", |c, dir| {
+            c.args(["coordinator", "--bind", &coordinator, "--dir"]).arg(dir);
+        })?;
+        for number in 0..servers {
+            let name = format!("server-{number}");
+            let label = format!("host={name}");
+            cluster.spawn(&name, |c, dir| {
+                c.args(["server", "--coordinator", &coordinator, "--memory", "2G", "--disk", "4G"]);
+                c.args(["--label", &label, "--dir"]).arg(dir);
+            })?;
+        }
+        cluster.wait_for(servers)?;
+        Ok(cluster)
+    }
+
+    fn spawn(&mut self, name: &str, arguments: impl FnOnce(&mut Command, PathBuf)) -> Result<(), String> {
+        let mut command = pinned(0, &binary());
+        arguments(&mut command, self.dir.join(name));
+        let log = std::fs::File::create(self.dir.join(format!("{name}.log"))).map_err(|e| e.to_string())?;
+        let child = command
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .map_err(|e| format!("{}: {e}", binary()))?;
+        self.children.push(child);
+        Ok(())
+    }
+
+    fn command(&self) -> Command {
+        let mut command = pinned(1, &binary());
+        command.args(["--cluster", &self.coordinator]).stderr(Stdio::inherit());
+        command
+    }
+
+    fn wait_for(&self, servers: usize) -> Result<(), String> {
+        let until = Instant::now() + Duration::from_secs(60);
+        loop {
+            let output = self.command().args(["--json", "status"]).stderr(Stdio::null()).output();
+            let up = output.ok().and_then(|o| serde_json::from_slice::<Value>(&o.stdout).ok()).and_then(|v| {
+                Some(v.get("servers")?.as_array()?.len())
+            });
+            if up == Some(servers) {
+                return Ok(());
+            }
+            if Instant::now() > until {
+                return Err(format!("the cluster did not come up; see {}", self.dir.display()));
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    pub fn run(&self, test: Test) -> Result<Figures, String> {
+        let durability = if self.replicas == 0 { "none" } else { "buffered" };
+        let output = self
+            .command()
+            .args(["--json", "bench", "kv", "--objects", &OBJECTS.to_string()])
+            .args(["--replicas", &self.replicas.to_string(), "--durability", durability])
+            .args(["--read-percent", if test.reads { "100" } else { "0" }])
+            .args(["--pipeline", &test.pipeline.to_string(), "--seconds", &test.seconds.to_string()])
+            .output()
+            .map_err(|e| e.to_string())?;
+        let value: Value = serde_json::from_slice(&output.stdout)
+            .map_err(|e| format!("bench kv: {e}: {}", String::from_utf8_lossy(&output.stdout)))?;
+        let times = &value["run"][if test.reads { "reads" } else { "writes" }];
+        let number = |name: &str| times[name].as_f64().ok_or(format!("bench kv told no {name}"));
+        Ok(Figures {
+            ops_per_second: number("ops_per_second")?,
+            p50_micros: number("p50_nanos")? / 1000.0,
+            p99_micros: number("p99_nanos")? / 1000.0,
+        })
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
