@@ -91,10 +91,11 @@ impl Journal {
     }
 }
 
-/// A value made from its stamp: 8 bytes of stamp, then bytes that follow from it.
+/// A value made from its stamp: 8 bytes of stamp, then bytes that follow from it. One in sixteen is large, so that
+/// segments fill and close while a test runs.
 pub fn value_of(stamp: Stamp) -> Vec<u8> {
     let mut rng = ramhold_base::Rng::new(stamp);
-    let words = 1 + rng.below(40);
+    let words = if rng.chance(1, 16) { 8192 } else { 1 + rng.below(40) };
     let mut value = stamp.to_le_bytes().to_vec();
     value.extend((0..words).flat_map(|_| rng.u64().to_le_bytes()));
     value

@@ -14,6 +14,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 const CLIENT_COUNT: u64 = 4;
+/// Enough that a server which has come back gets some when another dies.
+const TABLET_COUNT: u32 = 21;
 const KEY_COUNT: u64 = 400;
 /// Long enough to outlast any recovery here.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -36,7 +38,7 @@ struct Shared {
 impl Load {
     /// Makes the table and begins. `seed` decides keys and values.
     pub fn start(cluster: &Cluster, name: &str, replicas: u8, seed: u64) -> Result<Load, Failure> {
-        let options = TableOptions { durability: Durability::Buffered, replicas, tablets: 0 };
+        let options = TableOptions { durability: Durability::Buffered, replicas, tablets: TABLET_COUNT };
         let table = cluster.client(PATIENCE)?.create_table(name, options)?;
         let shared = Arc::new(Shared::default());
         let mut threads = Vec::new();

@@ -50,7 +50,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const WRITES_BETWEEN_ACTS: u64 = 5000;
 
 const HELP: &str = "\
-It needs about a minute, 3 GiB of memory, 4 GiB of disk and nothing else; it leaves nothing behind (--keep: everything).
+It takes less than a minute, 3 GiB of memory, 4 GiB of disk and nothing else; it leaves nothing behind (--keep: everything).
 
 Exit codes: 0 nothing was lost, 1 something was lost or wrong (named on the way), 2 it could not run.
 

@@ -51,6 +51,34 @@ fn when_every_process_dies_at_once_nothing_is_lost() -> Result<(), Failure> {
     cluster.wait_replicated(0)
 }
 
+/// Every stream has an open segment on several backups: what earlier lives left there and what the new ones need at the
+/// same time is more than there are buffers.
+// F6, F7
+#[test]
+fn tables_of_many_classes_come_back_together() -> Result<(), Failure> {
+    let _machine = crate::machine();
+    let mut cluster = Cluster::start(Options::default())?;
+    let mut loads = Vec::new();
+    for replicas in 1..=4 {
+        let load = Load::start(&cluster, &format!("data-{replicas}"), replicas, 30 + u64::from(replicas))?;
+        load.wait_acknowledged(500)?;
+        loads.push(load);
+    }
+    cluster.kill_all();
+    let tables: Vec<_> = loads.iter().map(Load::table).collect();
+    let journals = loads.into_iter().map(Load::stop).collect::<Result<Vec<_>, _>>()?;
+
+    cluster.start_all();
+    cluster.wait_up(5)?;
+    for (table, journal) in tables.into_iter().zip(journals) {
+        assert_eq!(journal.violations, Vec::<String>::new());
+        let findings = journal.compare(&cluster, table)?;
+        assert!(findings.is_empty(), "{findings:#?}");
+    }
+    assert!(cluster.status()?.losses.is_empty());
+    cluster.wait_replicated(0)
+}
+
 /// As far as a loss of power can be played without losing power: the buffers are gone, the page cache is not.
 // D2, F7, F10
 #[test]

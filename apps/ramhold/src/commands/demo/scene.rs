@@ -69,7 +69,7 @@ impl Scene {
         let disk = tree.bytes * DISK_FACTOR + DISK_SPARE;
         println!(
             "ramhold demo: {} files, {}, from {}\n\
-             takes about a minute, {} of memory and {} of disk in {}; {}\n",
+             takes less than a minute, {} of memory and {} of disk in {}; {}\n",
             tree.files.len(),
             bytes_text(tree.bytes),
             tree.roots_text(),
