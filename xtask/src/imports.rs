@@ -31,7 +31,8 @@ pub fn check() -> Result<(), Failure> {
                 match place_of(&dependency)? {
                     None => {
                         if *folder == "core" && !CORE_FOREIGN.contains(&dependency.as_str()) {
-                            faults.push(format!("core/{name} uses {dependency}, which the pure core may not"));
+                            faults
+                                .push(format!("core/{name} uses {dependency}, which the pure core may not"));
                         }
                     }
                     Some((other_folder, other)) => {

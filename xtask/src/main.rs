@@ -18,8 +18,8 @@ cargo xtask COMMAND
   test       everything that CI runs: check, then simulator seeds, real processes, the demo and its sabotage
   soak       long runs, never in CI: seeds and kill rounds until stopped   [--minutes N]
   world      simulator seeds: world --seeds A..B [--seconds 60] [--into FILE] [--replay SEED --verbose]
-  rounds     kill rounds on real processes (arguments are passed on)
-  bench      bench compare: ramhold and redis-server in one run, the same client machine
+  rounds     kill rounds on real processes   [--rounds N] [--servers N] [--victims N]
+  bench      bench compare: beside redis-server in one run; bench shard: what one operation costs, without sockets
   fix        formats the code (the only command that writes)
 
 `test` needs only the Rust toolchain. What else is missing (redis-server) is skipped by name;

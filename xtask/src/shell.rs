@@ -61,7 +61,8 @@ impl Step {
     }
 
     fn expect_code(mut self, accepts: impl Fn(i32) -> bool) -> Result<(), Failure> {
-        let mut command = self.command.take().ok_or_else(|| Failure(format!("{}: nothing to run", self.name)))?;
+        let mut command =
+            self.command.take().ok_or_else(|| Failure(format!("{}: nothing to run", self.name)))?;
         if !self.quiet {
             println!("=== {}", self.name);
         }
@@ -87,7 +88,8 @@ pub fn root() -> PathBuf {
 
 /// Where a built program is.
 pub fn built(name: &str) -> String {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from).unwrap_or_else(|| root().join("target"));
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from).unwrap_or_else(|| root().join("target"));
     target.join("release").join(name).to_string_lossy().into_owned()
 }
 

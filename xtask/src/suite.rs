@@ -11,7 +11,8 @@ pub fn check() -> Result<(), Failure> {
     Step::new("format").cargo(&["fmt", "--all", "--check"]).run()?;
     imports::check()?;
     Step::new("clippy").cargo(&["clippy", "--quiet", "--release", "--workspace", "--all-targets"]).run()?;
-    Step::new("unit tests").cargo(&["test", "--quiet", "--release", "--workspace"]).run()?;
+    let unit = ["test", "--quiet", "--release", "--workspace", "--exclude", "ramhold-cluster-tests"];
+    Step::new("unit tests").cargo(&unit).run()?;
     build()?;
     run_world(&["--seeds", CHECK_SEEDS])
 }
@@ -19,7 +20,12 @@ pub fn check() -> Result<(), Failure> {
 pub fn test() -> Result<(), Failure> {
     check()?;
     run_world(&["--seeds", TEST_SEEDS])?;
-    Step::new("real processes").program(built("rounds"), &["--suite"]).env("RAMHOLD_BIN", &built("ramhold")).run()?;
+    Step::new("real processes")
+        .cargo(&["test", "--release", "--package", "ramhold-cluster-tests"])
+        .env("RAMHOLD_BIN", &built("ramhold"))
+        .run()?;
+    kill_rounds(&["--rounds", "3"])?;
+    kill_rounds(&["--servers", "7", "--victims", "2", "--rounds", "2"])?;
     Step::new("demo").program(built("ramhold"), &["demo"]).run()?;
     for kind in ["flip", "drop"] {
         Step::new(&format!("demo --sabotage {kind} is noticed"))
@@ -62,23 +68,41 @@ pub fn demo(arguments: &[String]) -> Result<(), Failure> {
 }
 
 pub fn world(arguments: &[String]) -> Result<(), Failure> {
-    Step::new("build").cargo(&["build", "--quiet", "--release", "--package", "ramhold-world"]).quiet().run()?;
+    Step::new("build")
+        .cargo(&["build", "--quiet", "--release", "--package", "ramhold-world"])
+        .quiet()
+        .run()?;
     Step::new("world").program(built("ramhold-world"), &[]).arguments(arguments).quiet().run()
 }
 
 pub fn rounds(arguments: &[String]) -> Result<(), Failure> {
     build_quietly()?;
-    Step::new("rounds")
-        .program(built("rounds"), &[])
-        .arguments(arguments)
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    kill_rounds(&arguments)
+}
+
+fn kill_rounds(arguments: &[&str]) -> Result<(), Failure> {
+    Step::new(&format!("kill rounds {}", arguments.join(" ")))
+        .program(built("ramhold-rounds"), arguments)
         .env("RAMHOLD_BIN", &built("ramhold"))
-        .quiet()
         .run()
 }
 
 pub fn bench(arguments: &[String]) -> Result<(), Failure> {
+    let Some((which, rest)) = arguments.split_first() else {
+        return Err(Failure(
+            "bench takes 'compare' (beside redis-server) or 'shard' (one operation's cost)".into(),
+        ));
+    };
+    if !matches!(which.as_str(), "compare" | "shard") {
+        return Err(Failure(format!("there is no benchmark '{which}'; there are compare and shard")));
+    }
     build_quietly()?;
-    Step::new("bench").program(built("compare"), &[]).arguments(arguments).env("RAMHOLD_BIN", &built("ramhold")).run()
+    Step::new(&format!("bench {which}"))
+        .program(built(which), &[])
+        .arguments(rest)
+        .env("RAMHOLD_BIN", &built("ramhold"))
+        .run()
 }
 
 pub fn soak(arguments: &[String]) -> Result<(), Failure> {
@@ -100,10 +124,8 @@ pub fn soak(arguments: &[String]) -> Result<(), Failure> {
     while std::time::Instant::now() < end {
         let range = format!("{seed}..{}", seed + 100);
         run_world(&["--seeds", &range])?;
-        Step::new("kill rounds")
-            .program(built("rounds"), &["--one", "5", "--two", "2"])
-            .env("RAMHOLD_BIN", &built("ramhold"))
-            .run()?;
+        kill_rounds(&["--rounds", "5"])?;
+        kill_rounds(&["--servers", "7", "--victims", "2", "--rounds", "2"])?;
         seed += 100;
     }
     Ok(())

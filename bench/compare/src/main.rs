@@ -70,7 +70,9 @@ fn main() -> ExitCode {
 }
 
 fn compare(seconds: u64, runs: usize) -> Result<(), String> {
-    println!("one client thread, keys 30 B, values 100 B, {OBJECTS} objects, medians of {runs} runs of {seconds} s");
+    println!(
+        "one client thread, keys 30 B, values 100 B, {OBJECTS} objects, medians of {runs} runs of {seconds} s"
+    );
     println!("servers on core 0, client on core 1; operations per second, p50 / p99 in microseconds\n");
     {
         println!("without persistence: ramhold R = 0 (1 server), redis with appendonly off");
@@ -84,12 +86,7 @@ fn compare(seconds: u64, runs: usize) -> Result<(), String> {
     table(&ramhold, &redis, seconds, runs)
 }
 
-fn table(
-    ramhold: &ramhold::Cluster,
-    redis: &redis::Server,
-    seconds: u64,
-    runs: usize,
-) -> Result<(), String> {
+fn table(ramhold: &ramhold::Cluster, redis: &redis::Server, seconds: u64, runs: usize) -> Result<(), String> {
     println!("{:<24} {:>30} {:>30} {:>8}", "test", "ramhold", "redis", "ratio");
     for (reads, pipeline) in TESTS {
         let test = Test { reads, pipeline, seconds };

@@ -42,11 +42,8 @@ impl Cluster {
         let mut command = pinned(0, &binary());
         arguments(&mut command, self.dir.join(name));
         let log = std::fs::File::create(self.dir.join(format!("{name}.log"))).map_err(|e| e.to_string())?;
-        let child = command
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .map_err(|e| format!("{}: {e}", binary()))?;
+        let child =
+            command.stdout(Stdio::null()).stderr(log).spawn().map_err(|e| format!("{}: {e}", binary()))?;
         self.children.push(child);
         Ok(())
     }
@@ -61,9 +58,10 @@ impl Cluster {
         let until = Instant::now() + Duration::from_secs(60);
         loop {
             let output = self.command().args(["--json", "status"]).stderr(Stdio::null()).output();
-            let up = output.ok().and_then(|o| serde_json::from_slice::<Value>(&o.stdout).ok()).and_then(|v| {
-                Some(v.get("servers")?.as_array()?.len())
-            });
+            let up = output
+                .ok()
+                .and_then(|o| serde_json::from_slice::<Value>(&o.stdout).ok())
+                .and_then(|v| Some(v.get("servers")?.as_array()?.len()));
             if up == Some(servers) {
                 return Ok(());
             }

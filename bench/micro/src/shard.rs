@@ -5,7 +5,8 @@
 
 use ramhold_base::hash::PlacementSeed;
 use ramhold_base::{
-    ClusterId, ConnId, Effects, Instant, KeyHash, LeaseId, RpcId, Rng, Sequence, ServerId, TableId, Term, Version,
+    ClusterId, ConnId, Effects, Instant, KeyHash, LeaseId, Rng, RpcId, Sequence, ServerId, TableId, Term,
+    Version,
 };
 use ramhold_log::Geometry;
 use ramhold_master::{Master, MasterConfig};
@@ -106,7 +107,9 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     for pair in arguments.chunks(2) {
         match pair {
-            [flag, value] if flag == "--objects" => objects = value.parse().expect("--objects takes a number"),
+            [flag, value] if flag == "--objects" => {
+                objects = value.parse().expect("--objects takes a number")
+            }
             [flag, value] if flag == "--value-bytes" => {
                 value_bytes = value.parse().expect("--value-bytes takes a number");
             }
@@ -120,7 +123,8 @@ fn main() {
     let value = vec![7u8; value_bytes];
     let per_object = value_bytes as u64 + 30 + 22 + 60;
     // Room for the fill and for all overwrites with their tombstones, since nothing is cleaned yet.
-    let log_bytes = (objects * per_object * 3 + RUNS as u64 * 300_000 * per_object + (64 << 20)) / (1 << 20) * (1 << 20);
+    let log_bytes =
+        (objects * per_object * 3 + RUNS as u64 * 300_000 * per_object + (64 << 20)) / (1 << 20) * (1 << 20);
     let mut shard = Shard::new(log_bytes);
     let mut rng = Rng::new(1);
     println!("{objects} objects, keys of 30 B, values of {value_bytes} B, one shard, R = 0, no sockets");
@@ -136,7 +140,9 @@ fn main() {
             let request =
                 KeyRequest { table: TABLE, rules: RejectRules::default(), key: keys[i as usize].as_bytes() };
             shard.bytes.clear();
-            frame::write(&mut shard.bytes, &Header::request(Opcode::Read, RpcId(i)), |out| request.encode(out));
+            frame::write(&mut shard.bytes, &Header::request(Opcode::Read, RpcId(i)), |out| {
+                request.encode(out)
+            });
             std::hint::black_box(&shard.bytes);
         })
     });
@@ -185,6 +191,7 @@ fn median(mut run: impl FnMut() -> f64) -> f64 {
 
 /// CPU time of this thread, from the kernel's own account.
 fn cpu_nanos() -> u64 {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux keeps an account of threads");
+    let text =
+        std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux keeps an account of threads");
     text.split_whitespace().next().and_then(|n| n.parse().ok()).expect("its first number is CPU time")
 }

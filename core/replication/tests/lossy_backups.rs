@@ -4,12 +4,15 @@
 //! any set of backups that holds one current replica of the head. Catalogue: D1, D6, D8, D9.
 
 use ramhold_base::{
-    ClusterId, Effect, Effects, Epoch, Instant, Position, Rng, SegmentId, ServerId, ShardId, Status, StreamId, Term,
+    ClusterId, Effect, Effects, Epoch, Instant, Position, Rng, SegmentId, ServerId, ShardId, Status,
+    StreamId, Term,
 };
 use ramhold_replication::{ReplicationConfig, Replicator, Segments, Tail};
 use ramhold_wire::control::Address;
 use ramhold_wire::data::{AppendReply, AppendRequest};
-use ramhold_wire::membership::{Durability, HeadRecord, ServerEntry, ServerListUpdate, ServerState, StreamRegister};
+use ramhold_wire::membership::{
+    Durability, HeadRecord, ServerEntry, ServerListUpdate, ServerState, StreamRegister,
+};
 use ramhold_wire::{Header, Opcode, View, decode, frame};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -246,17 +249,15 @@ impl Bench {
         let head = *candidates.clone().map(|(id, _)| id).min()?;
         let epoch = candidates.clone().filter(|(id, _)| **id == head).map(|(_, r)| r.epoch).max()?;
         for older in self.log.0.range(..head) {
-            let whole = reached.clone().any(|b| {
-                b.replicas.get(older.0).is_some_and(|r| r.closed && r.certified == older.1.0.len())
-            });
+            let whole = reached
+                .clone()
+                .any(|b| b.replicas.get(older.0).is_some_and(|r| r.closed && r.certified == older.1.0.len()));
             if !whole {
                 return None;
             }
         }
-        let end = candidates
-            .filter(|(id, r)| **id == head && r.epoch == epoch)
-            .map(|(_, r)| r.certified)
-            .max()?;
+        let end =
+            candidates.filter(|(id, r)| **id == head && r.epoch == epoch).map(|(_, r)| r.certified).max()?;
         Some(Position { segment: head, offset: end as u32 })
     }
 
