@@ -83,7 +83,7 @@ impl Backup {
                 }
                 let blank = Replica::new(key, 0, None, None);
                 let accepted = accept(&blank, header, &request)?;
-                (self.open(key, before, &request, effects)?, accepted)
+                (self.open(now, key, before, &request, effects)?, accepted)
             }
         };
         self.apply(now, number, accepted, &request, (header, from), effects);
@@ -105,9 +105,10 @@ impl Backup {
         }
     }
 
-    /// Gives a new replica a frame and a buffer. One that it replaces stays until the new one has a certificate.
+    /// Gives a new replica a frame and, if one is free, a buffer. One that it replaces stays until the new one has a certificate.
     fn open(
         &mut self,
+        now: Instant,
         key: ReplicaKey,
         before: Option<ReplicaNumber>,
         request: &AppendRequest<'_>,
@@ -117,10 +118,8 @@ impl Backup {
         if !self.space.has_frame() {
             return Err(if self.space.is_frame_coming() { Status::Retry } else { Status::OpenRefused });
         }
-        if needs_buffer && !self.space.has_buffer() {
-            return Err(Status::OpenRefused);
-        }
         let frame = self.space.take_frame();
+        // With all buffers in use it is written straight into its frame: slower to flush, just as safe.
         let buffer = if needs_buffer { self.space.take_buffer() } else { None };
         if let Some(before) = before {
             self.present.remove(&key);
@@ -128,6 +127,7 @@ impl Backup {
                 self.free(older);
             }
             self.replicas.get_mut(&before).expect("named replicas exist").found = true;
+            self.want_flush(now, before);
         }
         let number = self.next_number();
         let incarnation = self.next_sequence();

@@ -1,8 +1,9 @@
 //! From buffers to the device, and the end in order.
 //!
 //! Data older than the flush interval, and whatever is closed, is copied into its frame; after a sync its certificate
-//! follows; after another sync it is on the device. Where there are no buffers only the sync is left to do. A closed
-//! replica that is wholly on the device gives its buffer back.
+//! follows; after another sync it is on the device. Where there are no buffers only the sync is left to do. A replica
+//! that is wholly on the device and takes no more appends, because it is closed or from an earlier life, gives its
+//! buffer back.
 //!
 //! Invariants:
 //! - a certificate goes to the device after the data that it covers;
@@ -86,7 +87,9 @@ impl Backup {
     fn is_flush_needed(&self, number: ReplicaNumber) -> bool {
         let replica = &self.replicas[&number];
         let is_behind = !replica.stored.is_certified_like(&replica.flushed);
-        let is_partial = self.stopping.is_some() && replica.buffer.is_some() && !replica.flushed_for_good;
+        // Nothing more is appended to it in its buffer, so it may leave that.
+        let is_final = self.stopping.is_some() || replica.found;
+        let is_partial = is_final && replica.buffer.is_some() && !replica.flushed_for_good;
         replica.stored.certificate.is_some()
             && !replica.freeing
             && !replica.corrupt
@@ -102,7 +105,7 @@ impl Backup {
         if replica.flush.is_some() {
             return; // Its end looks again.
         }
-        let is_urgent = replica.stored.closed || self.stopping.is_some();
+        let is_urgent = replica.stored.closed || replica.found || self.stopping.is_some();
         let due = if is_urgent { now } else { now + self.config.flush_interval };
         if replica.flush_due.is_some_and(|before| before <= due) {
             return;
@@ -138,7 +141,8 @@ impl Backup {
             return;
         };
         let target = replica.stored;
-        let interim = replica.buffer.is_some() && !target.closed && self.stopping.is_none();
+        let goes_on = !target.closed && !replica.found && self.stopping.is_none();
+        let interim = replica.buffer.is_some() && goes_on;
         replica.flush = Some(Flush { target, interim });
         self.flush_count += 1;
         let Some(buffer) = replica.buffer else {
@@ -210,7 +214,7 @@ impl Backup {
                     self.wipe(Some(number), place, effects);
                 }
             } else if !replica.freeing
-                && replica.flushed.closed
+                && (replica.flushed.closed || (replica.found && replica.flushed_for_good))
                 && replica.flushed.is_certified_like(&replica.stored)
             {
                 replica.ring = if replica.buffer.is_some() { replica.frame_ring } else { replica.ring };

@@ -54,10 +54,6 @@ impl Space {
         !self.free_frames.is_empty()
     }
 
-    pub fn has_buffer(&self) -> bool {
-        !self.free_buffers.is_empty()
-    }
-
     pub fn free_frame(&mut self, frame: u32) {
         assert!(frame < self.frames);
         assert!(self.free_frames.insert(frame), "a frame is freed once");

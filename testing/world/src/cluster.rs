@@ -81,7 +81,7 @@ impl Cluster {
                 segment_bytes: SEGMENT_BYTES,
                 frames_max: 1000,
                 frames_grow_by: 16,
-                buffers: Buffers::Reserved { count: 64 },
+                buffers: Buffers::Reserved { count: 6 },
                 flush_interval: Duration::from_millis(100),
                 recovery_cache_bytes: 1024 * 1024,
                 needed_interval: Duration::from_secs(2),

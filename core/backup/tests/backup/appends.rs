@@ -199,15 +199,20 @@ fn refusals_name_their_reason() {
 
 // D3
 #[test]
-fn opens_are_refused_when_buffers_or_frames_are_full() {
+fn an_open_without_a_buffer_goes_into_its_frame_and_one_without_a_frame_is_refused() {
     let mut rig = Rig::new(config());
     let logs: Vec<Log> = (1..=7).map(Log::new).collect();
     for log in &logs[..6] {
         assert_eq!(rig.append(log, log.from(0)).0, Status::Ok);
     }
-    assert_eq!(rig.append(&logs[6], logs[6].from(0)).0, Status::OpenRefused, "no buffer");
-    assert_eq!(rig.append(&logs[0], logs[0].close()).0, Status::Ok);
-    assert_eq!(rig.append(&logs[6], logs[6].from(0)).0, Status::Ok, "a buffer was given back");
+    assert_eq!(rig.backup.status().buffers_used, 6);
+    assert_eq!(rig.append(&logs[6], logs[6].from(0)).0, Status::Ok, "straight into its frame");
+    assert_eq!(rig.backup.status().buffers_used, 6);
+    let mut rig = rig.crash();
+    assert_eq!(rig.backup.replicas().count(), 7, "also what had no buffer outlives the process");
+    rig.pass(Duration::from_secs(1));
+    assert_eq!(rig.backup.status().buffers_used, 0, "replicas of an earlier life leave their buffers");
+    assert_eq!(rig.backup.replicas().filter(|r| !r.closed && !r.cut).count(), 7);
 
     let mut rig = Rig::new(in_frames());
     for segment in 1..=12 {
