@@ -25,7 +25,8 @@ use std::time::Duration;
 
 const SEGMENT_BYTES: u32 = 32 * 1024;
 const SEGLET_BYTES: u32 = 4 * 1024;
-const LOG_BYTES: u64 = 6 * 1024 * 1024;
+/// More than a run can write: nothing is cleaned yet, and a full log refusing writes would look like a cluster that is stuck.
+const LOG_BYTES: u64 = 32 * 1024 * 1024;
 const INDEX_BYTES: u64 = 512 * 1024;
 const TABLE: &str = "world";
 

@@ -79,6 +79,19 @@ fn trouble(report: &Report) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
+/// What each client did last: where to begin when one is stuck.
+fn print_last_operations(report: &Report) {
+    let mut clients: Vec<u32> = report.history.iter().map(|o| o.client).collect();
+    clients.sort_unstable();
+    clients.dedup();
+    for client in clients {
+        let own = report.history.iter().filter(|o| o.client == client);
+        for operation in own.rev().take(3) {
+            println!("last of its client: {operation}");
+        }
+    }
+}
+
 fn print_sums(tally: &Tally, took: f64) {
     let seconds = tally.sum("simulated millis") as f64 / 1000.0;
     for (name, value) in &tally.sums {
@@ -129,6 +142,9 @@ fn main() -> ExitCode {
                 tally.add(report);
                 for zombie in &report.verdict.zombie_reads {
                     println!("seed {seed}: zombie read: {}", zombie.describe(&report.history));
+                }
+                if arguments.replay.is_some() && report.stuck.is_some() {
+                    print_last_operations(report);
                 }
                 if arguments.replay.is_some() {
                     for error in &report.errors {
