@@ -19,7 +19,7 @@ pub fn check() -> Result<(), Failure> {
 
 pub fn test() -> Result<(), Failure> {
     check()?;
-    run_world(&["--seeds", TEST_SEEDS])?;
+    run_world(&["--seeds", TEST_SEEDS, "--demand"])?;
     Step::new("real processes")
         .cargo(&["test", "--release", "--package", "ramhold-cluster-tests"])
         .env("RAMHOLD_BIN", &built("ramhold"))

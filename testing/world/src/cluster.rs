@@ -30,6 +30,31 @@ const LOG_BYTES: u64 = 32 * 1024 * 1024;
 const INDEX_BYTES: u64 = 512 * 1024;
 const TABLE: &str = "world";
 
+/// Crash points of masters; those of backups are listed there.
+const SERVER_MARKS: [&str; 8] = [
+    "head_rolled",
+    "tablet_taken",
+    "recovery_begun",
+    "recovery_replayed",
+    "recovery_entered",
+    "recovery_durable",
+    "recovery_published",
+    "recovery_abandoned",
+];
+
+/// Crash points of the coordinator: before and after the commit of each kind of record.
+const COORDINATOR_MARKS: [&str; 9] = [
+    "coordinator_commits_meta",
+    "coordinator_commits_recovery",
+    "coordinator_commits_server",
+    "coordinator_commits_table",
+    "coordinator_commits_term",
+    "coordinator_committed_meta",
+    "coordinator_committed_recovery",
+    "coordinator_committed_server",
+    "coordinator_committed_table",
+];
+
 /// A process of the cluster.
 pub enum Process {
     Server(Box<ServerNode>),
@@ -156,6 +181,17 @@ impl System for Cluster {
     /// Every acknowledged write is on R whole backups again: another host may lose its buffers.
     fn may_cut_power(&self, world: &World<Actor<Process, ClusterSession>>) -> bool {
         self.unsettled(world).is_none()
+    }
+
+    fn crash_points(&self, role: Role) -> Vec<&'static str> {
+        match role {
+            Role::Server => ramhold_backup::MARKS
+                .iter()
+                .chain(&SERVER_MARKS)
+                .map(|mark| mark.strip_prefix("mark:").unwrap_or(mark))
+                .collect(),
+            Role::Coordinator => COORDINATOR_MARKS.to_vec(),
+        }
     }
 
     fn is_broken(&self, process: &Process) -> bool {

@@ -5,7 +5,7 @@
 use crate::disk::DiskOptions;
 use crate::network::{MICRO, MILLI, NetworkOptions, SECOND};
 use crate::scenario::Actor;
-use crate::system::{System, Tolerance};
+use crate::system::{Role, System, Tolerance};
 use crate::world::{Costs, World};
 use ramhold_base::Rng;
 
@@ -13,6 +13,8 @@ use ramhold_base::Rng;
 pub enum FaultKind {
     CrashServer,
     CrashServerInStep,
+    /// Dies at a named crash point, when it next comes there.
+    CrashAtPoint,
     CrashCoordinator,
     CrashClient,
     CutPower,
@@ -30,9 +32,10 @@ pub enum FaultKind {
     BitRot,
 }
 
-const KINDS: [FaultKind; 15] = [
+const KINDS: [FaultKind; 16] = [
     FaultKind::CrashServer,
     FaultKind::CrashServerInStep,
+    FaultKind::CrashAtPoint,
     FaultKind::CrashCoordinator,
     FaultKind::CrashClient,
     FaultKind::CutPower,
@@ -225,6 +228,22 @@ impl Faults {
                     // Should it not have died by then, this does nothing.
                     world.restart_at(node, until);
                     world.restart_at(node, until + self.swarm.duration_max);
+                }
+            }
+            FaultKind::CrashAtPoint => {
+                let (nodes, role) = if self.rng.chance(1, 4) {
+                    (&self.coordinators, Role::Coordinator)
+                } else {
+                    (&self.servers, Role::Server)
+                };
+                let points = system.crash_points(role);
+                if let Some(point) = self.rng.pick(&points)
+                    && let Some(node) = self.rng.pick(nodes).copied()
+                {
+                    world.crash_at(node, point);
+                    world.restart_at(node, until);
+                    world.restart_at(node, until + self.swarm.duration_max);
+                    world.restart_at(node, until + 4 * self.swarm.duration_max);
                 }
             }
             FaultKind::CrashCoordinator => {

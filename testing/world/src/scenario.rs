@@ -65,6 +65,7 @@ pub struct Report {
     pub findings: Vec<String>,
     pub faults: BTreeMap<&'static str, u64>,
     pub marks: BTreeMap<String, u64>,
+    pub crash_points: BTreeMap<String, u64>,
     pub exits: Vec<Exit>,
     pub errors: Vec<String>,
     pub trace: u64,
@@ -98,6 +99,7 @@ pub fn run<T: System>(system: &T, seed: u64, plan: &Plan, log: Option<Log>) -> R
         findings,
         faults: world.faults.clone(),
         marks: world.marks.clone(),
+        crash_points: world.crash_points.clone(),
         exits: world.exits.clone(),
         errors: world.errors.clone(),
         trace: world.trace.hash(),
@@ -164,7 +166,34 @@ impl<'a, T: System> Scenario<'a, T> {
             });
             clients.push(node);
         }
-        Scenario { system, rng, world, history, servers, coordinators, clients, swarm }
+        let mut scenario = Scenario { system, rng, world, history, servers, coordinators, clients, swarm };
+        scenario.arm_birth();
+        scenario
+    }
+
+    /// Half of the systems lose a process at a named crash point while they come up.
+    fn arm_birth(&mut self) {
+        if self.rng.chance(1, 2) {
+            return;
+        }
+        let (nodes, role) = if self.rng.chance(1, 4) {
+            (&self.coordinators, Role::Coordinator)
+        } else {
+            (&self.servers, Role::Server)
+        };
+        let mut points = self.system.crash_points(role);
+        // Tablets are taken only while a system comes up, so that point needs a share of its own.
+        if points.contains(&"tablet_taken") && self.rng.chance(1, 4) {
+            points = vec!["tablet_taken"];
+        }
+        if let Some(point) = self.rng.pick(&points)
+            && let Some(node) = self.rng.pick(nodes).copied()
+        {
+            self.world.crash_at(node, point);
+            for second in 1..10 {
+                self.world.restart_at(node, second * SECOND);
+            }
+        }
     }
 
     fn live(&mut self, plan: &Plan) -> Result<(), String> {

@@ -91,6 +91,12 @@ pub trait System {
         true
     }
 
+    /// The named crash points of a role's processes: marks that they report.
+    fn crash_points(&self, role: Role) -> Vec<&'static str> {
+        let _ = role;
+        Vec::new()
+    }
+
     /// Whether a process can be of use again only after an operator has acted.
     fn is_broken(&self, process: &Self::Process) -> bool {
         let _ = process;

@@ -46,6 +46,9 @@ impl Tally {
         for (kind, value) in &report.faults {
             self.raise(format!("fault.{kind}"), *value);
         }
+        for (point, value) in &report.crash_points {
+            self.raise(format!("crash point.{point}"), *value);
+        }
         for (mark, value) in &report.marks {
             self.raise(format!("mark.{mark}"), *value);
         }
@@ -65,6 +68,30 @@ impl Tally {
             self.raise(name.clone(), *value);
         }
         self.failures.extend(other.failures.iter().map(|(seed, why)| (*seed, why.clone())));
+    }
+
+    /// What a set of seeds lacks to count: enough done, enough suffered, every fault and crash point met.
+    pub fn shortfalls(&self, faults: &[&str], points: &[&str]) -> Vec<String> {
+        let seeds = self.sum("seeds").max(1);
+        let mut lacks = Vec::new();
+        let mut demand = |name: &str, have: u64, least: u64| {
+            if have < least * seeds {
+                lacks
+                    .push(format!("{name}: {have} in {seeds} seeds, at least {least} per seed are demanded"));
+            }
+        };
+        demand("operations done", self.sum("operations.done"), 5000);
+        demand("crashes", self.sum("fault.crash") + self.sum("fault.crash between effects"), 2);
+        demand("recoveries with data", self.sum("mark.recovery_published"), 1);
+        let (unknown, all) = (self.sum("operations.unknown"), self.sum("operations"));
+        if unknown * 5 > all {
+            lacks.push(format!("{unknown} of {all} operations ended unknown, at most a fifth may"));
+        }
+        let missing = faults.iter().filter(|kind| self.sum(&format!("fault.{kind}")) == 0);
+        lacks.extend(missing.map(|kind| format!("no {kind} happened")));
+        let missing = points.iter().filter(|point| self.sum(&format!("crash point.{point}")) == 0);
+        lacks.extend(missing.map(|point| format!("nobody died at {point}")));
+        lacks
     }
 
     pub fn to_json(&self) -> Value {

@@ -110,6 +110,8 @@ pub struct World<M: Machine> {
     pub faults: BTreeMap<&'static str, u64>,
     /// Places that machines reported passing with `mark:NAME`.
     pub marks: BTreeMap<String, u64>,
+    /// How often a process died at a named crash point.
+    pub crash_points: BTreeMap<String, u64>,
     pub exits: Vec<Exit>,
     pub facts: Vec<Fact>,
     /// The first reports of level error, with time and node.
@@ -140,6 +142,7 @@ impl<M: Machine> World<M> {
             trace: Trace::default(),
             faults: BTreeMap::new(),
             marks: BTreeMap::new(),
+            crash_points: BTreeMap::new(),
             exits: Vec::new(),
             facts: Vec::new(),
             errors: Vec::new(),
@@ -190,6 +193,7 @@ impl<M: Machine> World<M> {
             outgoing: BTreeMap::new(),
             connections: BTreeSet::new(),
             dies_after: None,
+            dies_at: None,
             last_tick: 0,
             hasty_ticks: 0,
         });
@@ -409,6 +413,11 @@ impl<M: Machine> World<M> {
         self.nodes[node].dies_after = Some(effects);
     }
 
+    /// The process of a host dies when it next reports this mark.
+    pub fn crash_at(&mut self, node: usize, mark: &str) {
+        self.nodes[node].dies_at = Some(mark.into());
+    }
+
     /// Takes the power from a host: its process dies, unsynced writes meet their fate, nothing answers there.
     pub fn cut_power(&mut self, node: usize) {
         if !self.nodes[node].powered {
@@ -462,6 +471,7 @@ impl<M: Machine> World<M> {
     /// Takes back a planned death in the middle of a step.
     pub fn spare_process(&mut self, node: usize) {
         self.nodes[node].dies_after = None;
+        self.nodes[node].dies_at = None;
     }
 
     /// Ends all stalls.
@@ -502,6 +512,7 @@ impl<M: Machine> World<M> {
         host.wake_planned = false;
         host.timer_at = None;
         host.dies_after = None;
+        host.dies_at = None;
         host.hasty_ticks = 0;
         self.trace.note(u64::MAX ^ node as u64);
         for store in &mut self.stores {

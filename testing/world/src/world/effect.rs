@@ -57,7 +57,20 @@ impl<M: Machine> World<M> {
                     self.plan_disk(node, token, file, work);
                 }
                 Effect::Store { token, request } => self.store_request(node, token, request),
-                Effect::Report { level, text } => self.report(node, level, text),
+                Effect::Report { level, text } => {
+                    let dies = self.nodes[node]
+                        .dies_at
+                        .as_ref()
+                        .is_some_and(|at| text.strip_prefix("mark:") == Some(at));
+                    self.report(node, level, text);
+                    if dies {
+                        let point = self.nodes[node].dies_at.take().expect("compared above");
+                        self.line(node, &format!("dies at {point}"));
+                        *self.crash_points.entry(point).or_default() += 1;
+                        self.end_process(node, Parting::Killed);
+                        return;
+                    }
+                }
                 Effect::Named { server } => {
                     self.trace.note(server.raw());
                     if self.log.is_some() {

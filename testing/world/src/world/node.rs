@@ -132,6 +132,8 @@ pub struct Node<M: Machine> {
     pub(super) connections: BTreeSet<usize>,
     /// The process dies in the middle of a step, after this many further effects.
     pub(super) dies_after: Option<u32>,
+    /// The process dies when it next reports this mark: a named crash point.
+    pub(super) dies_at: Option<String>,
     pub(super) last_tick: u64,
     pub(super) hasty_ticks: u32,
 }
