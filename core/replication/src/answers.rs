@@ -102,10 +102,10 @@ impl Replicator {
                 }
             }
             Status::StaleEpoch if reached.epoch <= wanted_epoch => {
+                // An older message came late, or the replica has to be raised: what was reached stays reached.
                 if current {
                     place.rewind(now);
                     place.sent_epoch = None;
-                    place.epoch = None;
                 }
             }
             Status::Retry

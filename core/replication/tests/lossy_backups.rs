@@ -3,6 +3,8 @@
 //! What must hold at every moment, for every stream: whatever the durable position covers, a recovery would find, from
 //! any set of backups that holds one current replica of the head. Catalogue: D1, D6, D8, D9.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is wrong")]
+
 use ramhold_base::{
     ClusterId, Effect, Effects, Epoch, Instant, Position, Rng, SegmentId, ServerId, ShardId, Status,
     StreamId, Term,
@@ -15,6 +17,7 @@ use ramhold_wire::membership::{
 };
 use ramhold_wire::{Header, Opcode, View, decode, frame};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::net::SocketAddr;
 
 const STREAM: StreamId = StreamId(1);
@@ -50,13 +53,12 @@ struct Backup {
 impl Backup {
     fn append(&mut self, header: &Header, body: &[u8]) -> (Status, AppendReply) {
         let request = AppendRequest::decode(body).unwrap();
-        if !self.replicas.contains_key(&header.segment) {
-            if !request.open {
-                return (Status::UnknownReplica, AppendReply::default());
-            }
-            self.replicas.insert(header.segment, Replica { epoch: header.epoch, ..Replica::default() });
-        }
-        let replica = self.replicas.get_mut(&header.segment).unwrap();
+        let fresh = Replica { epoch: header.epoch, ..Replica::default() };
+        let replica = match self.replicas.entry(header.segment) {
+            Entry::Occupied(held) => held.into_mut(),
+            Entry::Vacant(place) if request.open => place.insert(fresh),
+            Entry::Vacant(_) => return (Status::UnknownReplica, AppendReply::default()),
+        };
         let told = |r: &Replica| AppendReply {
             length: r.bytes.len() as u32,
             certified: r.certified as u32,
