@@ -12,6 +12,8 @@ use std::time::Duration;
 /// Ask for more when fewer versions than this are left.
 const MARGIN: u64 = 1 << 19;
 const TIMEOUT: Duration = Duration::from_millis(500);
+/// Between two questions.
+pub(crate) const PAUSE: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(crate) struct Ceiling {
@@ -19,17 +21,24 @@ pub(crate) struct Ceiling {
     /// The highest version handed out, or about to be.
     pub needed: Version,
     pub raising: bool,
+    /// The coordinator is not asked before this.
+    pub ask_at: Instant,
 }
 
 impl Ceiling {
     pub fn new(ceiling: Version) -> Ceiling {
-        Ceiling { ceiling, needed: Version(0), raising: false }
+        Ceiling { ceiling, needed: Version(0), raising: false, ask_at: Instant::ZERO }
     }
 
     /// Whether `version` may be handed out now. If not, more is asked for.
     pub fn admits(&mut self, version: Version) -> bool {
         self.needed = self.needed.max(version);
         version < self.ceiling
+    }
+
+    /// When to ask, if more is wanted and nothing is under way.
+    pub fn deadline(&self) -> Option<Instant> {
+        (self.is_low() && !self.raising).then_some(self.ask_at)
     }
 
     fn is_low(&self) -> bool {
@@ -39,7 +48,7 @@ impl Ceiling {
 
 impl Master {
     pub(crate) fn advance_ceiling(&mut self, now: Instant, view: &View, effects: &mut Effects) {
-        if self.ceiling.raising || !self.ceiling.is_low() {
+        if self.ceiling.raising || !self.ceiling.is_low() || self.ceiling.ask_at > now {
             return;
         }
         self.ceiling.raising = true;
@@ -48,8 +57,9 @@ impl Master {
         request(effects, Peer::Addr(view.coordinator), &view.to_coordinator(), rpc, &message);
     }
 
-    pub(crate) fn on_ceiling_raised(&mut self, header: &Header, body: &[u8]) {
+    pub(crate) fn on_ceiling_raised(&mut self, now: Instant, header: &Header, body: &[u8]) {
         self.ceiling.raising = false;
+        self.ceiling.ask_at = now + PAUSE;
         if header.status() == Status::Ok
             && let Ok(raised) = decode::<CeilingRaised>(body)
         {

@@ -52,6 +52,8 @@ pub struct MasterConfig {
     pub replication: ReplicationConfig,
     /// Answers that may wait for replication at a time.
     pub parked_count_max: usize,
+    /// Bytes of the values in them.
+    pub parked_bytes_max: usize,
     /// Segments asked for at the same time in a recovery, per partition.
     pub fetches_max: usize,
 }
@@ -70,6 +72,7 @@ impl MasterConfig {
             reserve_bytes: reserve,
             replication: ReplicationConfig::new(ShardId(0)),
             parked_count_max: 65_536,
+            parked_bytes_max: 32 * 1024 * 1024,
             fetches_max: 4,
         }
     }
@@ -80,7 +83,12 @@ impl MasterConfig {
 enum Context {
     CeilingRaise,
     Fetch(replay::Fetch),
-    Recovered { key: replay::PartitionKey },
+    /// The report of this attempt, of its success or of its failure.
+    Recovered {
+        key: replay::PartitionKey,
+        attempt: u32,
+        done: bool,
+    },
 }
 
 /// What has been counted since the start.
@@ -223,9 +231,11 @@ impl Master {
                 self.events.push(Event::SaidDead);
             }
             match call.context {
-                Context::CeilingRaise => self.on_ceiling_raised(header, body),
+                Context::CeilingRaise => self.on_ceiling_raised(now, header, body),
                 Context::Fetch(fetch) => self.on_fetched(now, fetch, header.status(), body, view, effects),
-                Context::Recovered { key } => self.on_published(now, key, header.status(), effects),
+                Context::Recovered { key, attempt, done } => {
+                    self.on_published(now, key, (attempt, done), header.status(), effects);
+                }
             }
         }
         self.advance(now, view, effects);
@@ -255,15 +265,21 @@ impl Master {
     pub fn deadline(&self) -> Option<Instant> {
         let own = if self.busy { Some(Instant::ZERO) } else { None };
         let replays = self.replays.values().filter_map(|r| r.retry_at()).min();
+        let own = earliest(own, self.ceiling.deadline());
         earliest(earliest(own, replays), earliest(self.calls.deadline(), self.replicator.deadline()))
     }
 
     fn on_unanswered(&mut self, now: Instant, call: Call<Context>) {
         match call.context {
-            Context::CeilingRaise => self.ceiling.raising = false,
+            Context::CeilingRaise => {
+                self.ceiling.raising = false;
+                self.ceiling.ask_at = now + ceiling::PAUSE;
+            }
             Context::Fetch(fetch) => self.on_fetch_failed(now, fetch, "no answer"),
-            Context::Recovered { key } => {
-                if let Some(replay) = self.replays.get_mut(&key) {
+            Context::Recovered { key, attempt, done } => {
+                if let Some(replay) = self.replays.get_mut(&key)
+                    && replay.has_reported(attempt, done)
+                {
                     replay.report_unanswered(now);
                 }
             }
@@ -273,7 +289,7 @@ impl Master {
     /// After a mutation: only replication can have something new to do, and only when something was appended for it.
     fn advance_if_appended(&mut self, now: Instant, view: &View, effects: &mut Effects) {
         if std::mem::take(&mut self.appended) {
-            self.replicator.advance(now, &LogSegments(&self.log), view, effects);
+            self.replicator.advance_heads(now, &LogSegments(&self.log), view, effects);
             self.release_parked(effects);
         }
         self.advance_ceiling(now, view, effects);
@@ -284,6 +300,11 @@ impl Master {
         self.advance_ceiling(now, view, effects);
         self.advance_replays(now, view, effects);
         self.replicator.advance(now, &LogSegments(&self.log), view, effects);
+        if !self.replays.is_empty() {
+            // What has just become durable may be what a recovery waits for.
+            self.advance_replays(now, view, effects);
+            self.replicator.advance(now, &LogSegments(&self.log), view, effects);
+        }
         self.advance_takes(effects);
         self.advance_sweeps();
         self.release_parked(effects);

@@ -24,6 +24,9 @@ impl Master {
         let version = found.map(|f| f.version);
         let refusal = request.rules.check(version).err().or(version.is_none().then_some(Status::NotFound));
         let position = self.depends_on(&tablet, request.table, hash, found.as_ref());
+        if position > self.durable(tablet.stream) && self.is_crowded(tablet.stream) {
+            return reply(effects, Peer::Conn(from), header, Status::TooMany);
+        }
         if let Some(status) = refusal {
             let answer = Answer::Version(status, version.unwrap_or_default());
             return self.answer_when_durable(tablet.stream, position, from, header, answer, effects);
@@ -151,6 +154,14 @@ impl Master {
         }
     }
 
+    /// As many answers wait for this stream as may.
+    fn is_crowded(&self, stream: ramhold_base::StreamId) -> bool {
+        let config = &self.config;
+        self.parked
+            .get(&stream)
+            .is_some_and(|p| p.len() >= config.parked_count_max || p.bytes() >= config.parked_bytes_max)
+    }
+
     /// What every mutation passes first. `Ok(None)`: a duplicate, to be dropped.
     fn admit(
         &mut self,
@@ -168,7 +179,7 @@ impl Master {
             Admission::TooMany => return Err(Status::TooMany),
         }
         let (tablet, hash) = self.serving(table, key)?;
-        if self.parked.get(&tablet.stream).is_some_and(|p| p.len() >= self.config.parked_count_max) {
+        if self.is_crowded(tablet.stream) {
             return Err(Status::TooMany);
         }
         Ok(Some((tablet, hash)))

@@ -28,6 +28,7 @@ struct Waiting {
 #[derive(Debug, Default)]
 pub(crate) struct Parked {
     queue: VecDeque<Waiting>,
+    bytes: usize,
     /// Keys whose removal is not durable yet, by (table, hash): a miss on one of them waits.
     removes: VecDeque<(Position, (u32, u64))>,
 }
@@ -35,6 +36,11 @@ pub(crate) struct Parked {
 impl Parked {
     pub fn len(&self) -> usize {
         self.queue.len()
+    }
+
+    /// Of the frames that wait.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Where the last undurable removal of this key ends, if there is one.
@@ -72,6 +78,9 @@ impl Master {
         }
         let parked = self.parked.entry(stream).or_default();
         let position = parked.queue.back().map_or(position, |last| position.max(last.position));
+        if let Answer::Frame(bytes) = &answer {
+            parked.bytes += bytes.len();
+        }
         parked.queue.push_back(Waiting { position, to, header: *request, answer });
     }
 
@@ -83,6 +92,9 @@ impl Master {
             let durable = self.replicator.durable(*stream);
             while parked.queue.front().is_some_and(|w| w.position <= durable) {
                 let waiting = parked.queue.pop_front().expect("looked at above");
+                if let Answer::Frame(bytes) = &waiting.answer {
+                    parked.bytes -= bytes.len();
+                }
                 send(effects, waiting.to, &waiting.header, &waiting.answer);
             }
             while parked.removes.front().is_some_and(|(position, _)| *position <= durable) {

@@ -12,8 +12,10 @@
 use crate::streams::Sweep;
 use crate::tablets::{Tablet, TabletState};
 use crate::{Context, LogSegments, Master};
+use ramhold_base::limits::REPLICA_COUNT_MAX;
 use ramhold_base::{
-    ConnId, Effects, Instant, Level, LogId, Peer, RecoveryId, SegmentId, ServerId, Status, StreamId, Version,
+    ConnId, Effects, Instant, Level, LogId, Peer, RecoveryId, SegmentId, ServerId, Status, StreamId, TableId,
+    Version,
 };
 use ramhold_log::{AppendRefusal, Cursor, Entry, EntryReader, HashRange, SideId};
 use ramhold_replication::Segments;
@@ -32,6 +34,8 @@ const REPORT_TIMEOUT: Duration = Duration::from_millis(500);
 const REPORT_PAUSE: Duration = Duration::from_millis(50);
 /// Index buckets looked at in one turn.
 const SWEEP_BUCKETS: u64 = 4096;
+/// An opening's header, safe version and list heads, with some room.
+const OPENING_FIXED_BYTES: u64 = 256;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct PartitionKey {
@@ -114,6 +118,8 @@ pub(crate) struct PartitionReplay {
     refetch_at: Option<Instant>,
     bytes: u64,
     records: u64,
+    /// Tables that were dropped when it was too late to fail: given up as soon as the rest is published.
+    dropped: Vec<TableId>,
 }
 
 #[derive(Debug)]
@@ -145,6 +151,20 @@ impl PartitionReplay {
             | Phase::Entered { .. }
             | Phase::Abandoning { .. } => None,
         }
+    }
+
+    /// Whether this report is the one whose answer is awaited.
+    pub fn has_reported(&self, attempt: u32, done: bool) -> bool {
+        let reported = match self.phase {
+            Phase::Reporting { asked, .. } => asked && done,
+            Phase::Failed { asked, .. } => asked && !done,
+            Phase::Fetching
+            | Phase::Finishing { .. }
+            | Phase::Replicating
+            | Phase::Entered { .. }
+            | Phase::Abandoning { .. } => false,
+        };
+        reported && self.attempt == attempt
     }
 
     pub fn report_unanswered(&mut self, now: Instant) {
@@ -208,7 +228,7 @@ impl Master {
         }
         let mine: Vec<PartitionRange> =
             recover.ranges.iter().filter(|r| r.partition == recover.partition).copied().collect();
-        if mine.is_empty() || mine.iter().any(|r| r.first > r.last || r.replicas == 0) {
+        if !is_sound(&mine) || mine.iter().any(|r| !self.tablets.agrees(r.table, r.seed)) {
             return Status::BadRequest;
         }
         if mine.iter().any(|r| r.durability != Durability::Buffered) {
@@ -270,6 +290,7 @@ impl Master {
             refetch_at: None,
             bytes: 0,
             records: 0,
+            dropped: Vec::new(),
         };
         self.replays.insert(key, replay);
         effects.report(Level::Debug, "mark:recovery_begun");
@@ -505,9 +526,10 @@ impl Master {
             return;
         }
         // A head for every stream must be possible before anything is entered.
-        let seglets = 2 * replay.sides.len() as u64;
-        if self.log.usage().free_bytes < seglets * u64::from(self.config.geometry.seglet_bytes) {
-            return;
+        let needed: u64 =
+            replay.sides.iter().map(|side| self.opening_bytes(side.stream, side.begun.len())).sum();
+        if self.log.usage().free_bytes < needed {
+            return replay.fail("not enough memory on the recovery master for another head");
         }
         self.log.raise_safe_version(replay.safe_version);
         let mut heads = Vec::new();
@@ -516,7 +538,13 @@ impl Master {
             side.begun.clear();
             match self.roll(now, side.stream, view, effects) {
                 Some(head) => heads.push((side.stream, head)),
-                None => panic!("a head fits in the seglets that are left"),
+                None => {
+                    // Its digest has outgrown a segment. What was entered stays in the log as dead entries.
+                    self.forget_ranges(&replay.mine);
+                    let reason = "no room for another head on the recovery master".into();
+                    replay.phase = Phase::Failed { next: now, asked: false, reason };
+                    return;
+                }
             }
         }
         effects.report(Level::Debug, "mark:recovery_entered");
@@ -550,7 +578,9 @@ impl Master {
         if let Phase::Reporting { asked, .. } | Phase::Failed { asked, .. } = &mut replay.phase {
             *asked = true;
         }
-        let rpc = self.calls.open(view.coordinator, now, now + REPORT_TIMEOUT, Context::Recovered { key });
+        let done = matches!(outcome, RecoveryOutcome::Done { .. });
+        let context = Context::Recovered { key, attempt: replay.attempt, done };
+        let rpc = self.calls.open(view.coordinator, now, now + REPORT_TIMEOUT, context);
         let message =
             Recovered { recovery: key.recovery, partition: key.partition, attempt: replay.attempt, outcome };
         request(effects, Peer::Addr(view.coordinator), &view.to_coordinator(), rpc, &message);
@@ -561,10 +591,12 @@ impl Master {
         &mut self,
         now: Instant,
         key: PartitionKey,
+        (attempt, done): (u32, bool),
         status: Status,
         effects: &mut Effects,
     ) {
-        let Some(replay) = self.replays.get_mut(&key) else { return };
+        let awaited = self.replays.get_mut(&key).filter(|r| r.has_reported(attempt, done));
+        let Some(replay) = awaited else { return };
         match (&replay.phase, status) {
             (Phase::Reporting { .. }, Status::Ok) => {
                 for range in &replay.mine {
@@ -572,8 +604,14 @@ impl Master {
                         tablet.state = TabletState::Serving;
                     }
                 }
+                let dropped = std::mem::take(&mut replay.dropped);
                 self.replays.remove(&key);
                 effects.report(Level::Debug, "mark:recovery_published");
+                for table in dropped {
+                    for range in self.tablets.ranges_of(table) {
+                        self.give_up(range);
+                    }
+                }
             }
             (Phase::Reporting { .. }, Status::NotAllowed) => self.take_back(key),
             (Phase::Failed { .. }, Status::Ok | Status::NotAllowed) => {
@@ -586,14 +624,50 @@ impl Master {
     /// Drops a partition that has been entered into the log and will not be published.
     fn take_back(&mut self, key: PartitionKey) {
         let Some(replay) = self.replays.remove(&key) else { return };
-        for range in replay.mine.iter().map(hash_range) {
+        self.forget_ranges(&replay.mine);
+    }
+
+    /// Takes ranges whose side logs are entered out of everything again.
+    fn forget_ranges(&mut self, ranges: &[PartitionRange]) {
+        for range in ranges.iter().map(hash_range) {
             let hasher = self.tablets.hasher(range.table).expect("the table was entered with the range");
-            if self.tablets.remove(range).is_some() {
-                self.log.untrack(range);
-                self.sweeps.push(Sweep::new(range, hasher));
+            self.tablets.remove(range);
+            self.log.untrack(range);
+            self.sweeps.push(Sweep::new(range, hasher));
+        }
+    }
+
+    /// A table was dropped while parts of it are being recovered to here.
+    pub(crate) fn drop_from_replays(&mut self, table: TableId) {
+        for replay in self.replays.values_mut().filter(|r| r.mine.iter().any(|range| range.table == table)) {
+            replay.fail("a table was dropped meanwhile");
+            if matches!(replay.phase, Phase::Entered { .. } | Phase::Reporting { .. })
+                && !replay.dropped.contains(&table)
+            {
+                replay.dropped.push(table);
             }
         }
     }
+
+    /// What the opening of a stream's next head takes at most, in whole seglets, with so many more segments in it.
+    fn opening_bytes(&self, stream: StreamId, more: usize) -> u64 {
+        let segments = self.log.stream_segments(stream).count() + more + 1;
+        let tablets = self.log.stats().count();
+        let bytes = OPENING_FIXED_BYTES + segments as u64 * 8 + tablets as u64 * 36;
+        let seglet = u64::from(self.config.geometry.seglet_bytes);
+        bytes.min(u64::from(self.log.group_bytes_max())).div_ceil(seglet) * seglet
+    }
+}
+
+/// Ranges that can be recovered together: replicated, in order, of one seed per table, none overlapping another.
+fn is_sound(ranges: &[PartitionRange]) -> bool {
+    let mut sorted: Vec<&PartitionRange> = ranges.iter().collect();
+    sorted.sort_unstable_by_key(|r| (r.table, r.first));
+    let apart = sorted.windows(2).all(|pair| {
+        pair[0].table != pair[1].table || (pair[0].last < pair[1].first && pair[0].seed == pair[1].seed)
+    });
+    let each = ranges.iter().all(|r| r.first <= r.last && (1..=REPLICA_COUNT_MAX).contains(&r.replicas));
+    apart && each && !ranges.is_empty()
 }
 
 enum ReplayTrouble {

@@ -15,8 +15,12 @@ use std::time::Duration;
 const SESSION_COUNT_MAX: usize = 65_536;
 /// Numbers of one session above its floor; more than a client may have outstanding.
 const WINDOW_MAX: usize = 4096;
-/// A session idle for this long may be forgotten: nothing of it can still be on its way.
-const IDLE_MAX: Duration = Duration::from_secs(600);
+/// A session idle for this long may be forgotten when others need its place: nothing of it is on its way any more.
+const IDLE_MAX: Duration = Duration::from_secs(30);
+/// Looking for idle sessions costs a walk over all of them.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+/// Numbers of all sessions together; bounds memory to eight megabytes.
+const SEEN_COUNT_MAX: usize = 1_000_000;
 
 #[derive(Debug, Default)]
 struct Session {
@@ -28,6 +32,8 @@ struct Session {
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     sessions: FastMap<LeaseId, Session>,
+    seen_count: usize,
+    swept: Instant,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,26 +51,40 @@ impl Sessions {
         sequence: Sequence,
         unacknowledged: Sequence,
     ) -> Admission {
-        if !self.sessions.contains_key(&lease) && self.sessions.len() >= SESSION_COUNT_MAX {
-            self.sessions.retain(|_, s| now.since(s.used) < IDLE_MAX);
-            if self.sessions.len() >= SESSION_COUNT_MAX {
-                return Admission::TooMany;
-            }
+        if !self.sessions.contains_key(&lease)
+            && self.sessions.len() >= SESSION_COUNT_MAX
+            && !self.make_room(now)
+        {
+            return Admission::TooMany;
         }
         let session = self.sessions.entry(lease).or_default();
         session.used = now;
         if unacknowledged > session.floor {
             session.floor = unacknowledged;
+            let before = session.seen.len();
             session.seen.retain(|s| *s >= unacknowledged);
+            self.seen_count -= before - session.seen.len();
         }
         if sequence < session.floor || session.seen.contains(&sequence) {
             return Admission::Duplicate;
         }
-        if session.seen.len() >= WINDOW_MAX {
+        if session.seen.len() >= WINDOW_MAX || self.seen_count >= SEEN_COUNT_MAX {
             return Admission::TooMany;
         }
         session.seen.push(sequence);
+        self.seen_count += 1;
         Admission::First
+    }
+
+    /// Forgets idle sessions; false when there are none.
+    fn make_room(&mut self, now: Instant) -> bool {
+        if now.since(self.swept) < SWEEP_INTERVAL {
+            return false;
+        }
+        self.swept = now;
+        self.sessions.retain(|_, s| now.since(s.used) < IDLE_MAX);
+        self.seen_count = self.sessions.values().map(|s| s.seen.len()).sum();
+        self.sessions.len() < SESSION_COUNT_MAX
     }
 }
 

@@ -63,7 +63,8 @@ impl Master {
     ) -> Result<HashRange, Status> {
         let take: TabletTake = decode(body)?;
         let consistent = (take.replicas == 0) == (take.durability == Durability::None);
-        if take.first > take.last || take.replicas > REPLICA_COUNT_MAX || !consistent {
+        let agrees = self.tablets.agrees(take.table, take.seed);
+        if take.first > take.last || take.replicas > REPLICA_COUNT_MAX || !consistent || !agrees {
             return Err(Status::BadRequest);
         }
         if take.durability == Durability::Synced {
@@ -162,9 +163,11 @@ impl Master {
     /// Stops serving a range at once, and begins to take its keys out of the index.
     pub(crate) fn give_up(&mut self, range: HashRange) {
         let Some(hasher) = self.tablets.hasher(range.table) else { return };
-        let Some(tablet) = self.tablets.remove(range) else { return };
-        if tablet.state == TabletState::Recovering {
-            return; // Its side log is abandoned by the recovery itself.
+        if self.tablets.exact(range).is_some_and(|t| t.state == TabletState::Recovering) {
+            return self.drop_from_replays(range.table); // It is not served; the recovery takes it back itself.
+        }
+        if self.tablets.remove(range).is_none() {
+            return;
         }
         self.log.untrack(range);
         self.sweeps.push(Sweep::new(range, hasher));

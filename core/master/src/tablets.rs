@@ -27,6 +27,7 @@ pub(crate) struct Tablet {
 }
 
 struct Table {
+    seed: PlacementSeed,
     hasher: PlacementHasher,
     /// Ordered by first hash, disjoint.
     tablets: Vec<Tablet>,
@@ -68,10 +69,11 @@ impl Tablets {
 
     pub fn insert(&mut self, seed: PlacementSeed, tablet: Tablet) {
         assert!(!self.overlaps(tablet.range), "a hash has one tablet");
-        let table = self
-            .tables
-            .entry(tablet.range.table)
-            .or_insert_with(|| Table { hasher: PlacementHasher::new(seed), tablets: Vec::new() });
+        let table = self.tables.entry(tablet.range.table).or_insert_with(|| Table {
+            seed,
+            hasher: PlacementHasher::new(seed),
+            tablets: Vec::new(),
+        });
         let at = table.tablets.partition_point(|t| t.range.first < tablet.range.first);
         table.tablets.insert(at, tablet);
     }
@@ -84,6 +86,11 @@ impl Tablets {
 
     pub fn ranges_of(&self, table: TableId) -> Vec<HashRange> {
         self.tables.get(&table).map(|t| t.tablets.iter().map(|t| t.range).collect()).unwrap_or_default()
+    }
+
+    /// Whether a table's keys are hashed with this seed here, if we know the table.
+    pub fn agrees(&self, table: TableId, seed: PlacementSeed) -> bool {
+        self.tables.get(&table).is_none_or(|t| t.seed == seed)
     }
 
     pub fn hasher(&self, table: TableId) -> Option<PlacementHasher> {

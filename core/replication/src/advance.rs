@@ -17,6 +17,7 @@ impl Replicator {
     /// Sends whatever can be sent now. Safe to call at any time, any number of times.
     pub fn advance(&mut self, now: Instant, log: &dyn Segments, view: &View, effects: &mut Effects) {
         self.retry = None;
+        self.copies = self.copies_running();
         let (mut segments, mut streams) = std::mem::take(&mut self.scratch);
         segments.extend(self.active.iter().copied());
         for segment in segments.drain(..) {
@@ -28,6 +29,20 @@ impl Replicator {
         }
         self.scratch = (segments, streams);
         self.advance_frees(now, view, effects);
+    }
+
+    /// Sends what was just appended: the heads alone, so that a write costs the same however much is being copied.
+    pub fn advance_heads(&mut self, now: Instant, log: &dyn Segments, view: &View, effects: &mut Effects) {
+        let (mut segments, mut streams) = std::mem::take(&mut self.scratch);
+        segments.extend(self.streams.values().flat_map(|s| s.order.iter().take(2)));
+        for segment in segments.drain(..) {
+            self.advance_segment(now, segment, log, view, effects);
+        }
+        streams.extend(self.streams.keys().copied());
+        for stream in streams.drain(..) {
+            self.settle(now, stream, log, view, effects);
+        }
+        self.scratch = (segments, streams);
     }
 
     pub fn deadline(&self) -> Option<Instant> {
@@ -81,7 +96,11 @@ impl Replicator {
             return;
         }
         let in_order = self.streams[&segment.stream].order.contains(&id);
-        if !in_order && !segment.side && self.copies_running(id) >= self.config.copies_max {
+        let is_copy = !in_order && !segment.side;
+        if is_copy
+            && self.copies >= self.config.copies_max
+            && segment.places.iter().all(|p| p.backup.is_none() || p.closed)
+        {
             self.retry = earliest(self.retry, Some(now + NONE_FITS_PAUSE));
             return;
         }
@@ -97,6 +116,7 @@ impl Replicator {
         let segment = self.segments.get_mut(&id).expect("looked up above");
         segment.avoided.retain(|(_, until)| *until > now);
         segment.places[place].backup = chosen;
+        self.copies += usize::from(is_copy && chosen.is_some());
         match chosen {
             Some(backup) if place == 0 => *self.primaries.entry(backup).or_insert(0) += 1,
             Some(_) => {}
@@ -107,11 +127,10 @@ impl Replicator {
         }
     }
 
-    /// Other closed segments that are being copied again just now.
-    fn copies_running(&self, id: SegmentId) -> usize {
+    /// Closed segments that are being copied again just now.
+    fn copies_running(&self) -> usize {
         self.active
             .iter()
-            .filter(|other| **other != id)
             .filter(|other| {
                 let segment = &self.segments[*other];
                 !segment.side && !self.streams[&segment.stream].order.contains(other)
@@ -155,7 +174,9 @@ impl Replicator {
             close,
             primary: index == 0,
             side,
-            raise_epoch: place.epoch != Some(epoch),
+            // Only a replica that we know to hold a lower epoch is raised as it is. One that an earlier choice of the
+            // same backup left behind is opened anew instead: raised before it is whole, it would pass for a head.
+            raise_epoch: place.epoch.is_some_and(|held| held != epoch),
             certificate: whole.then(|| Certificate { length: to, crc: limit.crc, time: view.time(now) }),
             offset: from,
             data: &[],
@@ -248,6 +269,11 @@ impl Replicator {
             return;
         }
         let epoch = segment.epoch;
+        let is_wanted = if stream.registered { segment.recorded != epoch } else { true };
+        if is_wanted && stream.ask_at > now {
+            self.retry = earliest(self.retry, Some(stream.ask_at));
+            return;
+        }
         let deadline = now + COORDINATOR_TIMEOUT;
         let to = Peer::Addr(view.coordinator);
         if !stream.registered {

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 /// How long a backup that had no room is left alone.
 const REFUSED_PAUSE: Duration = Duration::from_millis(300);
+/// How long the coordinator is left alone when it did not do what it was asked.
+const COORDINATOR_PAUSE: Duration = Duration::from_millis(50);
 /// How long a backup that failed a segment is not chosen for it.
 const FAILED_PAUSE: Duration = Duration::from_secs(5);
 
@@ -34,8 +36,11 @@ impl Replicator {
                             segment.recorded = epoch;
                         }
                     }
-                    Status::Fenced => self.events.push(Event::SaidDead),
-                    _ => {}
+                    Status::Fenced => {
+                        entry.ask_at = now + COORDINATOR_PAUSE;
+                        self.events.push(Event::SaidDead);
+                    }
+                    _ => entry.ask_at = now + COORDINATOR_PAUSE,
                 }
             }
             Context::Record { segment, epoch } => {
@@ -44,10 +49,14 @@ impl Replicator {
                     return; // Raised again meanwhile; that record is asked for on its own.
                 }
                 entry.recording = false;
-                match header.status() {
-                    Status::Ok => entry.recorded = epoch,
-                    Status::Fenced => self.events.push(Event::SaidDead),
-                    _ => {}
+                if header.status() == Status::Ok {
+                    entry.recorded = epoch;
+                    return;
+                }
+                let stream = self.streams.get_mut(&entry.stream).expect("streams stay");
+                stream.ask_at = now + COORDINATOR_PAUSE;
+                if header.status() == Status::Fenced {
+                    self.events.push(Event::SaidDead);
                 }
             }
             Context::Free { segment, backup } => {
@@ -69,7 +78,7 @@ impl Replicator {
         let Some(segment) = self.segments.get_mut(&id) else { return };
         let wanted_epoch = segment.epoch;
         let place = &mut segment.places[index];
-        if place.backup != Some(backup) {
+        if place.backup != Some(backup) || attempt < place.born {
             return;
         }
         let current = place.attempt == attempt;
@@ -92,6 +101,9 @@ impl Replicator {
                 if current {
                     // Bytes held without certificate may be overwritten by nothing else than ourselves: go on there.
                     place.certified = place.certified.max(reached.certified);
+                    if reached.certified > 0 {
+                        place.epoch = place.epoch.max(Some(reached.epoch));
+                    }
                     let from = reached.length.min(place.sent).max(place.certified);
                     place.rewind_to(from);
                 }
@@ -103,6 +115,9 @@ impl Replicator {
             }
             Status::StaleEpoch if reached.epoch <= wanted_epoch => {
                 // An older message came late, or the replica has to be raised: what was reached stays reached.
+                if place.certified > 0 {
+                    place.epoch = place.epoch.max(Some(reached.epoch));
+                }
                 if current {
                     place.rewind(now);
                     place.sent_epoch = None;
@@ -124,8 +139,8 @@ impl Replicator {
                 self.events.push(Event::SaidDead);
             }
             Status::OpenRefused => {
-                // It certainly holds nothing of this segment unless an earlier message opened it.
-                place.touched = place.certified > 0;
+                // An earlier copy of this message may still arrive when there is room, and leave an open replica
+                // behind: so this counts as a loss like any other.
                 self.lose(now, id, index, Some(REFUSED_PAUSE));
             }
             _ => self.lose(now, id, index, Some(FAILED_PAUSE)),
@@ -179,13 +194,17 @@ impl Replicator {
                 }
             }
             Context::Register { stream, .. } => {
-                self.streams.get_mut(&stream).expect("streams stay").registering = false;
+                let stream = self.streams.get_mut(&stream).expect("streams stay");
+                stream.registering = false;
+                stream.ask_at = now + COORDINATOR_PAUSE;
             }
             Context::Record { segment, epoch } => {
                 if let Some(segment) = self.segments.get_mut(&segment)
                     && segment.epoch == epoch
                 {
                     segment.recording = false;
+                    let stream = self.streams.get_mut(&segment.stream).expect("streams stay");
+                    stream.ask_at = now + COORDINATOR_PAUSE;
                 }
             }
             Context::Free { .. } => {}

@@ -119,6 +119,8 @@ pub struct Replicator {
     events: Vec<Event>,
     /// The earliest time at which a place may be tried again.
     retry: Option<Instant>,
+    /// Closed segments being copied again, as of this `advance`.
+    copies: usize,
     /// Lists that `advance` walks over, kept so that it does not allocate.
     scratch: (Vec<SegmentId>, Vec<StreamId>),
 }
@@ -138,6 +140,7 @@ impl Replicator {
             frees: Vec::new(),
             events: Vec::new(),
             retry: None,
+            copies: 0,
             scratch: (Vec::new(), Vec::new()),
         }
     }

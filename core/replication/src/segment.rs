@@ -42,6 +42,8 @@ pub(crate) struct Place {
     pub in_flight: u16,
     /// Answers of earlier attempts do not count for `in_flight`.
     pub attempt: u32,
+    /// The attempt with which the present backup was chosen: earlier answers are about another replica.
+    pub born: u32,
     pub retry_at: Instant,
     pub backoff: Duration,
     /// When the first of the messages that are unanswered since was sent.
@@ -104,6 +106,7 @@ impl Place {
             closed: false,
             in_flight: 0,
             attempt: 0,
+            born: 0,
             retry_at: Instant::ZERO,
             backoff: BACKOFF_FIRST,
             silent_since: None,
@@ -112,7 +115,8 @@ impl Place {
 
     /// Empties the place; answers to what was sent before are not its own any more.
     pub fn reset(&mut self) {
-        *self = Place { attempt: self.attempt + 1, ..Place::empty() };
+        let attempt = self.attempt + 1;
+        *self = Place { attempt, born: attempt, ..Place::empty() };
     }
 
     /// Goes back to what is known to be reached and sends again from there, after a pause.

@@ -1,6 +1,6 @@
 //! One stream: its heads that are not durably closed, oldest first, and how far it is durable.
 
-use ramhold_base::{Position, SegmentId};
+use ramhold_base::{Instant, Position, SegmentId};
 use ramhold_wire::membership::Durability;
 use std::collections::VecDeque;
 
@@ -11,6 +11,8 @@ pub(crate) struct Stream {
     /// The coordinator has an entry for it.
     pub registered: bool,
     pub registering: bool,
+    /// The coordinator is not asked for a registration or record before this.
+    pub ask_at: Instant,
     /// The first is the head that recovery would choose, the second the next one; later ones are not sent yet.
     pub order: VecDeque<SegmentId>,
     pub durable: Position,
@@ -23,6 +25,7 @@ impl Stream {
             replicas,
             registered: false,
             registering: false,
+            ask_at: Instant::ZERO,
             order: VecDeque::new(),
             durable: Position::default(),
         }

@@ -10,13 +10,14 @@ use crate::scenario::Actor;
 use crate::system::{Ask, End, MakeProcess, MakeSession, Member, Request, Role, Session, System, Tolerance};
 use crate::world::World;
 use ramhold_backup::{BackupConfig, Buffers};
-use ramhold_base::{Effects, Input, Instant, Machine, Status, TableId, Version};
+use ramhold_base::{Effects, Input, Instant, Machine, ShardId, Status, TableId, Version};
 use ramhold_client_core as core;
 use ramhold_client_core::{Operation, OperationId, Reply};
 use ramhold_detector::DetectorConfig;
 use ramhold_log::Geometry;
 use ramhold_master::MasterConfig;
 use ramhold_node::{Coordinator, CoordinatorConfig, ServerConfig, ServerNode};
+use ramhold_replication::ReplicationConfig;
 use ramhold_wire::data::RejectRules;
 use ramhold_wire::membership::{Durability, Label};
 use ramhold_wire::table::TableOptions;
@@ -102,7 +103,14 @@ impl Cluster {
             coordinator: coordinator_address(),
             labels: vec![Label { name: "host".into(), value: host.into() }],
             master: true,
-            master_config: MasterConfig::new(geometry, LOG_BYTES, INDEX_BYTES),
+            master_config: MasterConfig {
+                // Small, so that a copy of a segment takes several messages.
+                replication: ReplicationConfig {
+                    append_bytes_max: SEGLET_BYTES,
+                    ..ReplicationConfig::new(ShardId(0))
+                },
+                ..MasterConfig::new(geometry, LOG_BYTES, INDEX_BYTES)
+            },
             backup_config: BackupConfig {
                 segment_bytes: SEGMENT_BYTES,
                 frames_max: 1000,
