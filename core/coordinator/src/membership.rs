@@ -388,13 +388,20 @@ impl Coordinator {
         if message.stream.is_none() || message.segment.is_none() {
             return Err(Status::BadRequest);
         }
-        let known = server.streams.iter().find(|s| (s.shard, s.stream) == (message.shard, message.stream));
+        let full = server.streams.len() >= SERVER_STREAM_COUNT_MAX;
+        let known =
+            server.streams.iter_mut().find(|s| (s.shard, s.stream) == (message.shard, message.stream));
         match known {
             Some(known) if (known.durability, known.replicas) != (message.durability, message.replicas) => {
                 return Err(Status::NotAllowed);
             }
+            // A head that was opened again before it was registered has a higher epoch: the old one must not count.
+            Some(known) if (message.segment, message.epoch) > (known.segment, known.epoch) => {
+                (known.segment, known.epoch) = (message.segment, message.epoch);
+                self.outbox.touch(Key::Server(header.sender));
+            }
             Some(_) => {}
-            None if server.streams.len() >= SERVER_STREAM_COUNT_MAX => return Err(Status::TooMany),
+            None if full => return Err(Status::TooMany),
             None => {
                 server.streams.push(StreamRecord {
                     shard: message.shard,

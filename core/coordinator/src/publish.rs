@@ -1,7 +1,8 @@
 //! The results of recovery masters: a partition goes live when its new owner is stored.
 //!
 //! A recovered range becomes a tablet of its own. All ranges of a partition change owner in one commit, and the answer
-//! waits for it; the master serves only after the answer. A repeated result is answered like the first time.
+//! waits for it; the master serves only after the answer. A repeated result is answered like the first time, as long as
+//! a range of it is still the sender's.
 //!
 //! Protocol: docs/protocols/recovery.md, 7. Catalogue: F5, F6, B3.
 
@@ -27,6 +28,9 @@ impl Coordinator {
         let Recovered { recovery: plan, partition, attempt, outcome } = message;
         let published = PublishedRecord { plan, partition, attempt, server };
         if self.state.recoveries.values().any(|r| r.published.contains(&published)) {
+            if !self.owns_any(server, &outcome) {
+                return Err(Status::NotAllowed);
+            }
             self.outbox.reply_with(to, header, &Empty {});
             return Ok(());
         }
@@ -54,6 +58,19 @@ impl Coordinator {
         Ok(())
     }
 
+    /// Whether any range of a published result is still this server's. An Up server loses a range only when its table is
+    /// dropped. The ranges of a table that was dropped are told to it by `TabletDrop`; while others of the partition
+    /// are left it must not give up all.
+    fn owns_any(&self, server: ServerId, outcome: &RecoveryOutcome) -> bool {
+        let RecoveryOutcome::Done { assignments, .. } = outcome else { return false };
+        let live = self.state.tables.values().filter(|t| !t.dropping);
+        let mut places = live
+            .flat_map(|t| &t.tablets)
+            .filter(|t| t.owner == server && t.taken)
+            .map(|t| Assignment { shard: t.shard, stream: t.stream, first_segment: t.first_segment });
+        places.any(|place| assignments.contains(&place))
+    }
+
     /// Makes every range of the partition a tablet of its recovery master, or none.
     fn publish(
         &mut self,
@@ -66,6 +83,7 @@ impl Coordinator {
         let crashed = self.state.recoveries.get(&id).map(|r| r.crashed).ok_or(Status::NotAllowed)?;
         let plan = self.recoveries.get(&id).and_then(|r| r.plan.as_ref()).ok_or(Status::NotAllowed)?;
         let ranges: Vec<PartitionRange> = plan.ranges_of(partition).copied().collect();
+        let floor = plan.loss_floor(self, crashed);
         if ranges.len() != assignments.len() {
             self.fail_partition(now, id, partition, &format!("{server} told other ranges than it was given"));
             return Err(Status::BadRequest);
@@ -95,7 +113,7 @@ impl Coordinator {
         }
         for (range, assignment) in ranges.iter().zip(assignments) {
             let Some(table) = self.state.tables.get_mut(&range.table) else { continue };
-            table.adopt(crashed, range, server, *assignment);
+            table.adopt(crashed, range, server, *assignment, floor);
             self.outbox.touch(Key::Table(range.table));
         }
         Ok(())
@@ -140,13 +158,15 @@ impl TableRecord {
         self.tablets.iter().position(|t| t.owner == owner && t.taken && t.first <= first && last <= t.last)
     }
 
-    /// The range leaves its dead owner's tablet and becomes one of its own; the rest stays as it was.
+    /// The range leaves its dead owner's tablet and becomes one of its own; the rest stays as it was. It keeps the floor
+    /// of its versions or rises to `floor`: keys that nobody writes before the next crash need it then.
     pub(crate) fn adopt(
         &mut self,
         dead: ServerId,
         range: &PartitionRange,
         owner: ServerId,
         assignment: Assignment,
+        floor: Version,
     ) {
         let at = self.covering(dead, range.first, range.last).expect("the caller has looked");
         let old = self.tablets[at];
@@ -158,7 +178,7 @@ impl TableRecord {
             shard: assignment.shard,
             stream: assignment.stream,
             first_segment: assignment.first_segment,
-            version_floor: Version::NONE,
+            version_floor: old.version_floor.max(floor),
         };
         let mut parts = Vec::with_capacity(3);
         if old.first < range.first {

@@ -99,7 +99,6 @@ impl Plan {
                 });
             }
         }
-        let ceiling = coordinator.state.servers.get(&crashed).map(|s| s.ceiling).unwrap_or_default();
         let attempt = self.partitions.get(partition as usize).map_or(0, |p| p.attempt);
         Recover {
             recovery: self.id,
@@ -109,8 +108,26 @@ impl Plan {
             ranges: self.ranges.clone(),
             segments,
             safe_version: self.proof.safe_version,
-            version_floor: if self.proof.has_loss() { ceiling } else { Version::NONE },
+            version_floor: self.version_floor(coordinator, crashed, partition),
         }
+    }
+
+    /// What this recovery itself demands of versions: after a loss nothing that the dead server may have handed out.
+    pub fn loss_floor(&self, coordinator: &Coordinator, crashed: ServerId) -> Version {
+        if !self.proof.has_loss() {
+            return Version::NONE;
+        }
+        coordinator.state.servers.get(&crashed).map(|s| s.ceiling).unwrap_or_default()
+    }
+
+    /// The loss floor, and the floors of earlier losses that the tablets of the partition carry with them.
+    fn version_floor(&self, coordinator: &Coordinator, crashed: ServerId, partition: u32) -> Version {
+        let carried = |range: &PartitionRange| {
+            let table = coordinator.state.tables.get(&range.table)?;
+            Some(table.tablets[table.covering(crashed, range.first, range.last)?].version_floor)
+        };
+        let floors = self.ranges_of(partition).filter_map(carried);
+        floors.fold(self.loss_floor(coordinator, crashed), Version::max)
     }
 }
 

@@ -134,7 +134,7 @@ pub struct TabletRecord {
     pub stream: StreamId,
     #[n(6)]
     pub first_segment: SegmentId,
-    /// Told to who takes it.
+    /// Told to who takes or recovers it; never falls.
     #[n(7)]
     pub version_floor: Version,
 }

@@ -2,7 +2,8 @@
 //!
 //! A tablet that is not taken is wanted from its owner; `TabletTake` is repeated until `TabletTaken`. While nobody has
 //! taken it nobody serves it, so it moves when its owner dies. A dropping table is wanted gone from every owner;
-//! `TabletDrop` is repeated until each has answered or is dead and fenced.
+//! `TabletDrop` is repeated until each has answered or is dead and fenced. Who says that it has taken a tablet of a table
+//! that is dropped or gone is told to drop it likewise.
 //!
 //! Protocol: docs/protocols/membership.md (store), consistency rules 6 and 7. Catalogue: A1, B3, G3.
 
@@ -25,7 +26,7 @@ const WAITING_COUNT_MAX: usize = 64;
 pub(crate) struct Progress {
     /// Tablets that are not taken, with the first hash of each.
     creating: BTreeMap<(TableId, KeyHash), Retry>,
-    /// Of each dropping table the owners that have not answered.
+    /// Of each dropping table the owners that have not answered; also of tables that are gone.
     dropping: BTreeMap<TableId, BTreeMap<ServerId, Retry>>,
     waiting: BTreeMap<TableId, Vec<(ConnId, Header)>>,
     pub wake: Instant,
@@ -94,6 +95,12 @@ impl Coordinator {
         let owners = record.tablets.iter().map(|t| (t.owner, Retry::new(&self.config)));
         self.progress.dropping.insert(table, owners.collect());
         self.progress.creating.retain(|(t, _), _| *t != table);
+        self.progress.wake = Instant::ZERO;
+    }
+
+    fn want_drop_at(&mut self, table: TableId, server: ServerId) {
+        let owners = self.progress.dropping.entry(table).or_default();
+        owners.insert(server, Retry::new(&self.config));
         self.progress.wake = Instant::ZERO;
     }
 
@@ -184,7 +191,10 @@ impl Coordinator {
             return;
         }
         let Ok(taken) = decode::<TabletTaken>(body) else { return };
-        let Some(record) = self.state.tables.get_mut(&table).filter(|t| !t.dropping) else { return };
+        let Some(record) = self.state.tables.get_mut(&table).filter(|t| !t.dropping) else {
+            // It took it after it was told to drop the table, or the drop overtook the answer.
+            return self.want_drop_at(table, server);
+        };
         if !self.state.servers.get(&server).is_some_and(|s| {
             s.entry.state == ServerState::Up
                 && s.has_stream(taken.shard, taken.stream, record.options.durability)
@@ -256,8 +266,8 @@ impl Coordinator {
         if let Some(record) = self.state.tables.remove(&table) {
             let text = format!("table {table} '{}' is gone", record.name.escape_debug());
             self.outbox.report(Level::Info, text);
+            self.outbox.touch(Key::Table(table));
         }
-        self.outbox.touch(Key::Table(table));
         for (conn, header) in self.progress.take_waiting(table) {
             self.outbox.reply_with(Peer::Conn(conn), &header, &Empty {});
         }

@@ -159,7 +159,7 @@ pub struct Recover {
     /// At least the maximum over all heads of the dead log.
     #[n(6)]
     pub safe_version: Version,
-    /// After a reported loss: versions jump to here, also of existing keys; else 0.
+    /// After a reported loss, of this log or of an earlier owner's: versions jump to here, also of existing keys; else 0.
     #[n(7)]
     pub version_floor: Version,
 }

@@ -36,6 +36,11 @@ pub struct Server {
     pub replicas: BTreeMap<ServerId, Vec<ReplicaReport>>,
     pub list: ramhold_wire::ServerList,
     pub takes: Vec<TabletTake>,
+    /// It takes tablets but says so only when `answer_takes` is called.
+    pub tardy: bool,
+    unanswered: Vec<(Header, TabletTake)>,
+    /// Tables that it was told to drop, deaf or not.
+    pub drops: Vec<ramhold_base::TableId>,
     pub recovers: Vec<Recover>,
     pub fences: u32,
     /// It finishes what it is told to recover by itself.
@@ -262,6 +267,9 @@ impl World {
             Mood::Refusing => return self.inputs.push_back(Pending::Lost(at, Lost::Refused)),
         }
         let opcode = header.opcode().expect("a known opcode");
+        if opcode == Opcode::TabletDrop {
+            server.drops.push(decode::<TabletDrop>(body).expect("a table").table);
+        }
         if server.deaf.contains(&opcode) {
             return;
         }
@@ -287,9 +295,10 @@ impl World {
             Opcode::TabletTake => {
                 let take: TabletTake = decode(body).expect("a tablet");
                 server.takes.push(take.clone());
-                let assignment = self.place(at, take.durability, take.replicas);
-                let Assignment { shard, stream, first_segment } = assignment;
-                self.answer(at, &header, Status::Ok, &TabletTaken { shard, stream, first_segment });
+                if server.tardy {
+                    return server.unanswered.push((header, take));
+                }
+                self.answer_take(at, &header, &take);
             }
             Opcode::TabletDrop => self.answer(at, &header, Status::Ok, &Empty {}),
             Opcode::Recover => {
@@ -315,6 +324,19 @@ impl World {
         let mut bytes = Vec::new();
         frame::write(&mut bytes, &request.answer(status), |out| encode_into(out, body));
         self.inputs.push_back(Pending::Frame(ConnId(u64::from(from.port())), bytes));
+    }
+
+    fn answer_take(&mut self, at: SocketAddr, header: &Header, take: &TabletTake) {
+        let Assignment { shard, stream, first_segment } = self.place(at, take.durability, take.replicas);
+        self.answer(at, header, Status::Ok, &TabletTaken { shard, stream, first_segment });
+    }
+
+    /// A tardy server answers what it was told to take so far.
+    pub fn answer_takes(&mut self, port: u16) {
+        for (header, take) in std::mem::take(&mut self.server_mut(port).unanswered) {
+            self.answer_take(addr(port), &header, &take);
+        }
+        self.settle();
     }
 
     /// Opens (and registers) the stream of this class, and gives a place in it.
@@ -437,6 +459,9 @@ impl World {
             replicas: BTreeMap::new(),
             list: ramhold_wire::ServerList::default(),
             takes: Vec::new(),
+            tardy: false,
+            unanswered: Vec::new(),
+            drops: Vec::new(),
             recovers: Vec::new(),
             fences: 0,
             diligent: true,

@@ -331,3 +331,29 @@ fn a_server_that_missed_pushes_is_told_again_and_after_a_restart_in_full() {
     assert_eq!(world.server_mut(1).list.version(), world.state().meta.list_version);
     assert!(world.server_mut(1).list.entry(ServerId(2)).is_none());
 }
+
+// D8
+#[test]
+fn a_registration_repeated_with_a_raised_epoch_is_recorded_before_it_is_answered() {
+    let mut world = World::cluster(2);
+    let register = StreamRegister {
+        shard: ShardId(0),
+        stream: StreamId(1),
+        durability: Durability::Buffered,
+        replicas: 3,
+        segment: SegmentId(1),
+        epoch: Epoch(0),
+    };
+    assert!(world.server(addr(1), &register).unwrap().is_ok());
+    world.store_held = true;
+    let raised = world.post(addr(1), &StreamRegister { epoch: Epoch(1), ..register });
+    world.settle();
+    assert!(world.answer_to(raised).is_none());
+    world.store_held = false;
+    world.settle();
+    assert_eq!(world.answer_to(raised).unwrap().0, Status::Ok);
+    assert!(world.server(addr(1), &register).unwrap().is_ok(), "the old one, late, does not lower it");
+    world.restart();
+    let stream = world.state().servers[&ServerId(1)].streams[0];
+    assert_eq!((stream.segment, stream.epoch), (SegmentId(1), Epoch(1)));
+}

@@ -4,7 +4,7 @@ use crate::harness::*;
 use ramhold_base::{Epoch, KeyHash, SegmentId, ServerId, ShardId, Status, StreamId, TableId, Version};
 use ramhold_coordinator::CoordinatorConfig;
 use ramhold_wire::Opcode;
-use ramhold_wire::membership::{Durability, HeadRecord, StreamRegister};
+use ramhold_wire::membership::{CeilingRaise, Durability, HeadRecord, StreamRegister};
 use ramhold_wire::recovery::*;
 use ramhold_wire::status::{LossAcknowledge, RecoveriesRequest, RecoveryPhase};
 use ramhold_wire::table::*;
@@ -30,6 +30,17 @@ fn running(world: &World) -> Option<(std::net::SocketAddr, Recover)> {
     let told = |s: &Server| s.recovers.last().cloned();
     let all = world.servers.iter().filter_map(|(at, s)| told(s).map(|r| (*at, r)));
     all.max_by_key(|(_, r)| (r.recovery, r.attempt))
+}
+
+/// The result that made the tables of these ranges live where they are now, once more.
+fn as_published(world: &mut World, recover: &Recover) -> Recovered {
+    let place = |r: &PartitionRange| {
+        let tablets = &world.state().tables[&r.table].tablets;
+        let tablet = tablets.iter().find(|t| t.first == r.first).expect("every range became a tablet");
+        Assignment { shard: tablet.shard, stream: tablet.stream, first_segment: tablet.first_segment }
+    };
+    let assignments = recover.ranges.iter().filter(|r| r.partition == recover.partition).map(place).collect();
+    recovered(recover, RecoveryOutcome::Done { assignments, bytes: 1000, records: 10 })
 }
 
 // F2, F5
@@ -168,11 +179,39 @@ fn a_repeated_result_is_answered_as_before_also_after_a_restart() {
     let (at, recover) = running(&world).unwrap();
     world.finish(at, &recover);
     world.settle();
-    let again = recovered(&recover, RecoveryOutcome::Done { assignments: vec![], bytes: 0, records: 0 });
+    let again = as_published(&mut world, &recover);
     assert_eq!(world.server(at, &again), Some(Ok(Default::default())));
     world.run(Duration::from_secs(1));
     world.restart();
     assert_eq!(world.server(at, &again), Some(Ok(Default::default())));
+}
+
+// F5, A1: one partition with ranges of two tables. It is given up only when none of them is left.
+#[test]
+fn a_repeated_result_is_refused_when_its_tables_have_been_dropped() {
+    let mut world = World::cluster(4);
+    let first = world.create("first", buffered(2, 4));
+    let second = world.create("second", buffered(2, 4));
+    for port in 2..=4 {
+        world.server_mut(port).diligent = false;
+    }
+    world.give_head(ServerId(1), 2, &[2, 3, 4]);
+    world.kill(1);
+    world.run_until("told", |w| running(w).is_some());
+    let (at, recover) = running(&world).unwrap();
+    assert_eq!(
+        recover.ranges.iter().map(|r| (r.partition, r.table)).collect::<Vec<_>>(),
+        [(0, first), (0, second)]
+    );
+    world.finish(at, &recover);
+    world.settle();
+    let again = as_published(&mut world, &recover);
+    for (table, answer) in [(first, Ok(Default::default())), (second, Err(Status::NotAllowed))] {
+        let _ = world.client(&TableDrop { table });
+        world.run(Duration::from_secs(5));
+        assert!(world.server_mut(at.port()).drops.contains(&table));
+        assert_eq!(world.server(at, &again), Some(answer));
+    }
 }
 
 // F5
@@ -320,6 +359,58 @@ fn lost_buffers_end_in_a_loss_report_when_every_directory_has_answered() {
     world.run_until("recovered", |w| w.is_over(ServerId(1)));
     assert_eq!(world.status().losses.len(), 1, "until somebody has seen it");
     assert_eq!(recover.safe_version, Version(30));
+}
+
+// D2, consistency rule 8: keys that nobody wrote between the crashes.
+#[test]
+fn the_floor_of_a_loss_outlives_the_next_owners() {
+    let (mut world, id) = killed();
+    // Later owners have handed out far fewer versions.
+    let needed = CeilingRaise { needed: Version(1 << 40) };
+    let ceiling = world.server(addr(1), &needed).unwrap().unwrap().ceiling;
+    let cut = ReplicaReport { cut: true, ..head_report(2, 1, 0, 300, &[1], &[]) };
+    world.server_mut(2).replicas.insert(ServerId(1), vec![cut]);
+    world.enlist_again(1, Some(ServerId(1)));
+    world.server_mut(1).diligent = false;
+    let mut crashed = ServerId(1);
+    for crash in 1..=3 {
+        world.run_until("told", |w| running(w).is_some_and(|(_, r)| r.crashed == crashed));
+        let (at, recover) = running(&world).unwrap();
+        assert_eq!(recover.version_floor, ceiling, "crash {crash}");
+        world.finish(at, &recover);
+        world.run_until("recovered", |w| w.is_over(crashed));
+        world.restart();
+        let tablet = world.state().tables[&id].tablets[0];
+        assert_eq!(tablet.version_floor, ceiling);
+        crashed = tablet.owner;
+        let ports: Vec<u16> = world.state().all_up().map(|s| s.entry.address.0.port()).collect();
+        for port in ports.into_iter().filter(|port| *port != at.port()) {
+            world.give_head(crashed, 2, &[port]);
+        }
+        world.kill(at.port());
+    }
+    assert_eq!(world.state().losses.len(), 1, "only the first lost something");
+}
+
+// D2, consistency rule 8
+#[test]
+fn a_table_without_replicas_keeps_its_floor_over_further_crashes() {
+    let mut world = World::cluster(3);
+    let needed = CeilingRaise { needed: Version(1 << 40) };
+    let ceiling = world.server(addr(1), &needed).unwrap().unwrap().ceiling;
+    let options = TableOptions { durability: Durability::None, replicas: 0, tablets: 1 };
+    let id = world.create("cache", options);
+    for _ in 0..2 {
+        let owner = world.state().tables[&id].tablets[0].owner;
+        let port = world.state().servers[&owner].entry.address.0.port();
+        world.kill(port);
+        world.run_until("gone", |w| w.is_over(owner));
+        world.run(Duration::from_secs(1));
+        let tablet = world.state().tables[&id].tablets[0];
+        assert!(tablet.taken && tablet.owner != owner);
+        let port = world.state().servers[&tablet.owner].entry.address.0.port();
+        assert_eq!(world.server_mut(port).takes.last().unwrap().version_floor, ceiling);
+    }
 }
 
 // F6: several at once, one of them a recovery master.

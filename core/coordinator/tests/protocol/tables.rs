@@ -107,3 +107,37 @@ fn a_tablet_that_was_never_taken_moves_when_its_owner_dies() {
     assert!(description.tablets.iter().all(|t| t.owner != ServerId(2) && t.state == TabletState::Serving));
     assert!(world.state().losses.is_empty());
 }
+
+// A1: the owner takes its tablet after it was told to drop the table, and says so late.
+#[test]
+fn whoever_has_taken_a_tablet_of_a_dropped_table_is_told_to_drop_it() {
+    for gone in [false, true] {
+        let mut world = World::cluster(2);
+        world.server_mut(2).tardy = true;
+        let message = TableCreate { name: "users".into(), options: buffered(1, 2), token: 9 };
+        assert!(world.client(&message).is_none());
+        let id = world.state().meta.tables;
+        if !gone {
+            // This owner keeps the table dropping.
+            world.server_mut(1).deaf.insert(Opcode::TabletDrop);
+        }
+        let _ = world.client(&TableDrop { table: id });
+        world.run(Duration::from_secs(2));
+        assert_eq!(world.state().tables.contains_key(&id), !gone);
+        let told = world.server_mut(2).drops.len();
+        assert!(told > 0, "it was an owner");
+        world.server_mut(2).deaf.insert(Opcode::TabletDrop);
+        world.answer_takes(2);
+        world.run(Duration::from_secs(5));
+        let again = world.server_mut(2).drops.clone();
+        assert!(again.len() > told + 1, "repeated until it is answered: {again:?}");
+        assert!(again.iter().all(|table| *table == id));
+        world.server_mut(1).deaf.clear();
+        world.server_mut(2).deaf.clear();
+        world.run(Duration::from_secs(5));
+        let answered = world.server_mut(2).drops.len();
+        world.run(Duration::from_secs(30));
+        assert_eq!(world.server_mut(2).drops.len(), answered, "an answered drop is over");
+        assert!(!world.state().tables.contains_key(&id));
+    }
+}
