@@ -10,6 +10,13 @@ use std::time::Duration;
 
 /// How long a call to the coordinator may take before it is repeated.
 const COORDINATOR_TIMEOUT: Duration = Duration::from_millis(500);
+/// What a busy backup is sure to take in, in bytes per millisecond.
+const INTAKE_PER_MILLI: u32 = 2048;
+
+fn transfer_time(bytes: u32) -> Duration {
+    Duration::from_millis(u64::from(bytes / INTAKE_PER_MILLI))
+}
+
 /// How long to wait when no backup fits, before looking again.
 const NONE_FITS_PAUSE: Duration = Duration::from_millis(50);
 
@@ -151,13 +158,16 @@ impl Replicator {
         view: &View,
         effects: &mut Effects,
     ) -> bool {
+        let is_head = self.is_in_order(id);
         let segment = self.segments.get_mut(&id).expect("callers pass segments of ours");
         let (stream, side, epoch) = (segment.stream, segment.side, segment.epoch);
         let place = &mut segment.places[index];
         let Some(backup) = place.backup else { return false };
         let missing =
             place.sent < limit.length || place.sent_epoch != Some(epoch) || (may_close && !place.sent_close);
-        if !missing || place.in_flight >= self.config.in_flight_max {
+        // Copies go one message at a time: many run side by side, and heads must not wait behind them.
+        let window = if is_head && place.patience == 0 { self.config.in_flight_max } else { 1 };
+        if !missing || place.in_flight >= window {
             return false;
         }
         if place.retry_at > now {
@@ -189,7 +199,9 @@ impl Replicator {
         }
         place.in_flight += 1;
         let context = Context::Append { segment: id, place: index, backup, attempt: place.attempt };
-        let rpc = self.calls.open(address, now, now + self.config.append_timeout, context);
+        // A large message takes its time, and a slow backup gets more of it after each one that was too late.
+        let patience = (self.config.append_timeout + transfer_time(to - from)) * (1 << place.patience);
+        let rpc = self.calls.open(address, now, now + patience, context);
         let header = Header {
             opcode: Opcode::Append.code(),
             rpc,

@@ -184,7 +184,7 @@ impl Replicator {
                 }
                 let since = *place.silent_since.get_or_insert(call.sent);
                 if place.attempt == attempt {
-                    place.rewind(now);
+                    place.unanswered(now);
                 }
                 if now.since(since) >= self.config.replica_timeout {
                     self.suspect(backup);

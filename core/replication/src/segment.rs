@@ -6,6 +6,8 @@ use std::time::Duration;
 
 const BACKOFF_FIRST: Duration = Duration::from_millis(5);
 const BACKOFF_MAX: Duration = Duration::from_millis(500);
+/// The most by which the time for an answer is stretched, as a power of two.
+const PATIENCE_MAX: u32 = 4;
 
 #[derive(Debug)]
 pub(crate) struct Segment {
@@ -46,6 +48,9 @@ pub(crate) struct Place {
     pub born: u32,
     pub retry_at: Instant,
     pub backoff: Duration,
+    /// How often in a row no answer came in time: each time the next is given twice as long, so that a backup that is
+    /// merely slow is not buried under repetitions.
+    pub patience: u32,
     /// When the first of the messages that are unanswered since was sent.
     pub silent_since: Option<Instant>,
 }
@@ -109,6 +114,7 @@ impl Place {
             born: 0,
             retry_at: Instant::ZERO,
             backoff: BACKOFF_FIRST,
+            patience: 0,
             silent_since: None,
         }
     }
@@ -134,7 +140,14 @@ impl Place {
         self.sent_close = self.closed;
     }
 
+    /// No answer came in time.
+    pub fn unanswered(&mut self, now: Instant) {
+        self.patience = (self.patience + 1).min(PATIENCE_MAX);
+        self.rewind(now);
+    }
+
     pub fn answered(&mut self) {
+        self.patience = 0;
         self.backoff = BACKOFF_FIRST;
         self.silent_since = None;
     }
