@@ -409,7 +409,7 @@ fn what_is_acknowledged_is_found_by_every_recovery() {
 /// that would pass for the head.
 #[test]
 fn a_backup_that_was_silent_never_proves_a_shorter_head() {
-    (0..80).for_each(|seed| run(seed, Trouble::Silences));
+    (0..300).for_each(|seed| run(seed, Trouble::Silences));
 }
 
 /// A refused open may still arrive late, when there is room, and leave an open replica behind.
