@@ -91,7 +91,7 @@ impl Division {
         for entry in EntryReader::new(bytes) {
             let (offset, entry) = entry.map_err(|_| Status::CorruptReplica)?;
             let partition = match entry {
-                Entry::Object(object) => self.partition(object.table, object.key),
+                Entry::Object(object, _) => self.partition(object.table, object.key),
                 Entry::Tombstone(tombstone) => self.partition(tombstone.table, tombstone.key),
                 Entry::SegmentHeader(_)
                 | Entry::Digest(_)

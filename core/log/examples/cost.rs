@@ -19,6 +19,7 @@ fn main() {
         log_bytes,
         index_bytes_max: 1 << 28,
         reserve_bytes: 1 << 25,
+        cleaning_reserve_bytes: 0,
         index_secret: 7,
     };
     let mut log = Log::new(config, vec![1; log_bytes as usize]);
@@ -89,7 +90,7 @@ fn write(
     value: &[u8],
     replaces: Option<Reference>,
 ) {
-    let object = Object { table: TABLE, version, time: 1, key, value };
+    let object = Object { table: TABLE, version, time: 1, expires: None, key, value };
     match log.write(STREAM, Purpose::Ordinary, hash, &object, replaces) {
         Ok(_) => {}
         Err(AppendRefusal::HeadFull) => {

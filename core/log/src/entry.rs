@@ -1,17 +1,23 @@
 //! What stands in a segment: the entries, their fields, and their bytes.
 //!
-//! An entry is a header of eight bytes (checksum; kind, width of the version and length in one word) and a body.
+//! An entry is a header of eight bytes (checksum; kind, three flags and length in one word) and a body. The flags say
+//! which fields are there, so that a plain object pays for none of them.
 //! `Entry` borrows what it speaks of, for writing as well as for reading, so that neither copies a value.
+//!
+//! An object names the segments of its log that hold older versions of its key; who writes one does not know them, so
+//! they stand beside the `Object` and not in it.
 //!
 //! Invariants:
 //! - the checksum covers everything of the entry but itself;
-//! - every entry has exactly one encoding: a version is wide only when it must be;
+//! - every entry has exactly one encoding: a version is wide only when it must be, a list is there only when it names
+//!   a segment;
 //! - what decodes is within the limits, whoever wrote it.
 //!
 //! Not here: walking over a segment (`reader`), entries that lie across seglets (`memory`).
 //! Bytes: docs/formats/log.md. Catalogue: C1, C3.
 
-use crate::Kind;
+use crate::older::{OBJECT_OLDER_COUNT_MAX, OLDER_BYTES_MAX, TOMBSTONE_OLDER_COUNT_MAX, older_bytes};
+use crate::{KIND_NUMBER_MAX, Kind, OlderList};
 use ramhold_base::bytes::{Put, Reader};
 use ramhold_base::checksum::crc_append;
 use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
@@ -21,25 +27,38 @@ use ramhold_base::{
 
 /// The bytes of an entry before its body.
 pub const HEADER_BYTES: usize = 8;
-/// What an object costs beyond its key and value while its version is below 2^32.
+/// What a plain object costs beyond its key and value: its version is below 2^32, it does not expire, and its log
+/// holds no older version of its key.
 pub const OBJECT_OVERHEAD_BYTES: usize = HEADER_BYTES + 14;
 /// The version rule of the format: raised when a reader of before could misread; see docs/formats/log.md.
-pub const FORMAT: u16 = 1;
+pub const FORMAT: u16 = 2;
 /// A version must leave room above it for the safe version; no counter gets this far.
 pub const VERSION_MAX: Version = Version(1 << 62);
 
-/// The length of a body has 25 bits in the header's word.
-pub(crate) const BODY_BYTES_MAX: usize = (1 << 25) - 1;
-const WIDE: u32 = 1 << 25;
+/// The length of a body has 24 bits in the header's word.
+pub(crate) const BODY_BYTES_MAX: usize = (1 << 24) - 1;
+/// The version has eight bytes.
+const WIDE: u32 = 1 << 24;
+/// The time is there from which the object does not exist.
+const EXPIRES: u32 = 1 << 25;
+/// The list of segments with older versions is there.
+const OLDER: u32 = 1 << 31;
+const FLAGS: u32 = WIDE | EXPIRES | OLDER;
+/// The kind has bits 30..26, as in format 1: the header of such a segment is read, and refused for what it is.
 const KIND_SHIFT: u32 = 26;
-const STAT_BYTES: usize = 36;
-/// The longest run of an entry before its key or list: the segment header's.
-const PREFIX_BYTES_MAX: usize = HEADER_BYTES + 38;
-/// The longest run of a record before its key: a tombstone with a wide version.
-pub(crate) const RECORD_PREFIX_BYTES_MAX: usize = HEADER_BYTES + 24;
+pub(crate) const STAT_BYTES: usize = 36;
+/// What a tombstone costs beyond its key while its version is below 2^32 and it names no segment.
+const TOMBSTONE_OVERHEAD_BYTES: usize = HEADER_BYTES + 12;
+/// The longest run of an entry before its key or list: a record's.
+const PREFIX_BYTES_MAX: usize = RECORD_PREFIX_BYTES_MAX;
+/// The longest run of a record before its key: an object with everything that it can have.
+pub(crate) const RECORD_PREFIX_BYTES_MAX: usize =
+    OBJECT_OVERHEAD_BYTES + 4 + 8 + older_bytes(OBJECT_OLDER_COUNT_MAX);
+const SEGMENT_HEADER_BYTES: usize = HEADER_BYTES + 38;
 
 const _: () = assert!(KEY_BYTES_MAX <= u16::MAX as usize);
-const _: () = assert!(RECORD_PREFIX_BYTES_MAX <= PREFIX_BYTES_MAX);
+const _: () = assert!(TOMBSTONE_OVERHEAD_BYTES + 4 + OLDER_BYTES_MAX <= RECORD_PREFIX_BYTES_MAX);
+const _: () = assert!(SEGMENT_HEADER_BYTES <= PREFIX_BYTES_MAX);
 const _: () = assert!(KEY_BYTES_MAX + VALUE_BYTES_MAX + PREFIX_BYTES_MAX <= BODY_BYTES_MAX);
 
 /// One version of one key.
@@ -50,6 +69,8 @@ pub struct Object<'a> {
     pub version: Version,
     /// When it was written: seconds of cluster time.
     pub time: u32,
+    /// The time from which it does not exist, if that is known: milliseconds of cluster time.
+    pub expires: Option<ClusterTime>,
     pub key: &'a [u8],
     pub value: &'a [u8],
 }
@@ -62,8 +83,9 @@ pub struct Tombstone<'a> {
     pub version: Version,
     /// When it was written: seconds of cluster time.
     pub time: u32,
-    /// The segment of the same log that holds the dead object; none when the log holds no such object.
-    pub segment: SegmentId,
+    /// The segments of the same log that hold the versions that it ends, at most nine. When it names none, the log
+    /// holds no such version and it is dead from the start.
+    pub segments: OlderList,
     pub key: &'a [u8],
 }
 
@@ -104,7 +126,8 @@ pub struct TabletStats<'a> {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Entry<'a> {
-    Object(Object<'a>),
+    /// An object, and the segments of the same log that hold older versions of its key, at most eight.
+    Object(Object<'a>, OlderList),
     Tombstone(Tombstone<'a>),
     SegmentHeader(SegmentHeader),
     Digest(Digest<'a>),
@@ -198,9 +221,14 @@ impl<'a> Parts<'a> {
     }
 
     fn put(mut self, field: &[u8]) -> Parts<'a> {
+        self.add(field);
+        self
+    }
+
+    /// As `put`, for fields that may be missing: nothing is moved.
+    fn add(&mut self, field: &[u8]) {
         self.prefix[self.prefix_bytes..self.prefix_bytes + field.len()].copy_from_slice(field);
         self.prefix_bytes += field.len();
-        self
     }
 
     fn put_version(self, version: Version) -> Parts<'a> {
@@ -212,10 +240,10 @@ impl<'a> Parts<'a> {
         }
     }
 
-    fn seal(mut self, kind: Kind, wide: bool) -> Parts<'a> {
+    fn seal(mut self, kind: Kind, flags: u32) -> Parts<'a> {
         let body_bytes = self.prefix_bytes - HEADER_BYTES + self.tails[0].len() + self.tails[1].len();
         assert!(body_bytes <= BODY_BYTES_MAX);
-        let word = u32::from(kind.number()) << KIND_SHIFT | if wide { WIDE } else { 0 } | body_bytes as u32;
+        let word = u32::from(kind.number()) << KIND_SHIFT | flags | body_bytes as u32;
         self.prefix[4..8].copy_from_slice(&word.to_le_bytes());
         let crc = crc_append(0, &self.prefix[4..self.prefix_bytes]);
         let crc =
@@ -229,24 +257,33 @@ fn is_wide(version: Version) -> bool {
     version.0 > u64::from(u32::MAX)
 }
 
+fn record_flags(version: Version, older: &OlderList) -> u32 {
+    let wide = if is_wide(version) { WIDE } else { 0 };
+    let older = if older.is_empty() { 0 } else { OLDER };
+    wide | older
+}
+
 impl<'a> Object<'a> {
-    /// What it takes in a segment, its header included.
+    /// What it takes in a segment, its header included and without a list of segments.
     pub fn entry_bytes(&self) -> usize {
-        OBJECT_OVERHEAD_BYTES + if is_wide(self.version) { 4 } else { 0 } + self.key.len() + self.value.len()
+        let wide_bytes = if is_wide(self.version) { 4 } else { 0 };
+        let expires_bytes = if self.expires.is_some() { 8 } else { 0 };
+        OBJECT_OVERHEAD_BYTES + wide_bytes + expires_bytes + self.key.len() + self.value.len()
     }
 }
 
 impl<'a> Tombstone<'a> {
     /// What it takes in a segment, its header included.
     pub fn entry_bytes(&self) -> usize {
-        HEADER_BYTES + 20 + if is_wide(self.version) { 4 } else { 0 } + self.key.len()
+        let wide_bytes = if is_wide(self.version) { 4 } else { 0 };
+        TOMBSTONE_OVERHEAD_BYTES + wide_bytes + self.segments.encoded().len() + self.key.len()
     }
 }
 
 impl<'a> Entry<'a> {
     pub fn kind(&self) -> Kind {
         match self {
-            Entry::Object(_) => Kind::Object,
+            Entry::Object(..) => Kind::Object,
             Entry::Tombstone(_) => Kind::Tombstone,
             Entry::SegmentHeader(_) => Kind::SegmentHeader,
             Entry::Digest(_) => Kind::Digest,
@@ -258,9 +295,9 @@ impl<'a> Entry<'a> {
     /// What it takes in a segment, its header included.
     pub fn entry_bytes(&self) -> usize {
         match self {
-            Entry::Object(object) => object.entry_bytes(),
+            Entry::Object(object, older) => object.entry_bytes() + older.encoded().len(),
             Entry::Tombstone(tombstone) => tombstone.entry_bytes(),
-            Entry::SegmentHeader(_) => HEADER_BYTES + 38,
+            Entry::SegmentHeader(_) => SEGMENT_HEADER_BYTES,
             Entry::Digest(digest) => HEADER_BYTES + 2 + digest.list.len(),
             Entry::SafeVersion(_) => HEADER_BYTES + 8,
             Entry::TabletStats(stats) => HEADER_BYTES + stats.list.len(),
@@ -275,15 +312,24 @@ impl<'a> Entry<'a> {
     #[inline]
     pub(crate) fn parts(&self) -> Parts<'a> {
         match self {
-            Entry::Object(object) => {
+            Entry::Object(object, older) => {
                 assert!(object.key.len() <= KEY_BYTES_MAX);
                 assert!(object.value.len() <= VALUE_BYTES_MAX);
-                Parts::new([object.key, object.value])
+                assert!(older.count() <= OBJECT_OLDER_COUNT_MAX);
+                let mut parts = Parts::new([object.key, object.value])
                     .put(&object.table.0.to_le_bytes())
                     .put_version(object.version)
                     .put(&object.time.to_le_bytes())
-                    .put(&(object.key.len() as u16).to_le_bytes())
-                    .seal(Kind::Object, is_wide(object.version))
+                    .put(&(object.key.len() as u16).to_le_bytes());
+                let mut flags = record_flags(object.version, older);
+                if let Some(expires) = object.expires {
+                    flags |= EXPIRES;
+                    parts.add(&expires.0.to_le_bytes());
+                }
+                if !older.is_empty() {
+                    parts.add(older.encoded());
+                }
+                parts.seal(Kind::Object, flags)
             }
             Entry::Tombstone(tombstone) => {
                 assert!(tombstone.key.len() <= KEY_BYTES_MAX);
@@ -291,8 +337,8 @@ impl<'a> Entry<'a> {
                     .put(&tombstone.table.0.to_le_bytes())
                     .put_version(tombstone.version)
                     .put(&tombstone.time.to_le_bytes())
-                    .put(&tombstone.segment.0.to_le_bytes())
-                    .seal(Kind::Tombstone, is_wide(tombstone.version))
+                    .put(tombstone.segments.encoded())
+                    .seal(Kind::Tombstone, record_flags(tombstone.version, &tombstone.segments))
             }
             Entry::SegmentHeader(header) => Parts::new([&[], &[]])
                 .put(&FORMAT.to_le_bytes())
@@ -302,14 +348,14 @@ impl<'a> Entry<'a> {
                 .put(&header.log.server.0.to_le_bytes())
                 .put(&header.segment.0.to_le_bytes())
                 .put(&header.created.0.to_le_bytes())
-                .seal(Kind::SegmentHeader, false),
+                .seal(Kind::SegmentHeader, 0),
             Entry::Digest(digest) => {
-                Parts::new([digest.list, &[]]).put(&digest.stream.0.to_le_bytes()).seal(Kind::Digest, false)
+                Parts::new([digest.list, &[]]).put(&digest.stream.0.to_le_bytes()).seal(Kind::Digest, 0)
             }
             Entry::SafeVersion(version) => {
-                Parts::new([&[], &[]]).put(&version.0.to_le_bytes()).seal(Kind::SafeVersion, false)
+                Parts::new([&[], &[]]).put(&version.0.to_le_bytes()).seal(Kind::SafeVersion, 0)
             }
-            Entry::TabletStats(stats) => Parts::new([stats.list, &[]]).seal(Kind::TabletStats, false),
+            Entry::TabletStats(stats) => Parts::new([stats.list, &[]]).seal(Kind::TabletStats, 0),
         }
     }
 
@@ -335,29 +381,32 @@ impl<'a> Entry<'a> {
             Kind::Object | Kind::Tombstone => {
                 let prefix = RecordPrefix::read(word, bytes).ok_or(malformed)?;
                 let (key, value) = bytes[prefix.key_start..].split_at(prefix.key_bytes);
-                let RecordPrefix { table, version, time, segment, .. } = prefix;
+                let older = prefix.older(bytes);
+                let RecordPrefix { table, version, time, expires, .. } = prefix;
                 Ok(match kind {
-                    Kind::Object => Entry::Object(Object { table, version, time, key, value }),
-                    _ => Entry::Tombstone(Tombstone { table, version, time, segment, key }),
+                    Kind::Object => {
+                        Entry::Object(Object { table, version, time, expires, key, value }, older)
+                    }
+                    _ => Entry::Tombstone(Tombstone { table, version, time, segments: older, key }),
                 })
             }
             Kind::SegmentHeader => decode_segment_header(word, body),
             Kind::Digest => {
                 let (stream, list) = body.split_first_chunk::<2>().ok_or(malformed)?;
-                if !list.len().is_multiple_of(8) || word.is_wide() {
+                if !list.len().is_multiple_of(8) || word.has(FLAGS) {
                     return Err(malformed);
                 }
                 Ok(Entry::Digest(Digest { stream: StreamId(u16::from_le_bytes(*stream)), list }))
             }
             Kind::SafeVersion => {
                 let version = Version(u64::from_le_bytes(body.try_into().map_err(|_| malformed)?));
-                if version > VERSION_MAX.next() || word.is_wide() {
+                if version > VERSION_MAX.next() || word.has(FLAGS) {
                     return Err(malformed);
                 }
                 Ok(Entry::SafeVersion(version))
             }
             Kind::TabletStats => {
-                if !body.len().is_multiple_of(STAT_BYTES) || word.is_wide() {
+                if !body.len().is_multiple_of(STAT_BYTES) || word.has(FLAGS) {
                     return Err(malformed);
                 }
                 Ok(Entry::TabletStats(TabletStats { list: body }))
@@ -379,7 +428,7 @@ fn decode_segment_header(word: Word, body: &[u8]) -> Result<Entry<'_>, Damage> {
     let server = ServerId(reader.u64().ok_or(malformed)?);
     let segment = SegmentId(reader.u64().ok_or(malformed)?);
     let created = ClusterTime(reader.u64().ok_or(malformed)?);
-    if !reader.is_empty() || word.is_wide() {
+    if !reader.is_empty() || word.has(FLAGS) {
         return Err(malformed);
     }
     Ok(Entry::SegmentHeader(SegmentHeader {
@@ -391,7 +440,7 @@ fn decode_segment_header(word: Word, body: &[u8]) -> Result<Entry<'_>, Damage> {
     }))
 }
 
-/// The second word of an entry: kind, width of the version, length of the body.
+/// The second word of an entry: kind, flags, length of the body.
 #[derive(Clone, Copy)]
 pub(crate) struct Word(pub(crate) u32);
 
@@ -405,11 +454,12 @@ impl Word {
     }
 
     fn kind_number(self) -> u8 {
-        (self.0 >> KIND_SHIFT) as u8
+        (self.0 >> KIND_SHIFT) as u8 & KIND_NUMBER_MAX
     }
 
-    fn is_wide(self) -> bool {
-        self.0 & WIDE != 0
+    /// Whether any of these flags is set.
+    fn has(self, flags: u32) -> bool {
+        self.0 & flags != 0
     }
 }
 
@@ -418,8 +468,9 @@ pub(crate) struct RecordPrefix {
     pub(crate) table: TableId,
     pub(crate) version: Version,
     pub(crate) time: u32,
-    /// Of a tombstone; none for an object.
-    pub(crate) segment: SegmentId,
+    pub(crate) expires: Option<ClusterTime>,
+    /// What the list of segments takes, which ends where the key starts.
+    pub(crate) older_bytes: usize,
     /// Where the key starts in the entry.
     pub(crate) key_start: usize,
     pub(crate) key_bytes: usize,
@@ -434,31 +485,47 @@ impl RecordPrefix {
         let mut reader = Reader::new(entry);
         reader.take(HEADER_BYTES)?;
         let table = TableId(reader.u32()?);
-        let version = Version(if word.is_wide() { reader.u64()? } else { u64::from(reader.u32()?) });
+        let version = Version(if word.has(WIDE) { reader.u64()? } else { u64::from(reader.u32()?) });
         let time = reader.u32()?;
-        if version.is_none() || version > VERSION_MAX || is_wide(version) != word.is_wide() {
+        if version.is_none() || version > VERSION_MAX || is_wide(version) != word.has(WIDE) {
             return None;
         }
-        let wide_bytes = if word.is_wide() { 4 } else { 0 };
+        let wide_bytes = if word.has(WIDE) { 4 } else { 0 };
         match word.kind()? {
             Kind::Object => {
                 let key_bytes = usize::from(reader.u16()?);
-                let key_start = OBJECT_OVERHEAD_BYTES + wide_bytes;
+                let expires = if word.has(EXPIRES) { Some(ClusterTime(reader.u64()?)) } else { None };
+                let older_start = OBJECT_OVERHEAD_BYTES + wide_bytes + if word.has(EXPIRES) { 8 } else { 0 };
+                let older_bytes = read_older(word, entry, older_start, OBJECT_OLDER_COUNT_MAX)?;
+                let key_start = older_start + older_bytes;
                 let value_bytes = entry_bytes.checked_sub(key_start + key_bytes)?;
                 let prefix =
-                    RecordPrefix { table, version, time, segment: SegmentId::NONE, key_start, key_bytes };
+                    RecordPrefix { table, version, time, expires, older_bytes, key_start, key_bytes };
                 (value_bytes <= VALUE_BYTES_MAX).then_some(prefix)
             }
             Kind::Tombstone => {
-                let segment = SegmentId(reader.u64()?);
-                let key_start = HEADER_BYTES + 20 + wide_bytes;
+                let older_start = TOMBSTONE_OVERHEAD_BYTES + wide_bytes;
+                let older_bytes = read_older(word, entry, older_start, TOMBSTONE_OLDER_COUNT_MAX)?;
+                let key_start = older_start + older_bytes;
                 let key_bytes = entry_bytes.checked_sub(key_start)?;
-                let prefix = RecordPrefix { table, version, time, segment, key_start, key_bytes };
-                (key_bytes <= KEY_BYTES_MAX).then_some(prefix)
+                let prefix =
+                    RecordPrefix { table, version, time, expires: None, older_bytes, key_start, key_bytes };
+                (key_bytes <= KEY_BYTES_MAX && !word.has(EXPIRES)).then_some(prefix)
             }
             Kind::SegmentHeader | Kind::Digest | Kind::SafeVersion | Kind::TabletStats => None,
         }
     }
+
+    /// The list of segments of the entry that this was read from.
+    pub(crate) fn older(&self, entry: &[u8]) -> OlderList {
+        OlderList::decode(&entry[self.key_start - self.older_bytes..self.key_start])
+    }
+}
+
+/// How many bytes of an entry are its list of segments, which starts at `start` if there is one.
+#[inline]
+fn read_older(word: Word, entry: &[u8], start: usize, count_max: usize) -> Option<usize> {
+    if word.has(OLDER) { OlderList::check(entry.get(start..)?, count_max) } else { Some(0) }
 }
 
 #[cfg(test)]
@@ -485,9 +552,17 @@ mod tests {
     fn every_kind_comes_back_and_no_flipped_bit_does() {
         for version in [Version(1), Version(u64::from(u32::MAX)), Version(1 << 32), VERSION_MAX] {
             for (key, value) in [(&b""[..], &b""[..]), (b"key", b"value"), (b"", b"v"), (b"k", b"")] {
-                round_trip(Entry::Object(Object { table: TableId(7), version, time: 9, key, value }));
-                let segment = SegmentId(3);
-                round_trip(Entry::Tombstone(Tombstone { table: TableId(7), version, time: 9, segment, key }));
+                let (table, time) = (TableId(7), 9);
+                for count in [0, 1, 2, OBJECT_OLDER_COUNT_MAX as u64, TOMBSTONE_OLDER_COUNT_MAX as u64] {
+                    let older: OlderList = (0..count).map(|n| SegmentId(1 + n * (n << 30))).collect();
+                    round_trip(Entry::Tombstone(Tombstone { table, version, time, segments: older, key }));
+                    for expires in [None, Some(ClusterTime(0)), Some(ClusterTime(u64::MAX))] {
+                        let object = Object { table, version, time, expires, key, value };
+                        if count <= OBJECT_OLDER_COUNT_MAX as u64 {
+                            round_trip(Entry::Object(object, older));
+                        }
+                    }
+                }
             }
         }
         round_trip(Entry::SegmentHeader(SegmentHeader {
@@ -513,15 +588,19 @@ mod tests {
     // C3
     #[test]
     fn an_object_costs_twenty_two_bytes_beyond_key_and_value() {
-        let object = Object { table: TableId(1), version: Version(1), time: 0, key: b"key", value: b"value" };
+        let (table, version) = (TableId(1), Version(1));
+        let object = Object { table, version, time: 0, expires: None, key: b"key", value: b"value" };
         assert_eq!(object.entry_bytes(), 22 + 3 + 5);
+        let entry = |count| Entry::Object(object, (1..=count).map(SegmentId).collect()).entry_bytes();
+        assert_eq!([0, 1, 8].map(entry), [30, 30 + 6, 30 + 41]);
+        assert_eq!(Object { expires: Some(ClusterTime(1)), ..object }.entry_bytes(), 30 + 8);
     }
 
     /// Bytes with a matching checksum whose fields lie are refused, not believed.
     #[test]
     fn intact_bytes_that_contradict_the_format_are_malformed() {
-        let sealed = |number: u8, wide: bool, body: &[u8]| {
-            let word = u32::from(number) << KIND_SHIFT | if wide { WIDE } else { 0 } | body.len() as u32;
+        let sealed = |number: u8, flags: u32, body: &[u8]| {
+            let word = u32::from(number) << KIND_SHIFT | flags | body.len() as u32;
             let mut bytes = vec![0; 4];
             bytes.put_u32(word);
             bytes.put_bytes(body);
@@ -538,16 +617,81 @@ mod tests {
             body.put_bytes(b"key");
             body
         };
-        assert!(Entry::decode(&sealed(1, false, &object(1, 3))).is_ok());
-        let malformed = Err(Damage::Malformed(Kind::Object));
-        assert_eq!(Entry::decode(&sealed(1, false, &object(1, 4))), malformed);
-        assert_eq!(Entry::decode(&sealed(1, false, &object(0, 3))), malformed);
-        assert_eq!(Entry::decode(&sealed(1, true, &object(1, 3))), malformed);
-        assert_eq!(Entry::decode(&sealed(0, false, b"")), Err(Damage::UnknownKind(0)));
-        assert_eq!(Entry::decode(&sealed(7, false, b"x")), Err(Damage::UnknownKind(7)));
-        assert_eq!(Entry::decode(&sealed(4, false, &[0; 9])), Err(Damage::Malformed(Kind::Digest)));
-        assert_eq!(Entry::decode(&sealed(6, false, &[0; 37])), Err(Damage::Malformed(Kind::TabletStats)));
-        assert_eq!(Entry::decode(&sealed(5, false, &[255; 8])), Err(Damage::Malformed(Kind::SafeVersion)));
-        assert_eq!(Entry::decode(&sealed(3, false, &[2; 38])), Err(Damage::UnknownFormat(0x0202)));
+        assert!(Entry::decode(&sealed(1, 0, &object(1, 3))).is_ok());
+        let malformed = |kind| Err(Damage::Malformed(kind));
+        assert_eq!(Entry::decode(&sealed(1, 0, &object(1, 4))), malformed(Kind::Object));
+        assert_eq!(Entry::decode(&sealed(1, 0, &object(0, 3))), malformed(Kind::Object));
+        assert_eq!(Entry::decode(&sealed(1, WIDE, &object(1, 3))), malformed(Kind::Object));
+        assert_eq!(Entry::decode(&sealed(1, EXPIRES, &object(1, 3))), malformed(Kind::Object));
+        assert_eq!(Entry::decode(&sealed(0, 0, b"")), Err(Damage::UnknownKind(0)));
+        assert_eq!(Entry::decode(&sealed(7, 0, b"x")), Err(Damage::UnknownKind(7)));
+        assert_eq!(Entry::decode(&sealed(31, FLAGS, b"x")), Err(Damage::UnknownKind(31)));
+        assert_eq!(Entry::decode(&sealed(4, 0, &[0; 9])), malformed(Kind::Digest));
+        assert_eq!(Entry::decode(&sealed(6, 0, &[0; 37])), malformed(Kind::TabletStats));
+        assert_eq!(Entry::decode(&sealed(5, 0, &[255; 8])), malformed(Kind::SafeVersion));
+        assert_eq!(Entry::decode(&sealed(3, 0, &[2; 38])), Err(Damage::UnknownFormat(0x0202)));
+
+        // Flags belong to records alone, and only objects expire.
+        let header = [&[2, 0][..], &[1; 36]].concat();
+        let bodies = [(Kind::Digest, &[0; 10][..]), (Kind::SafeVersion, &[0; 8]), (Kind::TabletStats, &[])];
+        for (kind, body) in bodies.into_iter().chain([(Kind::SegmentHeader, &header[..])]) {
+            assert!(Entry::decode(&sealed(kind.number(), 0, body)).is_ok());
+            for flag in [WIDE, EXPIRES, OLDER] {
+                assert_eq!(Entry::decode(&sealed(kind.number(), flag, body)), malformed(kind));
+            }
+        }
+        let tombstone = [&[1, 0, 0, 0, 1][..], &[0; 30]].concat();
+        assert!(Entry::decode(&sealed(2, 0, &tombstone)).is_ok());
+        assert_eq!(Entry::decode(&sealed(2, EXPIRES, &tombstone)), malformed(Kind::Tombstone));
+    }
+
+    // C1, C4
+    #[test]
+    fn a_list_that_names_too_many_segments_or_none_is_malformed() {
+        let entry = |kind: Kind, count: u8, ids: &[u8]| {
+            let fixed = [&[1, 0, 0, 0, 1][..], &[0; 7]].concat();
+            let key_bytes: &[u8] = if kind == Kind::Object { &[0, 0] } else { &[] };
+            let list: Vec<u8> = ids.iter().flat_map(|id| [*id, 0, 0, 0, 0]).collect();
+            let body = [&fixed, key_bytes, &[count], &list].concat();
+            let word = u32::from(kind.number()) << KIND_SHIFT | OLDER | body.len() as u32;
+            let mut bytes = vec![0; 4];
+            bytes.put_u32(word);
+            bytes.put_bytes(&body);
+            let crc = crc_append(0, &bytes[4..]);
+            bytes[..4].copy_from_slice(&crc.to_le_bytes());
+            Entry::decode(&bytes).map(|_| ()).map_err(|damage| assert_eq!(damage, Damage::Malformed(kind)))
+        };
+        for (kind, count_max) in [(Kind::Object, 8), (Kind::Tombstone, 9)] {
+            let ids: Vec<u8> = (1..=10).collect();
+            for count in 0..=10 {
+                let is_fine = count >= 1 && count <= count_max;
+                assert_eq!(entry(kind, count, &ids[..usize::from(count)]).is_ok(), is_fine, "{count}");
+            }
+            assert!(entry(kind, 2, &[1, 2]).is_ok());
+            assert!(entry(kind, 2, &[2, 2]).is_err());
+            assert!(entry(kind, 2, &[2, 1]).is_err());
+            assert!(entry(kind, 2, &[0, 1]).is_err());
+            assert!(entry(kind, 3, &[1, 2]).is_err(), "the list ends with the entry");
+        }
+    }
+
+    // C1
+    #[test]
+    fn the_format_of_before_is_refused() {
+        let header = SegmentHeader {
+            cluster: ClusterId(1),
+            log: LogId::default(),
+            stream: StreamId(1),
+            segment: SegmentId(1),
+            created: ClusterTime(0),
+        };
+        let mut bytes = Vec::new();
+        Entry::SegmentHeader(header).encode(&mut bytes);
+        assert_eq!(bytes[HEADER_BYTES], 2);
+        assert_eq!(bytes[4..8], [38, 0, 0, 3 << 2], "length and kind where format 1 had them");
+        bytes[HEADER_BYTES] = 1;
+        let crc = crc_append(0, &bytes[4..]);
+        bytes[..4].copy_from_slice(&crc.to_le_bytes());
+        assert_eq!(Entry::decode(&bytes), Err(Damage::UnknownFormat(1)));
     }
 }

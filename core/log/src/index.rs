@@ -1,48 +1,63 @@
 //! Finds the place of a key's entry in the log from the key's hash.
 //!
 //! Linear hashing over buckets of one cache line: eight slots, the last of which becomes a link to an overflow
-//! bucket when a ninth comes. The table grows by splitting one bucket whenever an insertion passes the load it aims
-//! at, so that there is no pause and no second table. A slot holds a reference and a *tag*: the bits of the hash just
-//! above those that the smallest table uses. Splitting takes its bits from the tag and so never touches the log.
+//! bucket when a ninth comes. The table grows and shrinks by one bucket at a time (`resize`), so that there is no
+//! pause and no second table. A slot holds a reference and a *tag*: the bits of the hash just above those that the
+//! smallest table uses. Splitting takes its bits from the tag and so never touches the log.
 //!
 //! Invariants:
-//! - a chain has no holes: every slot before its last entry is full, links stand only in slot 7;
+//! - a chain has no holes: every slot before its last entry is full, links stand only in slot 7, and an overflow
+//!   bucket holds at least two entries, so that the number of entries tells the number of buckets;
+//! - no chain is longer than `CHAIN_BUCKETS_MAX`, so that every operation is bounded, whatever the hashes are;
 //! - memory stays within its bound: beyond it chains grow longer, then insertions are refused;
-//! - `prepare` before an append means that the `insert` after it cannot fail.
+//! - `prepare` before an append means that the `insert` after it cannot fail;
+//! - a walk sees every entry that is there from its begin to its end, whatever happens between its steps.
 //!
-//! Not here: comparing keys (the caller does, in the log). Shrinking: TODO when memory moves between index and log.
-//! Catalogue: C2.
+//! Not here: comparing keys (the caller does, in the log). Catalogue: C2.
 
 pub(crate) mod bucket;
+mod overflow;
+mod resize;
+#[cfg(test)]
+mod tests;
 
 use crate::Reference;
 use bucket::{
-    BUCKET_BYTES, Bucket, Buckets, Content, LINK_SLOT, PLACE_BITS, SLOT_COUNT, TAG_BITS, TAG_SHIFT, What,
-    content, entry, link, link_of, reference,
+    BUCKET_BYTES, Bucket, Buckets, CHUNK_SHIFT_MAX, Content, LINK_SLOT, PLACE_BITS, SLOT_COUNT, TAG_BITS,
+    TAG_SHIFT, What, content, entry, is_entry_of, link, link_of, moved,
 };
+use overflow::Overflow;
 
-/// Entries per bucket above which the table grows. With eight, four buckets of ten have overflowed and an entry takes
-/// 11.4 to 11.8 bytes; with less, slots stand empty, with more, look-ups walk.
-const LOAD_MAX: u64 = 8;
-/// Buckets allocated at once, as a power of two: 64 KiB, so that zeroing them is no pause and little is idle.
-const CHUNK_SHIFT_MAX: u32 = 10;
 const LEVEL_MIN: u32 = 4;
+/// Steps of shrinking that an entry which is taken out pays for. Merging needs one in seven; and so the hand comes
+/// round while a seventh of the entries goes.
+const REMOVE_STEPS: u64 = 1;
+/// Steps that an insertion or a removal takes at most: a removal's own, and some of those that a walk has left over.
+const STEPS_MAX: u64 = 4;
+/// Buckets of the longest chain. With hashes that nobody aims, chains have five at most; 64 hold 449 entries, which
+/// takes some ten microseconds to go through.
+const CHAIN_BUCKETS_MAX: u64 = 64;
 
 /// Log memory beyond this cannot be referred to: 4 TiB.
 pub(crate) const REGION_BYTES_MAX: u64 = 1 << PLACE_BITS;
 /// An index cannot work with less than its smallest table and one chunk of overflow buckets.
 pub(crate) const INDEX_BYTES_MIN: u64 = 2 * (BUCKET_BYTES << LEVEL_MIN);
 
-/// The index has reached the bound of its memory.
+/// The index has reached the bound of its memory, or this hash's chain its greatest length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct IndexFull;
 
-/// How far a walk over all buckets has come. Entries move to later buckets only, so a walk misses none of those that
-/// were there when it began, however much the index grows meanwhile.
+/// How far a walk over all buckets has come.
+///
+/// It is a place among all hashes, in the order of their bits from the lowest to the highest. In this order the hashes
+/// of one bucket lie side by side, splitting a bucket cuts its stretch in two, and merging two joins neighbours. So
+/// what lies before the cursor has been visited and what lies behind it will be, however the table changes meanwhile;
+/// of a stretch that was joined across the cursor some is visited twice. Nothing needs to know that a walk is under
+/// way: there may be several, and one may end in the middle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cursor(u64);
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Base(u64),
     Overflow(u64),
@@ -50,17 +65,17 @@ enum Place {
 
 pub(crate) struct Index {
     base: Buckets,
-    overflow: Buckets,
-    /// Free overflow buckets: the first; each names the next in its slot 0, as a link.
-    overflow_free: Option<u64>,
-    /// Overflow buckets that were never used start here.
-    overflow_next: u64,
+    overflow: Overflow,
     level_first: u32,
     level: u32,
     /// Buckets below this are split already at this level.
     split_next: u64,
     entry_count: u64,
     bytes_max: u64,
+    /// The base bucket whose chain is looked at next when overflow buckets move together.
+    hand: u64,
+    /// Steps of shrinking that entries which were taken out have paid for.
+    steps_owed: u64,
     scratch: Vec<u64>,
 }
 
@@ -82,19 +97,19 @@ impl Index {
         }
         Index {
             base,
-            overflow: Buckets::new(chunk_shift),
-            overflow_free: None,
-            overflow_next: 0,
+            overflow: Overflow::new(chunk_shift),
             level_first: level,
             level,
             split_next: 0,
             entry_count: 0,
             bytes_max,
+            hand: 0,
+            steps_owed: 0,
             scratch: Vec::new(),
         }
     }
 
-    /// Memory that the index holds, in use or not.
+    /// Memory of all buckets, in use or not.
     pub(crate) fn bytes(&self) -> u64 {
         (self.base.count() + self.overflow.count()) * BUCKET_BYTES
     }
@@ -128,27 +143,46 @@ impl Index {
         }
     }
 
+    /// The first slot of the hash's bucket. Whoever is about to look up several hashes reads it for all of them first:
+    /// the processor fetches their cache lines at the same time. What it says means nothing.
+    #[inline]
+    pub(crate) fn touch(&self, hash: u64) -> u64 {
+        self.base.at(self.bucket_of(hash)).slots[0]
+    }
+
+    /// Whether the index holds exactly this reference under this hash.
+    #[inline]
+    pub(crate) fn holds(&self, hash: u64, at: Reference) -> bool {
+        self.position(self.bucket_of(hash), at).is_some()
+    }
+
     /// Makes sure that one insertion of this hash has a place.
     pub(crate) fn prepare(&mut self, hash: u64) -> Result<(), IndexFull> {
-        if self.overflow_free.is_some() || self.overflow_next < self.overflow.count() {
+        let mut bucket = self.base.at(self.bucket_of(hash));
+        let mut chain_buckets = 1;
+        while let Some(next) = link_of(bucket.slots[LINK_SLOT]) {
+            bucket = self.overflow.at(next);
+            chain_buckets += 1;
+        }
+        if bucket.slots[LINK_SLOT] == 0
+            || (chain_buckets < CHAIN_BUCKETS_MAX && self.overflow.free_count() > 0)
+        {
             return Ok(());
         }
-        if self.may_grow(&self.overflow) {
-            self.overflow.grow();
-            return Ok(());
+        if chain_buckets >= CHAIN_BUCKETS_MAX || !self.may_grow() {
+            return Err(IndexFull);
         }
-        let (_, bucket) = self.chain_end(self.bucket_of(hash));
-        if bucket.slots[LINK_SLOT] == 0 { Ok(()) } else { Err(IndexFull) }
+        self.overflow.grow();
+        Ok(())
     }
 
     /// Inserts a reference that is not in the index yet, after `prepare`.
     pub(crate) fn insert(&mut self, hash: u64, what: What, at: Reference) {
         let slot = entry(self.tag(hash), what, at);
-        self.push(self.bucket_of(hash), slot);
+        self.push(Place::Base(self.bucket_of(hash)), slot);
         self.entry_count += 1;
-        if self.entry_count > LOAD_MAX * self.bucket_count() {
-            self.split_one();
-        }
+        self.grow_step();
+        self.shrink(STEPS_MAX);
     }
 
     /// Puts another reference in the place of one that is in the index.
@@ -158,9 +192,18 @@ impl Index {
         self.bucket_mut(place).slots[at] = slot;
     }
 
+    /// Puts another reference in the place of one, if the index holds it, and keeps what it refers to.
+    pub(crate) fn repoint(&mut self, hash: u64, old: Reference, new: Reference) -> bool {
+        let Some((place, at)) = self.position(self.bucket_of(hash), old) else { return false };
+        let slot = &mut self.bucket_mut(place).slots[at];
+        *slot = moved(*slot, new);
+        true
+    }
+
     /// Takes out a reference that is in the index.
     pub(crate) fn remove(&mut self, hash: u64, at: Reference) {
         self.remove_from(self.bucket_of(hash), at);
+        self.shrink(STEPS_MAX);
     }
 
     /// Appends all references of the chain of bucket number `number`.
@@ -180,37 +223,62 @@ impl Index {
         }
     }
 
-    /// Takes out a reference that is in the chain of bucket number `number`.
+    /// Takes out a reference that is in the chain of bucket number `number`. The buckets keep their numbers: the next
+    /// removal or step of a walk makes the table smaller.
     pub(crate) fn remove_from(&mut self, number: u64, at: Reference) {
-        let (place, hole) = self.position(number, at).expect("what is removed is in the index");
-        // The chain's last entry fills the hole.
-        let (before_last, last) = self.chain_last(number);
+        let hole = self.position(number, at).expect("what is removed is in the index");
+        // The chain's last entry fills the hole; the last but one of an overflow bucket returns to the link's place.
+        let (mut before_last, mut last) = (None, Place::Base(number));
+        while let Some(next) = link_of(self.bucket(last).slots[LINK_SLOT]) {
+            before_last = Some(last);
+            last = Place::Overflow(next);
+        }
         let bucket = self.bucket_mut(last);
         let filled = bucket.slots.iter().position(|slot| *slot == 0).unwrap_or(SLOT_COUNT);
         let mover = std::mem::take(&mut bucket.slots[filled - 1]);
-        if let (Place::Overflow(number), Some(before)) = (last, before_last)
-            && filled == 1
-        {
-            self.bucket_mut(before).slots[LINK_SLOT] = 0;
-            self.give_back(number);
+        if hole != (last, filled - 1) {
+            self.bucket_mut(hole.0).slots[hole.1] = mover;
         }
-        if reference(mover) != at {
-            self.bucket_mut(place).slots[hole] = mover;
+        if let (Place::Overflow(number), Some(before)) = (last, before_last)
+            && filled == 2
+        {
+            self.bucket_mut(before).slots[LINK_SLOT] = self.overflow.at(number).slots[0];
+            self.overflow.give_back(number);
         }
         self.entry_count -= 1;
+        self.steps_owed += REMOVE_STEPS;
     }
 
-    /// The buckets that a walk visits next, at most `count`, and where it goes on, if anywhere.
-    pub(crate) fn advance(&self, cursor: Cursor, count: u64) -> (std::ops::Range<u64>, Option<Cursor>) {
-        let end = cursor.0.saturating_add(count.max(1)).min(self.bucket_count());
-        (cursor.0..end, (end < self.bucket_count()).then_some(Cursor(end)))
+    /// The buckets that a walk visits next, at most `count`, and where it goes on, if anywhere. Begin with the default
+    /// cursor. The numbers are good until the next `insert`, `remove` or `advance`.
+    ///
+    /// Makes the table smaller first, in as many steps as the walk's step before has paid for.
+    pub(crate) fn advance(&mut self, cursor: Cursor, count: u64) -> (Vec<u64>, Option<Cursor>) {
+        let count = count.clamp(1, self.bucket_count());
+        self.shrink(u64::MAX);
+        let mut numbers = Vec::new();
+        let mut next = Some(cursor.0);
+        while let Some(position) = next
+            && (numbers.len() as u64) < count
+        {
+            let number = self.bucket_of(position.reverse_bits());
+            let bits = self.level + u32::from(number < self.split_next || number >> self.level == 1);
+            numbers.push(number);
+            next = (position | u64::MAX >> bits).checked_add(1);
+        }
+        // They lie far apart: read from all at once, their cache lines come together.
+        std::hint::black_box(numbers.iter().fold(0, |sum, number| sum ^ self.base.at(*number).slots[0]));
+        (numbers, next.map(Cursor))
     }
 
-    /// Panics when a chain has holes, an entry stands in the wrong bucket, or a count is wrong. Costs a full walk.
+    /// Panics when a chain has holes or is too long, an entry stands in the wrong bucket, or a count is wrong. Costs a
+    /// full walk.
     pub(crate) fn check_invariants(&self) {
-        let (mut entries, mut linked) = (0, 0);
+        let (mut entries, mut linked) = (0, Vec::new());
         for number in 0..self.bucket_count() {
             let mut bucket = self.base.at(number);
+            let linked_before = linked.len() as u64;
+            let entries_before = entries;
             loop {
                 let filled = bucket.slots.iter().position(|slot| *slot == 0).unwrap_or(SLOT_COUNT);
                 assert!(bucket.slots[filled..].iter().all(|slot| *slot == 0));
@@ -226,19 +294,19 @@ impl Index {
                     bucket.slots[..LINK_SLOT].iter().all(|slot| !matches!(content(*slot), Content::Link(_)))
                 );
                 let Content::Link(next) = content(bucket.slots[LINK_SLOT]) else { break };
-                linked += 1;
+                linked.push(next);
                 bucket = self.overflow.at(next);
-                assert!(bucket.slots[0] != 0);
+                assert!(bucket.slots[1] != 0);
             }
+            let overflow_count = linked.len() as u64 - linked_before;
+            assert_eq!(overflow_count, overflow_count_of(entries - entries_before));
+            assert!(overflow_count < CHAIN_BUCKETS_MAX);
         }
         assert_eq!(entries, self.entry_count);
-        let mut free = 0;
-        let mut next = self.overflow_free;
-        while let Some(number) = next {
-            free += 1;
-            next = link_of(self.overflow.at(number).slots[0]);
-        }
-        assert_eq!(linked + free, self.overflow_next);
+        linked.sort_unstable();
+        assert!(linked.windows(2).all(|pair| pair[0] < pair[1]));
+        self.overflow.check_invariants(&linked);
+        assert!(self.base.count() - self.bucket_count() < 1 << self.base.chunk_shift());
         assert!(self.bytes() <= self.bytes_max);
     }
 
@@ -267,248 +335,42 @@ impl Index {
         }
     }
 
-    /// The last bucket of a chain and the one before it.
-    fn chain_last(&self, number: u64) -> (Option<Place>, Place) {
-        let (mut before, mut last) = (None, Place::Base(number));
-        while let Some(next) = link_of(self.bucket(last).slots[LINK_SLOT]) {
-            before = Some(last);
-            last = Place::Overflow(next);
-        }
-        (before, last)
-    }
-
-    fn chain_end(&self, number: u64) -> (Place, &Bucket) {
-        let (_, last) = self.chain_last(number);
-        (last, self.bucket(last))
-    }
-
     fn position(&self, number: u64, at: Reference) -> Option<(Place, usize)> {
         let mut place = Place::Base(number);
         loop {
             let bucket = self.bucket(place);
-            let is_it = |slot: &u64| matches!(content(*slot), Content::Entry(_, other) if other == at);
-            if let Some(found) = bucket.slots.iter().position(is_it) {
+            if let Some(found) = bucket.slots.iter().position(|slot| is_entry_of(*slot, at)) {
                 return Some((place, found));
             }
             place = Place::Overflow(link_of(bucket.slots[LINK_SLOT])?);
         }
     }
 
-    /// Puts an entry at the end of a chain.
-    fn push(&mut self, number: u64, slot: u64) {
-        let (last, bucket) = self.chain_end(number);
-        if let Some(free) = bucket.slots.iter().position(|slot| *slot == 0) {
-            self.bucket_mut(last).slots[free] = slot;
-            return;
+    /// Puts an entry at the end of a chain, of which `place` is one bucket, and returns the last.
+    fn push(&mut self, place: Place, slot: u64) -> Place {
+        let mut last = place;
+        while let Some(next) = link_of(self.bucket(last).slots[LINK_SLOT]) {
+            last = Place::Overflow(next);
         }
-        let next = self.take_overflow();
+        let bucket = self.bucket_mut(last);
+        if let Some(free) = bucket.slots.iter().position(|slot| *slot == 0) {
+            bucket.slots[free] = slot;
+            return last;
+        }
+        let next = self.overflow.take().expect("room for what is pushed is made before");
         let displaced = std::mem::replace(&mut self.bucket_mut(last).slots[LINK_SLOT], link(next));
         let overflow = self.overflow.at_mut(next);
-        *overflow = Bucket::default();
         overflow.slots[0] = displaced;
         overflow.slots[1] = slot;
+        Place::Overflow(next)
     }
 
-    fn take_overflow(&mut self) -> u64 {
-        match self.overflow_free {
-            Some(number) => {
-                self.overflow_free = link_of(self.overflow.at(number).slots[0]);
-                number
-            }
-            None => {
-                assert!(self.overflow_next < self.overflow.count(), "an insertion is prepared");
-                self.overflow_next += 1;
-                self.overflow_next - 1
-            }
-        }
-    }
-
-    fn give_back(&mut self, number: u64) {
-        let bucket = self.overflow.at_mut(number);
-        *bucket = Bucket::default();
-        bucket.slots[0] = self.overflow_free.map_or(0, link);
-        self.overflow_free = Some(number);
-    }
-
-    /// Splits the next bucket, unless memory or the tag's bits have run out: then chains grow instead.
-    fn split_one(&mut self) {
-        let tag_bit = self.level - self.level_first;
-        let target = self.bucket_count();
-        if tag_bit >= TAG_BITS || (target >= self.base.count() && !self.may_grow(&self.base)) {
-            return;
-        }
-        if target >= self.base.count() {
-            self.base.grow();
-        }
-        let source = self.split_next;
-        let mut slots = std::mem::take(&mut self.scratch);
-        self.take_chain(source, &mut slots);
-        self.split_next += 1;
-        if self.split_next == 1 << self.level {
-            self.level += 1;
-            self.split_next = 0;
-        }
-        // Two chains of the same entries never need more overflow buckets than the one of before, which are free now.
-        for slot in slots.drain(..) {
-            let moves = slot >> (TAG_SHIFT + tag_bit) & 1 == 1;
-            self.push(if moves { target } else { source }, slot);
-        }
-        self.scratch = slots;
-    }
-
-    /// Empties a chain into `slots`.
-    fn take_chain(&mut self, number: u64, slots: &mut Vec<u64>) {
-        let mut bucket = std::mem::take(self.base.at_mut(number));
-        loop {
-            let next = link_of(bucket.slots[LINK_SLOT]);
-            let entries = if next.is_some() { LINK_SLOT } else { SLOT_COUNT };
-            slots.extend(bucket.slots[..entries].iter().filter(|slot| **slot != 0));
-            let Some(next) = next else { return };
-            bucket = *self.overflow.at(next);
-            self.give_back(next);
-        }
-    }
-
-    fn may_grow(&self, buckets: &Buckets) -> bool {
-        self.bytes() + (BUCKET_BYTES << buckets.chunk_shift()) <= self.bytes_max
+    fn chunk_bytes(&self) -> u64 {
+        BUCKET_BYTES << self.base.chunk_shift()
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use ramhold_base::Rng;
-    use std::collections::BTreeMap;
-
-    /// Runs random operations against a map from reference to hash.
-    fn agrees_with_a_map(seed: u64, bytes_max: u64, hash_of: impl Fn(&mut Rng) -> u64) {
-        println!("seed {seed}");
-        let mut rng = Rng::new(seed);
-        let mut index = Index::new(1 << 20, bytes_max);
-        let mut model: BTreeMap<u64, u64> = BTreeMap::new();
-        let mut refused = 0;
-        for step in 0..20_000_u64 {
-            let known = model
-                .iter()
-                .nth(rng.below(model.len().max(1) as u64 / 8 + 1) as usize)
-                .map(|(a, b)| (*a, *b));
-            match (rng.below(4), known) {
-                (0, Some((at, hash))) => {
-                    index.remove(hash, Reference(at));
-                    model.remove(&at);
-                }
-                (1, Some((at, hash))) => {
-                    let moved = at + (1 << 21);
-                    index.replace(hash, Reference(at), What::Object, Reference(moved));
-                    model.remove(&at);
-                    model.insert(moved, hash);
-                }
-                _ => {
-                    let hash = hash_of(&mut rng);
-                    match index.prepare(hash) {
-                        Ok(()) => {
-                            index.insert(hash, What::Object, Reference(step));
-                            model.insert(step, hash);
-                        }
-                        Err(IndexFull) => refused += 1,
-                    }
-                }
-            }
-            if step % 500 == 0 {
-                index.check_invariants();
-                for (at, hash) in &model {
-                    let found = index.find(*hash, |other| (other.0 == *at).then_some(()));
-                    assert!(found.is_some(), "reference {at} of seed {seed}");
-                }
-            }
-        }
-        assert_eq!(index.entry_count(), model.len() as u64);
-        let mut seen = Vec::new();
-        let mut cursor = Some(Cursor::default());
-        while let Some(from) = cursor {
-            let (buckets, next) = index.advance(from, 7);
-            buckets.for_each(|number| index.entries_of(number, &mut seen));
-            cursor = next;
-        }
-        let mut seen: Vec<u64> = seen.iter().map(|(_, at)| at.0).collect();
-        seen.sort_unstable();
-        assert!(seen.iter().eq(model.keys()));
-        assert_eq!(refused > 0, bytes_max < 1 << 16, "refused {refused}");
-        // What was refused for lack of memory works again after removals.
-        for (at, hash) in std::mem::take(&mut model) {
-            index.remove(hash, Reference(at));
-        }
-        index.check_invariants();
-        let hash = hash_of(&mut rng);
-        assert_eq!(index.prepare(hash), Ok(()));
-    }
-
-    // C2
-    #[test]
-    fn agrees_with_a_map_while_it_grows() {
-        for seed in 0..4 {
-            agrees_with_a_map(seed, 1 << 20, Rng::u64);
-        }
-    }
-
-    // C2
-    #[test]
-    fn stays_correct_when_all_keys_fall_into_one_bucket() {
-        agrees_with_a_map(10, 1 << 20, |_| 77);
-        agrees_with_a_map(11, 1 << 20, |rng| rng.below(2) << 63 | 5);
-    }
-
-    // C2
-    #[test]
-    fn refuses_at_its_bound_and_takes_up_again() {
-        for seed in 20..23 {
-            agrees_with_a_map(seed, INDEX_BYTES_MIN + 1024, Rng::u64);
-        }
-        agrees_with_a_map(23, INDEX_BYTES_MIN, |_| 3);
-    }
-
-    // C2
-    #[test]
-    fn an_entry_takes_less_than_twelve_bytes_at_any_size_from_a_million() {
-        let mut index = Index::new(1 << 30, 1 << 40);
-        let mut rng = Rng::new(1);
-        let mut worst = 0;
-        // A doubling of the table: what an entry takes repeats from there.
-        for at in 0..2_200_000 {
-            let hash = rng.u64();
-            index.prepare(hash).unwrap();
-            index.insert(hash, What::Object, Reference(at));
-            if at > 1_000_000 && at % 10_000 == 0 {
-                worst = worst.max(index.bytes() * 1000 / index.entry_count());
-            }
-        }
-        println!("worst: {worst} thousandths of a byte per entry");
-        assert!(worst < 12_000, "{worst}");
-    }
-
-    // C2
-    #[test]
-    fn a_walk_sees_every_entry_that_was_there_while_the_index_grows() {
-        let mut index = Index::new(1 << 20, 1 << 24);
-        let mut rng = Rng::new(3);
-        let mut insert = |index: &mut Index, at: u64| {
-            let hash = rng.u64();
-            index.prepare(hash).unwrap();
-            index.insert(hash, What::Object, Reference(at));
-        };
-        (0..1000).for_each(|at| insert(&mut index, at));
-        let mut seen = Vec::new();
-        let mut cursor = Some(Cursor::default());
-        let mut at = 1000;
-        while let Some(from) = cursor {
-            let (buckets, next) = index.advance(from, 4);
-            buckets.for_each(|number| index.entries_of(number, &mut seen));
-            (at..at + 20).for_each(|at| insert(&mut index, at));
-            at += 20;
-            cursor = next;
-        }
-        for wanted in 0..1000 {
-            assert!(seen.iter().any(|(_, at)| at.0 == wanted), "{wanted}");
-        }
-    }
+/// Overflow buckets of a chain of so many entries.
+fn overflow_count_of(entry_count: u64) -> u64 {
+    entry_count.saturating_sub(SLOT_COUNT as u64).div_ceil(LINK_SLOT as u64)
 }

@@ -32,7 +32,7 @@ pub enum Partition {
 pub enum Alive {
     /// While the index refers to it.
     WhileIndexed,
-    /// While the segment that it names may count in a recovery.
+    /// While a segment that it names may count in a recovery.
     WhileItsSegmentCounts,
     /// For the recovery of its own segment; the cleaner never moves it.
     InItsSegment,
@@ -67,8 +67,8 @@ pub const RESERVED: [(u8, &str); 6] = [
     (12, "quorum record"),
 ];
 
-/// The largest number that the six bits of an entry's header hold.
-pub const KIND_NUMBER_MAX: u8 = 63;
+/// The largest number that the five bits of an entry's header hold.
+pub const KIND_NUMBER_MAX: u8 = 31;
 
 const fn row(kind: Kind, name: &'static str, partition: Partition, alive: Alive) -> KindRow {
     KindRow { kind, name, partition, alive }

@@ -6,22 +6,27 @@
 //! backups, so whoever replicates reads them from here.
 //!
 //! ```text
-//!   kind ── entry ── reader ── opening        the bytes (docs/formats/log.md)
-//!            │
-//!   free ── memory ── segment, pieces         where they lie
-//!            │
-//!           log ── stream, replay, sweep      what they mean; index, stats
+//!   kind, older ── entry ── reader ── opening             the bytes (docs/formats/log.md)
+//!                    │
+//!           free ── memory ── segment, pieces              where they lie
+//!                    │
+//!                   log ── stream, replay, sweep           what they mean; index, stats, tombstones
 //! ```
 //!
 //! Not here: sending bytes to backups (replication), who owns which keys (master), time and chance (handed in).
 //! Catalogue: C1, C2, C3, C4. Source: SOSP11 2.5, TUT15 Part III.
 
+mod choose;
+mod combine;
+mod compact;
 mod entry;
 mod free;
 mod index;
 mod kind;
 mod log;
 mod memory;
+mod moving;
+mod older;
 pub mod opening;
 mod pieces;
 mod reader;
@@ -30,7 +35,11 @@ mod segment;
 mod stats;
 mod stream;
 mod sweep;
+mod tombstones;
 
+pub use choose::{Choice, Plan, Wish};
+pub use combine::Combined;
+pub use compact::Compaction;
 pub use entry::{
     Damage, Digest, Entry, FORMAT, HEADER_BYTES, OBJECT_OVERHEAD_BYTES, Object, SegmentHeader, TabletStat,
     TabletStats, Tombstone, VERSION_MAX,
@@ -41,6 +50,8 @@ pub use log::{
     AppendRefusal, Found, Geometry, Log, LogConfig, OutOfMemory, Purpose, Removal, Usage, Written,
 };
 pub use memory::Reference;
+pub use moving::{Grant, HashOf, LOOK_COST, Moved, Step};
+pub use older::{OBJECT_OLDER_COUNT_MAX, OlderList, TOMBSTONE_OLDER_COUNT_MAX};
 pub use pieces::{PieceIter, Pieces};
 pub use reader::{CorruptEntry, EntryReader};
 pub use replay::Replayed;

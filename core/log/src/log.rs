@@ -1,17 +1,24 @@
 //! A shard's log: objects go in at the heads of streams and are found again through the index.
 //!
-//! A write appends the new object and, when it supersedes one, a tombstone for that, as one group; then the index
-//! leads to the new one. A remove appends a tombstone and takes the key out of the index. Ordinary appends leave a
-//! reserve of seglets alone, so that what frees memory can always make progress.
+//! A write appends the new object; then the index leads to it. A remove appends a tombstone and takes the key out of
+//! the index. Ordinary appends leave a reserve of seglets alone, so that what frees memory can always make progress.
+//!
+//! An overwrite needs no tombstone: recovery takes the newest version, so an older one matters only once the newest is
+//! removed. For that the object names the segments that hold the older ones, and its remove puts them all into one
+//! tombstone, which may go when none of them counts any more. Names are exact: a range of segments would be held up by
+//! those in between that are never cleaned. When an object would have to name more than eight, the group starts with a
+//! tombstone that takes over all but the newest of them. See `group` and docs/formats/log.md.
 //!
 //! Invariants:
 //! - a group lies in one segment, whole, or nothing of it does;
 //! - the index refers to exactly the newest live object of every key (and, during replay, to tombstones);
-//! - a tombstone stands in the stream of the object that it buries and names its segment;
+//! - a key's newest object names every counted segment that holds an older version of the key, unless a tombstone in
+//!   the same stream ends that version and names the segment;
+//! - a tombstone stands in the stream of the object that it buries, and names its segment and those that it names;
 //! - the safe version is above every version whose key has left the index.
 //!
 //! Not here: heads and side logs (`stream`), foreign entries (`replay`), walks over the index (`sweep`).
-//! Catalogue: C1, C2, C3, C4, A2. Source: SOSP11 2.5.
+//! Catalogue: C1, C2, C3, C4, A2. Source: SOSP11 2.5; the lists are our own.
 
 use crate::entry::BODY_BYTES_MAX;
 use crate::index::bucket::What;
@@ -20,9 +27,12 @@ use crate::memory::{Floor, Memory};
 use crate::segment::Slot;
 use crate::stats::TabletCounters;
 use crate::stream::{Side, Stream};
-use crate::{Entry, HashRange, Kind, Object, Pieces, Reference, SegmentInfo, SideId, TabletStat, Tombstone};
+use crate::{
+    Entry, HashRange, Kind, OBJECT_OLDER_COUNT_MAX, Object, OlderList, Pieces, Reference, SegmentInfo, SideId,
+    TabletStat, Tombstone,
+};
 use ramhold_base::hash::index_hash;
-use ramhold_base::{ClusterId, KeyHash, LogId, Position, SegmentId, StreamId, TableId, Version};
+use ramhold_base::{ClusterId, ClusterTime, KeyHash, LogId, Position, SegmentId, StreamId, TableId, Version};
 use std::collections::BTreeMap;
 
 /// The sizes of segments and seglets, in bytes.
@@ -52,6 +62,8 @@ pub struct LogConfig {
     pub index_bytes_max: u64,
     /// The part of `log_bytes` that ordinary appends leave alone: at least two seglets, at most half.
     pub reserve_bytes: u64,
+    /// The part of the reserve that only cleaning may use: what survives one pass.
+    pub cleaning_reserve_bytes: u64,
     /// Secret of this process, so that nobody can aim at one bucket.
     pub index_secret: u64,
 }
@@ -62,6 +74,8 @@ pub enum Purpose {
     Ordinary,
     /// It leads to memory being freed.
     Freeing,
+    /// A cleaning pass.
+    Cleaning,
 }
 
 /// Why an append did not take place. Nothing has changed.
@@ -108,6 +122,8 @@ pub struct Found<'a> {
     pub version: Version,
     /// Seconds of cluster time.
     pub time: u32,
+    /// The time from which the object does not exist. The log itself knows no time: whoever looks up compares.
+    pub expires: Option<ClusterTime>,
     pub value: Pieces<'a>,
     entry_bytes: u32,
     memory: &'a Memory,
@@ -123,7 +139,7 @@ impl Found<'_> {
         self.memory.segment_of(self.at)
     }
 
-    /// Of the whole entry: header, key and value.
+    /// Of the whole entry: header, list of segments, key and value.
     pub fn entry_bytes(&self) -> u32 {
         self.entry_bytes
     }
@@ -152,7 +168,18 @@ pub struct Log {
     pub(crate) segment_last: SegmentId,
     pub(crate) side_last: SideId,
     pub(crate) reserve: Floor,
+    /// What removes leave free.
+    cleaning_reserve: Floor,
     safe_version: Version,
+}
+
+/// What is appended together when an object is written.
+pub(crate) struct Group<'a> {
+    table: TableId,
+    /// The object with what it names.
+    entry: Entry<'a>,
+    /// What comes before it.
+    tombstone: Option<Tombstone<'a>>,
 }
 
 /// An entry of the index that is about to give way.
@@ -164,6 +191,15 @@ pub(crate) struct Dead {
     pub(crate) kind: Kind,
     pub(crate) version: Version,
     pub(crate) entry_bytes: u32,
+    /// Those of the segments that it names that still count.
+    pub(crate) older: OlderList,
+}
+
+impl Group<'_> {
+    pub(crate) fn bytes(&self) -> usize {
+        let tombstone_bytes = self.tombstone.as_ref().map_or(0, Tombstone::entry_bytes);
+        tombstone_bytes + self.entry.entry_bytes()
+    }
 }
 
 impl Log {
@@ -182,7 +218,13 @@ impl Log {
         // A new head and one more group of tombstones.
         assert!(config.reserve_bytes >= 2 * u64::from(seglet_bytes));
         assert!(config.reserve_bytes <= config.log_bytes / 2);
-        let reserve = config.reserve_bytes.div_ceil(u64::from(seglet_bytes));
+        assert!(config.cleaning_reserve_bytes <= config.reserve_bytes);
+        let seglets = |bytes: u64| {
+            let count = bytes.div_ceil(u64::from(seglet_bytes));
+            Floor(u32::try_from(count).expect("the reserve is a part of the region"))
+        };
+        let (reserve, cleaning_reserve) =
+            (seglets(config.reserve_bytes), seglets(config.cleaning_reserve_bytes));
         Log {
             config,
             memory: Memory::new(config.geometry, region),
@@ -192,7 +234,8 @@ impl Log {
             sides: BTreeMap::new(),
             segment_last: SegmentId::NONE,
             side_last: SideId::default(),
-            reserve: Floor(u32::try_from(reserve).expect("the reserve is a part of the region")),
+            reserve,
+            cleaning_reserve,
             safe_version: Version(1),
         }
     }
@@ -221,6 +264,7 @@ impl Log {
                 kind,
                 version,
                 time,
+                expires: record.expires,
                 value: record.value,
                 entry_bytes: record.entry_bytes,
                 memory,
@@ -231,7 +275,7 @@ impl Log {
     /// Appends an object to a stream's head and leads its key to it.
     ///
     /// `replaces` is what `lookup` found for this key in the same turn, object or tombstone; its version must be
-    /// lower. An object that is replaced gets its tombstone in the same group.
+    /// lower. The new object names the segment of an object that is replaced.
     pub fn write(
         &mut self,
         stream: StreamId,
@@ -242,11 +286,12 @@ impl Log {
     ) -> Result<Written, AppendRefusal> {
         let head = self.head(stream).ok_or(AppendRefusal::HeadFull)?;
         let dead = replaces.map(|at| self.dead(at));
-        if let Some(dead) = dead {
+        if let Some(dead) = &dead {
             assert!(dead.version < object.version, "a key's version only grows");
             assert!(self.memory.segments.at(dead.slot).stream == stream, "a key stays in one stream");
         }
-        self.put_object(head, self.floor(purpose), hash, object, dead)
+        let group = group(object, dead.as_ref());
+        self.put_object(head, self.floor(purpose), hash, &group, dead.as_ref())
     }
 
     /// Appends the tombstone of the object at `at`, which `lookup` found for this key in the same turn, and takes the
@@ -264,11 +309,11 @@ impl Log {
         assert!(dead.version < removal.version, "a key's version only grows");
         assert!(self.memory.segments.at(dead.slot).stream == stream, "a key stays in one stream");
         let Removal { table, key, version, time } = *removal;
-        let tombstone = Tombstone { table, version, time, segment: dead.segment, key };
+        let tombstone = Tombstone { table, version, time, segments: dead.names(), key };
         self.admit(head, tombstone.entry_bytes(), self.floor(Purpose::Freeing))?;
         let written = self.append_tombstone(head, &tombstone);
         self.index.remove(self.place(table, hash), at);
-        self.bury(table, hash, dead);
+        self.bury(table, hash, &dead);
         self.raise_safe_version(version.next());
         Ok(written)
     }
@@ -278,6 +323,18 @@ impl Log {
         let record = self.memory.record(at);
         assert!(record.kind == Kind::Object);
         record.value.append_to(out);
+    }
+
+    /// The table and key of the record at `at`, which was handed out in the same turn.
+    pub fn key_of(&self, at: Reference) -> (TableId, Vec<u8>) {
+        let record = self.memory.record(at);
+        (record.table, record.key.to_vec())
+    }
+
+    /// The segment of the entry at `at`, which was handed out in the same turn, and its offset.
+    pub fn place_of(&self, at: Reference) -> (SegmentId, u32) {
+        let (slot, offset) = self.memory.locate(at);
+        (self.memory.segments.at(slot).id, offset)
     }
 
     /// The version from which new keys start: above every version whose key has left the index.
@@ -334,28 +391,34 @@ impl Log {
         self.segment_pieces(id, from, to).append_to(out);
     }
 
-    /// Panics when something that must always hold does not. Walks over the whole index.
+    /// Panics when something that must always hold does not. Walks over the whole index and log.
     pub fn check_invariants(&self) {
         self.memory.check_invariants();
         self.index.check_invariants();
-        let mut seen = BTreeMap::<SegmentId, (u32, u32)>::new();
+        let mut seen = BTreeMap::<Slot, (u32, u32)>::new();
+        let mut object_counts = BTreeMap::<Slot, u32>::new();
         let mut entries = Vec::new();
         (0..self.index.bucket_count()).for_each(|bucket| self.index.entries_of(bucket, &mut entries));
         for (what, at) in entries {
             let record = self.memory.record(at);
             assert_eq!(what == What::Object, record.kind == Kind::Object);
-            let (object_bytes, count) = seen.entry(self.memory.segment_of(at).id).or_default();
-            *object_bytes += if what == What::Object { record.entry_bytes } else { 0 };
+            let (slot, _) = self.memory.locate(at);
+            let (object_bytes, count) = seen.entry(slot).or_default();
             *count += 1;
+            if what == What::Object {
+                *object_bytes += record.entry_bytes;
+                *object_counts.entry(slot).or_default() += 1;
+            }
         }
-        for segment in self.memory.segments.iter() {
-            let (object_bytes, count) = seen.get(&segment.id).copied().unwrap_or_default();
+        for (slot, segment) in self.memory.segments.iter_slots() {
+            let (object_bytes, count) = seen.get(&slot).copied().unwrap_or_default();
             assert_eq!(segment.live_bytes - segment.tombstone_bytes, object_bytes);
             assert_eq!(segment.indexed_count, count);
-            let pieces = self.segment_pieces(segment.id, 0, segment.len_bytes);
+            let pieces = self.memory.pieces(slot, 0, segment.len_bytes);
             let crc = pieces.into_iter().fold(0, ramhold_base::checksum::crc_append);
             assert_eq!(segment.crc, crc);
         }
+        self.check_tombstones(&object_counts);
         self.check_streams();
     }
 
@@ -367,7 +430,8 @@ impl Log {
     pub(crate) fn floor(&self, purpose: Purpose) -> Floor {
         match purpose {
             Purpose::Ordinary => self.reserve,
-            Purpose::Freeing => Floor(0),
+            Purpose::Freeing => self.cleaning_reserve,
+            Purpose::Cleaning => Floor(self.roll_seglets()),
         }
     }
 
@@ -375,6 +439,11 @@ impl Log {
         let record = self.memory.record(at);
         let (slot, _) = self.memory.locate(at);
         let segment = self.memory.segments.at(slot).id;
+        let older = if record.has_older {
+            self.memory.older(at).iter().filter(|segment| self.counts(*segment)).collect()
+        } else {
+            OlderList::NONE
+        };
         Dead {
             at,
             slot,
@@ -382,6 +451,7 @@ impl Log {
             kind: record.kind,
             version: record.version,
             entry_bytes: record.entry_bytes,
+            older,
         }
     }
 
@@ -393,33 +463,31 @@ impl Log {
         }
     }
 
-    /// Appends an object, after the tombstone of the object that it replaces, and leads its key to it.
+    /// Appends an object, after the tombstone of its group if there is one, and leads its key to it.
     pub(crate) fn put_object(
         &mut self,
         slot: Slot,
         floor: Floor,
         hash: KeyHash,
-        object: &Object<'_>,
-        dead: Option<Dead>,
+        group: &Group<'_>,
+        dead: Option<&Dead>,
     ) -> Result<Written, AppendRefusal> {
-        let table = object.table;
-        let tombstone = dead.and_then(|dead| tombstone_of(dead, object));
-        let tombstone_bytes = tombstone.map_or(0, |tombstone| tombstone.entry_bytes());
-        let object_bytes = object.entry_bytes();
+        let table = group.table;
+        let object_bytes = group.entry.entry_bytes() as u32;
         let place = self.place(table, hash);
         if dead.is_none() {
             self.index.prepare(place).map_err(|_| AppendRefusal::OutOfMemory)?;
         }
-        self.admit(slot, tombstone_bytes + object_bytes, floor)?;
+        self.admit(slot, group.bytes(), floor)?;
 
         // From here on nothing can fail.
-        if let Some(tombstone) = tombstone {
-            self.append_tombstone(slot, &tombstone);
+        if let Some(tombstone) = &group.tombstone {
+            self.append_tombstone(slot, tombstone);
         }
-        let offset = self.memory.append(slot, &Entry::Object(*object));
+        let offset = self.memory.append(slot, &group.entry);
         let at = self.memory.reference(slot, offset);
         let segment = self.memory.segments.at_mut(slot);
-        segment.live_bytes += object_bytes as u32;
+        segment.live_bytes += object_bytes;
         segment.live_count += 1;
         segment.indexed_count += 1;
         let position = Position { segment: segment.id, offset: segment.len_bytes };
@@ -430,26 +498,21 @@ impl Log {
             }
             None => self.index.insert(place, What::Object, at),
         }
-        self.counters.add(table, hash, object_bytes as u32);
+        self.counters.add(table, hash, object_bytes);
         Ok(Written { at, position })
     }
 
     /// Appends a tombstone for which there is room. One that names no segment is dead from the start.
     pub(crate) fn append_tombstone(&mut self, slot: Slot, tombstone: &Tombstone<'_>) -> Written {
         let offset = self.memory.append(slot, &Entry::Tombstone(*tombstone));
-        let segment = self.memory.segments.at_mut(slot);
-        if !tombstone.segment.is_none() {
-            let bytes = tombstone.entry_bytes() as u32;
-            segment.live_bytes += bytes;
-            segment.live_count += 1;
-            segment.tombstone_bytes += bytes;
-        }
+        self.count_tombstone(slot, tombstone);
+        let segment = self.memory.segments.at(slot);
         let position = Position { segment: segment.id, offset: segment.len_bytes };
         Written { at: self.memory.reference(slot, offset), position }
     }
 
     /// Takes what has left the index off the counts.
-    pub(crate) fn bury(&mut self, table: TableId, hash: KeyHash, dead: Dead) {
+    pub(crate) fn bury(&mut self, table: TableId, hash: KeyHash, dead: &Dead) {
         if dead.kind == Kind::Tombstone {
             self.forget_tombstone(dead.slot);
             return;
@@ -462,9 +525,27 @@ impl Log {
     }
 }
 
-/// The tombstone that `object` needs for what it replaces: none when that is a tombstone itself.
-pub(crate) fn tombstone_of<'a>(dead: Dead, object: &Object<'a>) -> Option<Tombstone<'a>> {
+impl Dead {
+    /// The segments that hold an object's version of its key or older ones; for a tombstone none, because it goes on
+    /// standing for those that it names.
+    pub(crate) fn names(&self) -> OlderList {
+        match self.kind {
+            Kind::Object => self.older.with(self.segment).expect("an object names one segment less than fits"),
+            _ => OlderList::NONE,
+        }
+    }
+}
+
+/// What to append for `object` when it replaces `dead`.
+#[inline]
+pub(crate) fn group<'a>(object: &Object<'a>, dead: Option<&Dead>) -> Group<'a> {
     let Object { table, time, key, .. } = *object;
-    let (version, segment) = (dead.version, dead.segment);
-    (dead.kind == Kind::Object).then_some(Tombstone { table, version, time, segment, key })
+    let older = dead.map_or(OlderList::NONE, Dead::names);
+    let Some(dead) = dead.filter(|_| older.count() > OBJECT_OLDER_COUNT_MAX) else {
+        return Group { table, entry: Entry::Object(*object, older), tombstone: None };
+    };
+    // The replaced object itself needs no tombstone: recovery prefers the new one, which goes on naming its segment.
+    let tombstone = Tombstone { table, version: dead.version, time, segments: dead.older, key };
+    let older = OlderList::from_iter([dead.segment]);
+    Group { table, entry: Entry::Object(*object, older), tombstone: Some(tombstone) }
 }

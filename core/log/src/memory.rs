@@ -14,9 +14,9 @@
 use crate::entry::{Entry, HEADER_BYTES, RECORD_PREFIX_BYTES_MAX, RecordPrefix, Word};
 use crate::free::FreeSeglets;
 use crate::segment::{NewSegment, SegmentInfo, Segments, Slot};
-use crate::{AppendRefusal, Geometry, Kind, Pieces};
+use crate::{AppendRefusal, Geometry, Kind, Object, OlderList, Pieces, Tombstone};
 use ramhold_base::checksum::crc_append;
-use ramhold_base::{Position, TableId, Version};
+use ramhold_base::{ClusterTime, Position, TableId, Version};
 
 /// The physical place of an entry in the shard's region. Good while the entry's segment lives and is not cleaned.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -28,6 +28,9 @@ pub(crate) struct Record<'a> {
     pub(crate) table: TableId,
     pub(crate) version: Version,
     pub(crate) time: u32,
+    pub(crate) expires: Option<ClusterTime>,
+    /// It names segments; `Memory::older` tells them. Apart, so that who only looks a key up does not pay for it.
+    pub(crate) has_older: bool,
     pub(crate) entry_bytes: u32,
     pub(crate) key: Pieces<'a>,
     pub(crate) value: Pieces<'a>,
@@ -148,17 +151,109 @@ impl Memory {
             }
         }
         segment.entry_count += 1;
+        if let Entry::Object(Object { time, .. }, ..) | Entry::Tombstone(Tombstone { time, .. }) = entry {
+            segment.time_sum += u64::from(*time);
+            segment.record_count += 1;
+        }
         start
+    }
+
+    /// Appends bytes `offset..offset + bytes` of another segment for which room was made, and counts them as a record of
+    /// this time, or as an opening; returns where they start.
+    pub(crate) fn append_copy(
+        &mut self,
+        to: Slot,
+        from: Slot,
+        offset: u32,
+        bytes: u32,
+        record: Option<u32>,
+    ) -> u32 {
+        let mask = self.seglet_bytes() - 1;
+        let start = self.segments.at(to).len_bytes;
+        let (mut source, mut rest) = (offset, bytes);
+        while rest > 0 {
+            let src = self.reference(from, source).0 as usize;
+            let segment = self.segments.at_mut(to);
+            let within = segment.len_bytes & mask;
+            let seglet = segment.seglets[(segment.len_bytes >> self.seglet_shift) as usize];
+            let at = ((u64::from(seglet) << self.seglet_shift) + u64::from(within)) as usize;
+            let run = rest.min(mask + 1 - within).min(mask + 1 - (source & mask));
+            self.region.copy_within(src..src + run as usize, at);
+            segment.crc = crc_append(segment.crc, &self.region[at..at + run as usize]);
+            segment.len_bytes += run;
+            source += run;
+            rest -= run;
+        }
+        let segment = self.segments.at_mut(to);
+        if let Some(time) = record {
+            segment.entry_count += 1;
+            segment.record_count += 1;
+            segment.time_sum += u64::from(time);
+        }
+        start
+    }
+
+    /// An empty copy of a segment, with room for `bytes`, found by references only.
+    pub(crate) fn create_image(&mut self, slot: Slot, bytes: u32, floor: Floor) -> Option<Slot> {
+        if !self.may_take(bytes.div_ceil(self.seglet_bytes()), floor) {
+            return None;
+        }
+        let of = self.segments.at(slot);
+        let new = NewSegment { id: of.id, stream: of.stream, side: None, created: of.created };
+        let mut image = SegmentInfo::new(new, self.segment_bytes >> self.seglet_shift);
+        image.is_image = true;
+        image.is_survivor = of.is_survivor;
+        image.in_pass = true;
+        image.opening_bytes = bytes;
+        let image = self.segments.insert_image(image);
+        self.reserve(image, bytes, floor).expect("counted before");
+        Some(image)
+    }
+
+    /// Lets an image be found by its segment's id, and gives the segment's seglets back.
+    pub(crate) fn swap_image(&mut self, segment: Slot, image: Slot) {
+        let before = self.segments.swap_image(segment, image);
+        self.give_back(&before);
+    }
+
+    /// The kind and length of the entry at a place.
+    #[inline]
+    pub(crate) fn entry_head(&self, at: Reference) -> (Kind, u32) {
+        let start = at.0 as usize;
+        let seglet_end = (start | (self.seglet_bytes() as usize - 1)) + 1;
+        let word = match self.region[start..seglet_end].first_chunk::<HEADER_BYTES>() {
+            Some(header) => word_of(header),
+            None => {
+                let (slot, offset) = self.locate(at);
+                let mut header = [0; HEADER_BYTES];
+                copy_pieces(&self.pieces(slot, offset, offset + HEADER_BYTES as u32), &mut header);
+                word_of(&header)
+            }
+        };
+        (word.kind().expect("our own entries are of known kinds"), word.entry_bytes() as u32)
+    }
+
+    /// Whether the checksum of the entry at a place holds.
+    pub(crate) fn is_intact(&self, at: Reference, bytes: u32) -> bool {
+        let (slot, offset) = self.locate(at);
+        let crc = |from, to| self.pieces(slot, from, to).into_iter().fold(0, crc_append);
+        let mut stored = [0; 4];
+        copy_pieces(&self.pieces(slot, offset, offset + 4), &mut stored);
+        crc(offset + 4, offset + bytes) == u32::from_le_bytes(stored)
     }
 
     /// Gives the segment's seglets back.
     pub(crate) fn free_segment(&mut self, slot: Slot) -> SegmentInfo {
         let segment = self.segments.remove(slot);
+        self.give_back(&segment);
+        segment
+    }
+
+    fn give_back(&mut self, segment: &SegmentInfo) {
         for seglet in &segment.seglets {
             self.seglets[*seglet as usize] = Seglet { owner: NOBODY, ordinal: 0 };
             self.free.give_back(*seglet);
         }
-        segment
     }
 
     /// Bytes `from..to` of a segment.
@@ -214,24 +309,41 @@ impl Memory {
     #[cold]
     fn record_across_seglets(&self, at: Reference) -> Record<'_> {
         let (slot, start) = self.locate(at);
+        self.with_prefix(slot, start, |word, prefix, _| {
+            let end = start + word.entry_bytes() as u32;
+            let key_start = start + prefix.key_start as u32;
+            let key_end = key_start + prefix.key_bytes as u32;
+            record(word, prefix, self.pieces(slot, key_start, key_end), self.pieces(slot, key_end, end))
+        })
+    }
+
+    /// The segments that the object or tombstone at a place names.
+    pub(crate) fn older(&self, at: Reference) -> OlderList {
+        let (slot, start) = self.locate(at);
+        self.with_prefix(slot, start, |_, prefix, bytes| prefix.older(bytes))
+    }
+
+    /// Copies the start of a record, wherever it lies, and shows it to `view`.
+    fn with_prefix<T>(
+        &self,
+        slot: Slot,
+        start: u32,
+        view: impl FnOnce(Word, &RecordPrefix, &[u8]) -> T,
+    ) -> T {
         let mut header = [0; HEADER_BYTES];
         copy_pieces(&self.pieces(slot, start, start + HEADER_BYTES as u32), &mut header);
         let word = word_of(&header);
-        let end = start + word.entry_bytes() as u32;
-        let mut prefix_bytes = [0; RECORD_PREFIX_BYTES_MAX];
-        let prefix_bytes = &mut prefix_bytes[..word.entry_bytes().min(RECORD_PREFIX_BYTES_MAX)];
-        copy_pieces(&self.pieces(slot, start, start + prefix_bytes.len() as u32), prefix_bytes);
-        let prefix = RecordPrefix::read(word, prefix_bytes).expect("a reference leads to a whole record");
-        let key_start = start + prefix.key_start as u32;
-        let key_end = key_start + prefix.key_bytes as u32;
-        record(word, &prefix, self.pieces(slot, key_start, key_end), self.pieces(slot, key_end, end))
+        let mut bytes = [0; RECORD_PREFIX_BYTES_MAX];
+        let bytes = &mut bytes[..word.entry_bytes().min(RECORD_PREFIX_BYTES_MAX)];
+        copy_pieces(&self.pieces(slot, start, start + bytes.len() as u32), bytes);
+        let prefix = RecordPrefix::read(word, bytes).expect("a reference leads to a whole record");
+        view(word, &prefix, bytes)
     }
 
     /// Panics when a seglet is lost or doubly owned. Costs as much as there are seglets.
     pub(crate) fn check_invariants(&self) {
         let mut owned = 0;
-        for segment in self.segments.iter() {
-            let slot = self.segments.slot(segment.id).expect("a segment is found by its id");
+        for (slot, segment) in self.segments.iter_slots() {
             assert!(segment.seglet_count() == segment.len_bytes.div_ceil(self.seglet_bytes()));
             assert!(segment.live_bytes <= segment.len_bytes);
             assert!(segment.live_count <= segment.entry_count);
@@ -259,6 +371,8 @@ fn record<'a>(word: Word, prefix: &RecordPrefix, key: Pieces<'a>, value: Pieces<
         table: prefix.table,
         version: prefix.version,
         time: prefix.time,
+        expires: prefix.expires,
+        has_older: prefix.older_bytes > 0,
         entry_bytes: word.entry_bytes() as u32,
         key,
         value,

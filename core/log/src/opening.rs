@@ -41,11 +41,17 @@ pub fn parse(bytes: &[u8]) -> Option<Opening> {
             | Entry::SafeVersion(_)
             | Entry::TabletStats(_)
             | Entry::SegmentHeader(_)
-            | Entry::Object(_)
+            | Entry::Object(..)
             | Entry::Tombstone(_) => break,
         }
     }
     Some(opening)
+}
+
+/// What the opening of a head takes at most.
+pub(crate) fn opening_bytes_max(segments: usize, stats: usize) -> usize {
+    // Header, digest, safe version and statistics: their fixed parts together are below 128 bytes.
+    128 + segments * 8 + stats * crate::entry::STAT_BYTES
 }
 
 /// The lists of an opening that is to be written, encoded.

@@ -2,8 +2,9 @@
 //!
 //! For each key the higher version wins; a tombstone ends all versions up to and with its own. So that an older object
 //! that comes later finds out that it is dead, a tombstone stays in the index until replay is finished. What loses is
-//! not appended. What was appended here and is superseded later gets a tombstone of our own, naming our segment:
-//! without it the older entry could return after the newer one is removed and cleaned away.
+//! not appended. What was appended here and is superseded later is named by what supersedes it, object or tombstone, as
+//! in a write: without that the older entry could return after the newer one is removed and cleaned away. The segments
+//! that foreign entries name are those of their own log and mean nothing here.
 //!
 //! Invariants:
 //! - any order of the same entries, with any repetitions, leads to the same objects;
@@ -13,9 +14,9 @@
 //! Catalogue: F4. Source: SOSP11 3.4.
 
 use crate::index::bucket::What;
-use crate::log::{AppendRefusal, Log, Purpose, tombstone_of};
-use crate::{Entry, Kind, Object, SideId, Tombstone};
-use ramhold_base::{KeyHash, SegmentId};
+use crate::log::{AppendRefusal, Dead, Log, Purpose, group};
+use crate::{Entry, Kind, Object, OlderList, SideId, Tombstone};
+use ramhold_base::KeyHash;
 
 /// What became of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,7 +39,7 @@ impl Log {
         hash: KeyHash,
     ) -> Result<Replayed, AppendRefusal> {
         match entry {
-            Entry::Object(object) => self.replay_object(side, hash, object),
+            Entry::Object(object, _) => self.replay_object(side, hash, object),
             Entry::Tombstone(tombstone) => self.replay_tombstone(side, hash, tombstone),
             Entry::SafeVersion(version) => {
                 self.raise_safe_version(*version);
@@ -56,14 +57,13 @@ impl Log {
     ) -> Result<Replayed, AppendRefusal> {
         self.raise_safe_version(object.version);
         let dead = self.lookup(object.table, hash, object.key).map(|found| found.at).map(|at| self.dead(at));
-        if dead.is_some_and(|dead| dead.version >= object.version) {
+        if dead.as_ref().is_some_and(|dead| dead.version >= object.version) {
             return Ok(Replayed::Superseded);
         }
         let floor = self.floor(Purpose::Ordinary);
-        let bytes = object.entry_bytes()
-            + dead.and_then(|dead| tombstone_of(dead, object)).map_or(0, |it| it.entry_bytes());
-        let slot = self.side_room(side, bytes, floor)?;
-        self.put_object(slot, floor, hash, object, dead)?;
+        let group = group(object, dead.as_ref());
+        let slot = self.side_room(side, group.bytes(), floor)?;
+        self.put_object(slot, floor, hash, &group, dead.as_ref())?;
         Ok(Replayed::Applied)
     }
 
@@ -76,15 +76,17 @@ impl Log {
         self.raise_safe_version(foreign.version.next());
         let dead =
             self.lookup(foreign.table, hash, foreign.key).map(|found| found.at).map(|at| self.dead(at));
-        let segment = match dead {
-            Some(dead) if dead.kind == Kind::Object && dead.version > foreign.version => {
+        if let Some(Dead { kind, version, .. }) = &dead {
+            let is_superseded = match kind {
+                Kind::Object => *version > foreign.version,
+                _ => *version >= foreign.version,
+            };
+            if is_superseded {
                 return Ok(Replayed::Superseded);
             }
-            Some(dead) if dead.kind == Kind::Object => dead.segment,
-            Some(dead) if dead.version >= foreign.version => return Ok(Replayed::Superseded),
-            Some(_) | None => SegmentId::NONE,
-        };
-        let tombstone = Tombstone { segment, ..*foreign };
+        }
+        let segments = dead.as_ref().map_or(OlderList::NONE, Dead::names);
+        let tombstone = Tombstone { segments, ..*foreign };
         let place = self.place(foreign.table, hash);
         if dead.is_none() {
             self.index.prepare(place).map_err(|_| AppendRefusal::OutOfMemory)?;
@@ -97,7 +99,7 @@ impl Log {
         match dead {
             Some(dead) => {
                 self.index.replace(place, dead.at, What::Tombstone, at);
-                self.bury(foreign.table, hash, dead);
+                self.bury(foreign.table, hash, &dead);
             }
             None => self.index.insert(place, What::Tombstone, at),
         }

@@ -3,6 +3,7 @@
 //! Segments stand in dense slots, so that a seglet can name its segment in 32 bits.
 
 use crate::SideId;
+use crate::tombstones::TombstoneCounts;
 use ramhold_base::map::FastMap;
 use ramhold_base::{ClusterTime, SegmentId, StreamId};
 
@@ -24,14 +25,32 @@ pub struct SegmentInfo {
     pub opening_bytes: u32,
     /// Entries of every kind.
     pub entry_count: u32,
-    /// Bytes of live objects, and of tombstones that name a segment.
+    /// Bytes of live objects, and of tombstones while the highest segment that they name counts: an estimate, a little
+    /// too low when only a lower one still does.
     pub live_bytes: u32,
     /// How many entries `live_bytes` counts.
     pub live_count: u32,
-    /// The part of `live_bytes` that is tombstones; the cleaner looks there for those whose segment is gone.
+    /// The part of `live_bytes` that is tombstones.
     pub tombstone_bytes: u32,
+    pub(crate) tombstones: TombstoneCounts,
     /// Entries that the index refers to. The segment cannot be freed before this is 0.
     pub indexed_count: u32,
+    /// Being cleaned.
+    pub in_pass: bool,
+    /// It was compacted: replicas may hold it longer than it is here.
+    pub is_compacted: bool,
+    /// The compacted copy of the segment with the same id, until that is swapped for it.
+    pub is_image: bool,
+    /// A source of a pass that is entered: no later digest names it.
+    pub is_leaving: bool,
+    /// Made by a combined pass: what is in it was durable before.
+    pub is_survivor: bool,
+    /// Bytes of needed tombstones, in whatever segment, that are counted for this one.
+    pub pinned_bytes: u64,
+    /// Of all objects and tombstones appended, in seconds of cluster time.
+    pub(crate) time_sum: u64,
+    /// How many those are.
+    pub(crate) record_count: u32,
     pub(crate) seglets: Vec<u32>,
 }
 
@@ -59,10 +78,24 @@ impl SegmentInfo {
             live_bytes: 0,
             live_count: 0,
             tombstone_bytes: 0,
+            tombstones: TombstoneCounts::default(),
             indexed_count: 0,
+            in_pass: false,
+            is_compacted: false,
+            is_image: false,
+            is_leaving: false,
+            is_survivor: false,
+            pinned_bytes: 0,
+            time_sum: 0,
+            record_count: 0,
             // All of it now, so that appending never allocates.
             seglets: Vec::with_capacity(seglet_count_max as usize),
         }
+    }
+
+    /// The mean time of what was appended, in seconds of cluster time.
+    pub(crate) fn mean_time(&self) -> u32 {
+        (self.time_sum / u64::from(self.record_count.max(1))) as u32
     }
 
     /// Seglets that it takes in memory.
@@ -72,7 +105,7 @@ impl SegmentInfo {
 }
 
 /// A segment's place in the table; used again after the segment is freed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Slot(pub(crate) u32);
 
 /// All segments of the shard.
@@ -95,6 +128,27 @@ impl Segments {
         slot
     }
 
+    /// Adds a segment that is not found by its id.
+    pub(crate) fn insert_image(&mut self, segment: SegmentInfo) -> Slot {
+        let id = segment.id;
+        let before = self.by_id.remove(&id).expect("an image has a segment");
+        let image = self.insert(segment);
+        self.by_id.insert(id, before);
+        image
+    }
+
+    /// Lets an image be found by its segment's id, and takes the segment out.
+    pub(crate) fn swap_image(&mut self, segment: Slot, image: Slot) -> SegmentInfo {
+        let before = self.remove(segment);
+        let after = self.at_mut(image);
+        assert!(after.is_image && after.id == before.id);
+        after.is_image = false;
+        after.is_compacted = true;
+        after.pinned_bytes = before.pinned_bytes;
+        self.by_id.insert(before.id, image);
+        before
+    }
+
     pub(crate) fn remove(&mut self, slot: Slot) -> SegmentInfo {
         let segment =
             self.slots[slot.0 as usize].take().expect("a slot is held until its segment is removed");
@@ -113,6 +167,16 @@ impl Segments {
 
     pub(crate) fn at_mut(&mut self, slot: Slot) -> &mut SegmentInfo {
         self.slots[slot.0 as usize].as_mut().expect("a slot is held until its segment is removed")
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut SegmentInfo> {
+        self.slots.iter_mut().flatten()
+    }
+
+    /// In no order that means anything.
+    pub(crate) fn iter_slots(&self) -> impl Iterator<Item = (Slot, &SegmentInfo)> {
+        let slots = self.slots.iter().enumerate();
+        slots.filter_map(|(slot, segment)| Some((Slot(slot as u32), segment.as_ref()?)))
     }
 
     /// In no order that means anything.

@@ -74,6 +74,11 @@ impl TabletCounters {
         }
     }
 
+    /// Ranges that are tracked.
+    pub(crate) fn count(&self) -> usize {
+        self.ranges.len()
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = TabletStat> {
         self.ranges.iter().map(|((table, first), counter)| {
             let Counter { last, bytes, records } = *counter;

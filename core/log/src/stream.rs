@@ -13,12 +13,15 @@
 
 use crate::log::{AppendRefusal, Log, OutOfMemory, Purpose};
 use crate::memory::Floor;
-use crate::opening::OpeningLists;
+use crate::opening::{OpeningLists, opening_bytes_max};
 use crate::segment::{NewSegment, Slot};
 use crate::{Entry, Partition, SegmentHeader, TabletStat};
 use ramhold_base::limits::STREAM_COUNT_MAX;
 use ramhold_base::{ClusterTime, Position, SegmentId, StreamId};
 use std::collections::BTreeSet;
+
+/// Side segments that a cleaning pass makes at most, about.
+const PASS_SEGMENTS: usize = 8;
 
 /// A side log of this shard; never used again while the shard lives.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -31,6 +34,13 @@ pub(crate) struct Stream {
     segments: BTreeSet<SegmentId>,
 }
 
+impl Stream {
+    /// Takes a segment out: the next digest does not name it.
+    pub(crate) fn remove(&mut self, id: SegmentId) -> bool {
+        self.segments.remove(&id)
+    }
+}
+
 /// A side log that is not entered yet.
 pub(crate) struct Side {
     stream: StreamId,
@@ -38,6 +48,8 @@ pub(crate) struct Side {
     segments: BTreeSet<SegmentId>,
     open: Option<Slot>,
     closed: bool,
+    /// Of a combined pass.
+    is_survivor: bool,
     /// Tombstones of this side log that the index refers to.
     pub(crate) tombstone_count: u64,
 }
@@ -65,12 +77,49 @@ impl Log {
         self.stream(stream).segments.iter().copied()
     }
 
-    /// Opens the next head of a stream and closes the one before. May use the reserve. When refused, nothing changes.
+    /// Opens the next head of a stream and closes the one before. May use the part of the reserve that is not kept for
+    /// cleaning. When refused, nothing changes.
     pub fn roll(
         &mut self,
         stream: StreamId,
         now: ClusterTime,
         stats: &[TabletStat],
+    ) -> Result<SegmentId, OutOfMemory> {
+        self.roll_leaving(stream, now, stats, self.floor(Purpose::Freeing))
+    }
+
+    /// The roll that enters a combined pass: it may use what is left of memory.
+    pub fn roll_for_cleaning(
+        &mut self,
+        stream: StreamId,
+        now: ClusterTime,
+        stats: &[TabletStat],
+    ) -> Result<SegmentId, OutOfMemory> {
+        self.roll_leaving(stream, now, stats, Floor(0))
+    }
+
+    /// Whether there is memory for a head whose digest names so many segments more.
+    pub fn may_roll(&self, more: usize) -> bool {
+        self.memory.free_count() >= self.roll_seglets_with(more)
+    }
+
+    /// Seglets that the opening of any stream's next head takes.
+    pub(crate) fn roll_seglets(&self) -> u32 {
+        self.roll_seglets_with(PASS_SEGMENTS)
+    }
+
+    fn roll_seglets_with(&self, more: usize) -> u32 {
+        let longest = self.streams.values().map(|stream| stream.segments.len()).max().unwrap_or_default();
+        let bytes = opening_bytes_max(longest + 1 + more, self.counters.count());
+        bytes.min(self.group_bytes_max() as usize).div_ceil(self.config.geometry.seglet_bytes as usize) as u32
+    }
+
+    fn roll_leaving(
+        &mut self,
+        stream: StreamId,
+        now: ClusterTime,
+        stats: &[TabletStat],
+        floor: Floor,
     ) -> Result<SegmentId, OutOfMemory> {
         let id = self.next_segment_id();
         let header = self.header(stream, id, now);
@@ -78,7 +127,7 @@ impl Log {
         let lists = OpeningLists::new(header, segments, self.safe_version(), stats);
         let entries = lists.entries(self.group_bytes_max() as usize).ok_or(OutOfMemory)?;
         let new = NewSegment { id, stream, side: None, created: now };
-        let slot = self.open_segment(new, &entries, self.floor(Purpose::Freeing)).map_err(|_| OutOfMemory)?;
+        let slot = self.open_segment(new, &entries, floor).map_err(|_| OutOfMemory)?;
         if let Some(before) = self.head(stream) {
             self.memory.segments.at_mut(before).closed = true;
         }
@@ -109,11 +158,21 @@ impl Log {
 
     /// Begins a side log of a stream. Its segments are made as they are needed and carry `now` as their creation.
     pub fn open_side(&mut self, stream: StreamId, now: ClusterTime) -> SideId {
+        self.new_side(stream, now, false)
+    }
+
+    /// A side log for what a combined pass keeps.
+    pub(crate) fn open_side_for_survivors(&mut self, stream: StreamId, now: ClusterTime) -> SideId {
+        self.new_side(stream, now, true)
+    }
+
+    fn new_side(&mut self, stream: StreamId, now: ClusterTime, is_survivor: bool) -> SideId {
         assert!(self.streams.contains_key(&stream));
         self.side_last.0 =
             self.side_last.0.checked_add(1).expect("no shard opens four thousand million side logs");
         let segments = BTreeSet::new();
-        let side = Side { stream, created: now, segments, open: None, closed: false, tombstone_count: 0 };
+        let side =
+            Side { stream, created: now, segments, open: None, closed: false, is_survivor, tombstone_count: 0 };
         self.sides.insert(self.side_last, side);
         self.side_last
     }
@@ -177,7 +236,8 @@ impl Log {
                 stream.segments.remove(&id)
             }
         };
-        self.memory.free_segment(slot);
+        let gone = self.memory.free_segment(slot);
+        self.forget_tombstones_of(&gone);
     }
 
     pub(crate) fn head(&self, stream: StreamId) -> Option<Slot> {
@@ -212,6 +272,7 @@ impl Log {
         let header = Entry::SegmentHeader(self.header(stream, id, created));
         let slot =
             self.open_segment(NewSegment { id, stream, side: Some(side), created }, &[header], floor)?;
+        self.memory.segments.at_mut(slot).is_survivor = self.side(side).is_survivor;
         if let Some(before) = before {
             self.memory.segments.at_mut(before).closed = true;
         }
@@ -248,7 +309,9 @@ impl Log {
             }
             known += side.segments.len();
         }
-        assert_eq!(known, self.memory.segments.iter().count());
+        // Images are found by their segment's id; sources of an entered pass are in no digest any more.
+        let in_passes = self.memory.segments.iter().filter(|segment| segment.is_image || segment.is_leaving);
+        assert_eq!(known + in_passes.count(), self.memory.segments.iter().count());
     }
 
     fn stream(&self, stream: StreamId) -> &Stream {

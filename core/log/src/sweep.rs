@@ -1,7 +1,7 @@
 //! Walks over the index in bounded steps: what takes many keys out at once never stops the shard.
 //!
 //! A step visits some buckets and tells where the next one goes on. Between steps the shard reads and writes as it
-//! likes; what a walk must find was in the index when it began, and entries only move ahead of the walk.
+//! likes; what a walk must find was in the index when it began, and whatever moves meanwhile, no walk misses it.
 //!
 //! Each step reads the log for the entries that might be concerned: for a dropped range all of them, for the others
 //! those of the side log alone.
@@ -129,7 +129,7 @@ impl Log {
 
     fn take_out(&mut self, bucket: u64, table: TableId, hash: KeyHash, dead: Dead) {
         self.index.remove_from(bucket, dead.at);
-        self.bury(table, hash, dead);
+        self.bury(table, hash, &dead);
     }
 
     fn side_indexed_count(&self, side: SideId) -> u64 {

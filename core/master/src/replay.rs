@@ -463,7 +463,7 @@ impl Master {
         for entry in EntryReader::new(body) {
             let (_, entry) = entry.map_err(|_| ReplayTrouble::Corrupt)?;
             let (table, key) = match &entry {
-                Entry::Object(object) => (object.table, object.key),
+                Entry::Object(object, _) => (object.table, object.key),
                 Entry::Tombstone(tombstone) => (tombstone.table, tombstone.key),
                 Entry::SafeVersion(version) => {
                     self.log.raise_safe_version(*version);

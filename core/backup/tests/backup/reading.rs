@@ -4,7 +4,7 @@ use crate::rig::*;
 use ramhold_base::bytes::Put;
 use ramhold_base::hash::{PlacementHasher, PlacementSeed};
 use ramhold_base::*;
-use ramhold_log::{Entry, EntryReader, Object};
+use ramhold_log::{Entry, EntryReader, Object, OlderList};
 use ramhold_wire::membership::{Durability, ServerState};
 use ramhold_wire::recovery::{PartitionRange, RecoveryRead};
 use ramhold_wire::{Kind, Opcode};
@@ -18,9 +18,9 @@ pub fn small_log(objects: u64) -> Log {
     log.bytes.truncate(HEADER_BYTES);
     for number in 0..objects {
         let key = number.to_le_bytes();
-        let object =
-            Object { table: TableId(1), version: Version(number + 1), time: 3, key: &key, value: b"value" };
-        Entry::Object(object).encode(&mut log.bytes);
+        let (table, version) = (TableId(1), Version(number + 1));
+        let object = Object { table, version, time: 3, expires: None, key: &key, value: b"value" };
+        Entry::Object(object, OlderList::NONE).encode(&mut log.bytes);
     }
     log
 }
@@ -158,8 +158,9 @@ fn reads_beyond_the_memory_come_again() {
         log.segment = SegmentId(segment);
         log.bytes.clear();
         let value = vec![1; 1500];
-        Entry::Object(Object { table: TableId(1), version: Version(1), time: 0, key: b"k", value: &value })
-            .encode(&mut log.bytes);
+        let (table, version) = (TableId(1), Version(1));
+        let object = Object { table, version, time: 0, expires: None, key: b"k", value: &value };
+        Entry::Object(object, OlderList::NONE).encode(&mut log.bytes);
         assert_eq!(rig.append(&log, log.from(0)).0, Status::Ok);
         logs.push(log);
     }
@@ -192,13 +193,15 @@ fn dividing_is_filtering() {
             let key: Vec<u8> = (0..rng.below(12)).map(|_| rng.u64() as u8).collect();
             let table = TableId(rng.between(1, 3) as u32);
             let version = Version(rng.between(1, 100));
+            let older = (1..=rng.below(4)).map(SegmentId).collect();
             if rng.chance(1, 3) {
-                let segment = SegmentId(1);
-                let tombstone = ramhold_log::Tombstone { table, version, time: 0, segment, key: &key };
+                let segments = older;
+                let tombstone = ramhold_log::Tombstone { table, version, time: 0, segments, key: &key };
                 Entry::Tombstone(tombstone).encode(&mut log.bytes);
             } else {
-                let object = Object { table, version, time: 0, key: &key, value: b"v" };
-                Entry::Object(object).encode(&mut log.bytes);
+                let expires = rng.chance(1, 3).then_some(ClusterTime(77));
+                let object = Object { table, version, time: 0, expires, key: &key, value: b"v" };
+                Entry::Object(object, older).encode(&mut log.bytes);
             }
         }
         let mut ranges = Vec::new();
@@ -229,7 +232,7 @@ fn dividing_is_filtering() {
             for entry in EntryReader::new(&log.bytes) {
                 let (_, entry) = entry.unwrap();
                 let (table, key) = match entry {
-                    Entry::Object(object) => (object.table, object.key),
+                    Entry::Object(object, _) => (object.table, object.key),
                     Entry::Tombstone(tombstone) => (tombstone.table, tombstone.key),
                     _ => continue,
                 };

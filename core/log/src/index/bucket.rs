@@ -18,6 +18,8 @@ pub(super) const PLACE_BITS: u32 = 42;
 pub(super) const TAG_SHIFT: u32 = PLACE_BITS + 2;
 pub(super) const TAG_BITS: u32 = 64 - TAG_SHIFT;
 pub(super) const BUCKET_BYTES: u64 = size_of::<Bucket>() as u64;
+/// Buckets allocated at once, as a power of two: 64 KiB, so that zeroing them is no pause and little is idle.
+pub(super) const CHUNK_SHIFT_MAX: u32 = 10;
 const PLACE_MASK: u64 = (1 << PLACE_BITS) - 1;
 const WHAT_SHIFT: u32 = PLACE_BITS;
 
@@ -72,6 +74,18 @@ pub(super) fn reference(slot: u64) -> Reference {
     Reference(slot & PLACE_MASK)
 }
 
+/// Whether a slot is the entry of this reference.
+#[inline]
+pub(super) fn is_entry_of(slot: u64, at: Reference) -> bool {
+    slot & PLACE_MASK == at.0 && matches!(content(slot), Content::Entry(..))
+}
+
+/// The same entry at another place.
+pub(super) fn moved(slot: u64, to: Reference) -> u64 {
+    assert!(to.0 <= PLACE_MASK);
+    slot & !PLACE_MASK | to.0
+}
+
 pub(super) fn link_of(slot: u64) -> Option<u64> {
     match content(slot) {
         Content::Link(number) => Some(number),
@@ -79,7 +93,7 @@ pub(super) fn link_of(slot: u64) -> Option<u64> {
     }
 }
 
-/// Buckets in chunks, so that growing copies nothing.
+/// Buckets in chunks, so that growing copies nothing and shrinking gives memory back.
 pub(super) struct Buckets {
     chunks: Vec<Box<[Bucket]>>,
     chunk_shift: u32,
@@ -100,6 +114,11 @@ impl Buckets {
 
     pub(super) fn grow(&mut self) {
         self.chunks.push(vec![Bucket::default(); 1 << self.chunk_shift].into_boxed_slice());
+    }
+
+    /// Gives the last chunk back to the allocator.
+    pub(super) fn shrink(&mut self) {
+        self.chunks.pop().expect("there is a chunk to give back");
     }
 
     #[inline]

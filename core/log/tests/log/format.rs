@@ -3,12 +3,14 @@
 use crate::harness::*;
 use ramhold_base::{ClusterTime, TableId};
 
-/// The segment of the example: a head's opening, an object, and its overwrite with the tombstone before it.
+/// The segment of the example: a head's opening, an object, its overwrite, its remove, and one that expires.
 fn example() -> Vec<u8> {
     let mut harness = Harness::new(config(64 * 1024));
     harness.now = ClusterTime(1_700_000_000_000 - 10);
     harness.write(TableId(1), b"k", b"one").unwrap();
     harness.write(TableId(1), b"k", b"two").unwrap();
+    harness.remove(TableId(1), b"k").unwrap();
+    harness.write(TableId(1), b"k", b"new").unwrap();
     segment_bytes(&harness.log, harness.log.head_segment(STREAM).unwrap())
 }
 

@@ -28,6 +28,7 @@ pub fn config(log_bytes: u64) -> LogConfig {
         log_bytes,
         index_bytes_max: INDEX_BYTES,
         reserve_bytes: 8 * 1024,
+        cleaning_reserve_bytes: 0,
         index_secret: 99,
     }
 }
@@ -71,7 +72,8 @@ impl Harness {
         let stream = stream_of(table);
         let before = self.log.lookup(table, hash, key).map(|found| (found.at, found.version));
         let version = before.map_or(self.log.safe_version(), |(_, version)| version.next());
-        let object = Object { table, version, time: self.now.seconds(), key, value };
+        let (time, expires) = (self.now.seconds(), expires_of(version));
+        let object = Object { table, version, time, expires, key, value };
         let write =
             |log: &mut Log| log.write(stream, Purpose::Ordinary, hash, &object, before.map(|(at, _)| at));
         let written = match write(&mut self.log) {
@@ -137,7 +139,7 @@ impl Harness {
         self.log.check_invariants();
         for ((table, key), (version, value)) in &self.model {
             let found = self.log.lookup(*table, hash_of(*table, key), key).expect("the model says it exists");
-            assert_eq!(found.version, *version);
+            assert_eq!((found.version, found.expires), (*version, expires_of(*version)));
             assert!(found.value.is_equal(value));
             assert_eq!(found.value.to_vec(), *value);
             let mut copy = Vec::new();
@@ -158,8 +160,12 @@ impl Harness {
             let of_table = self.model.iter().filter(|((table, _), _)| *table == stat.table);
             let (mut bytes, mut records) = (0, 0);
             for ((table, key), (version, value)) in of_table {
-                let object = Object { table: *table, version: *version, time: 0, key, value };
-                bytes += object.entry_bytes() as u64;
+                let (table, version, expires) = (*table, *version, expires_of(*version));
+                let object = Object { table, version, time: 0, expires, key, value };
+                let found = self.log.lookup(table, hash_of(table, key), key).expect("it is in the model");
+                let list_bytes = u64::from(found.entry_bytes()) - object.entry_bytes() as u64;
+                assert!(list_bytes == 0 || (6..=41).contains(&list_bytes) && list_bytes % 5 == 1);
+                bytes += u64::from(found.entry_bytes());
                 records += 1;
             }
             assert_eq!((stat.bytes, stat.records), (bytes, records), "{stat:?}");
@@ -172,6 +178,11 @@ impl Harness {
             cursor = self.log.finish_replay_step(side, from, 3);
         }
     }
+}
+
+/// Every fourth version expires some time.
+pub fn expires_of(version: Version) -> Option<ClusterTime> {
+    version.0.is_multiple_of(4).then_some(ClusterTime(1_700_000_060_000 + version.0))
 }
 
 pub fn random_key(rng: &mut Rng) -> Vec<u8> {
@@ -203,7 +214,7 @@ pub fn entries(segments: &[Vec<u8>]) -> Vec<Entry<'_>> {
 /// The placement hash of an entry's key; any value for entries without one.
 pub fn entry_hash(entry: &Entry<'_>) -> KeyHash {
     match entry {
-        Entry::Object(Object { table, key, .. }) | Entry::Tombstone(Tombstone { table, key, .. }) => {
+        Entry::Object(Object { table, key, .. }, _) | Entry::Tombstone(Tombstone { table, key, .. }) => {
             hash_of(*table, key)
         }
         Entry::SegmentHeader(_) | Entry::Digest(_) | Entry::SafeVersion(_) | Entry::TabletStats(_) => {

@@ -89,7 +89,7 @@ fn a_group_that_no_segment_could_take_is_refused_for_good() {
     assert_eq!(
         harness.write(TABLE, b"key", &vec![0; fits]),
         Err(AppendRefusal::TooLarge),
-        "its tombstone counts"
+        "its list counts"
     );
     harness.check();
 }

@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
 
+mod cleaning;
 mod damage;
+mod dead;
 mod format;
 mod harness;
 mod limits;

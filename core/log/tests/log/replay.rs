@@ -1,12 +1,12 @@
 //! What one log wrote, replayed into another in any order.
 
+use crate::dead::check_dead;
 use crate::harness::*;
-use crate::model::check_tombstones;
 use ramhold_base::{ClusterTime, KeyHash, Rng, SegmentId, StreamId, TableId, Version};
 use ramhold_log::{Entry, Log, Object, Replayed, Tombstone, opening};
 
 /// Replays the entries of two streams into two side logs, in random order and with repetitions.
-fn replay_shuffled(source: &Log, target: &mut Harness, rng: &mut Rng) {
+pub fn replay_shuffled(source: &Log, target: &mut Harness, rng: &mut Rng) {
     let segments = segments(source);
     let mut all = entries(&segments);
     for _ in 0..all.len() / 3 {
@@ -16,7 +16,7 @@ fn replay_shuffled(source: &Log, target: &mut Harness, rng: &mut Rng) {
     let sides = [STREAM, OTHER].map(|stream| target.log.open_side(stream, ClusterTime(5)));
     for entry in &all {
         let stream = match entry {
-            Entry::Object(Object { table, .. }) | Entry::Tombstone(Tombstone { table, .. }) => {
+            Entry::Object(Object { table, .. }, _) | Entry::Tombstone(Tombstone { table, .. }) => {
                 stream_of(*table)
             }
             _ => STREAM,
@@ -53,7 +53,7 @@ fn any_order_with_repetitions_restores_the_same_objects() {
         second.model = original.model.clone();
         second.versions = original.versions.clone();
         second.check();
-        check_tombstones(&second);
+        check_dead(&second);
 
         // Versions go on where they were; and what the second log wrote can be replayed in its turn.
         for _ in 0..300 {
@@ -65,19 +65,22 @@ fn any_order_with_repetitions_restores_the_same_objects() {
         third.model = second.model.clone();
         third.versions = second.versions.clone();
         third.check();
-        check_tombstones(&third);
+        check_dead(&third);
     }
 }
 
 const TABLE: TableId = TABLES[0];
 
 fn object(version: u64, value: &[u8]) -> Entry<'_> {
-    Entry::Object(Object { table: TABLE, version: Version(version), time: 1, key: b"k", value })
+    // What it names are segments of the log that it comes from.
+    let older = (1..=version).map(SegmentId).collect();
+    let object = Object { table: TABLE, version: Version(version), time: 1, expires: None, key: b"k", value };
+    Entry::Object(object, older)
 }
 
 fn tombstone(version: u64) -> Entry<'static> {
-    let segment = SegmentId(900);
-    Entry::Tombstone(Tombstone { table: TABLE, version: Version(version), time: 1, segment, key: b"k" })
+    let segments = [1, 900].map(SegmentId).into_iter().collect();
+    Entry::Tombstone(Tombstone { table: TABLE, version: Version(version), time: 1, segments, key: b"k" })
 }
 
 fn hash() -> KeyHash {
@@ -139,7 +142,7 @@ fn a_write_over_a_replayed_tombstone_leaves_one_entry() {
     harness.log.replay(side, &tombstone(5), hash()).unwrap();
     let at = harness.log.lookup(TABLE, hash(), b"k").unwrap().at;
     let version = harness.log.safe_version();
-    let object = Object { table: TABLE, version, time: 1, key: b"k", value: b"new" };
+    let object = Object { table: TABLE, version, time: 1, expires: None, key: b"k", value: b"new" };
     harness.log.write(STREAM, ramhold_log::Purpose::Ordinary, hash(), &object, Some(at)).unwrap();
     harness.finish_replay(side);
     assert_eq!(harness.log.usage().index_entry_count, 1);

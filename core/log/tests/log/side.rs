@@ -2,7 +2,7 @@
 
 use crate::harness::*;
 use ramhold_base::{ClusterTime, KeyHash, Rng, SegmentId, TableId, Version};
-use ramhold_log::{Cursor, Entry, HashRange, Object, Purpose};
+use ramhold_log::{Cursor, Entry, HashRange, Object, OlderList, Purpose};
 
 // C6
 #[test]
@@ -17,8 +17,8 @@ fn an_abandoned_side_log_leaves_nothing_behind() {
     for number in 0..500_u64 {
         let key = format!("side{}", number % 300).into_bytes();
         let version = Version(1000 + number);
-        let object = Object { table: TABLES[1], version, time: 0, key: &key, value: &[3; 30] };
-        harness.log.replay(side, &Entry::Object(object), hash_of(TABLES[1], &key)).unwrap();
+        let object = Object { table: TABLES[1], version, time: 0, expires: None, key: &key, value: &[3; 30] };
+        harness.log.replay(side, &Entry::Object(object, OlderList::NONE), hash_of(TABLES[1], &key)).unwrap();
     }
     assert!(harness.log.side_segments(side).count() > 5);
     harness.log.check_invariants();

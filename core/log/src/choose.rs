@@ -1,0 +1,228 @@
+//! Which segments are worth cleaning, and how.
+//!
+//! Both kinds of cleaning choose by cost-benefit: what would come free, times the age of the segment, over what must be
+//! read and written for it. A compaction counts what its segment takes in memory; a combined pass what it takes on the
+//! backups, with the tombstones elsewhere that it would free. The balancer prefers compaction, which costs the backups
+//! nothing, until their frames or the tombstones that compaction must keep have grown too many.
+//!
+//! Rules: docs/protocols/cleaning.md. Catalogue: C6, C7. Source: TUT15 Part III; SOSP91 LFS for the formula.
+
+use crate::log::Log;
+use crate::segment::SegmentInfo;
+use ramhold_base::{SegmentId, StreamId};
+
+/// Tombstones are too many when they hold this part of what is not live, in hundredths.
+const TOMBSTONE_PERCENT_MAX: u64 = 40;
+/// A pass stops taking sources when it would free this many segments' memory: passes stay short.
+const GAIN_SEGMENTS: u64 = 3;
+/// More than the header of a side segment takes.
+const SIDE_HEADER_BYTES: u64 = 64;
+/// Sources of one pass at most.
+const SOURCE_COUNT_MAX: usize = 64;
+
+/// What the caller knows and wants.
+pub struct Wish<'a> {
+    /// Seconds of cluster time.
+    pub now: u32,
+    /// Whether a stream has replicas: without them there is nothing that compaction could spare.
+    pub is_replicated: &'a dyn Fn(StreamId) -> bool,
+    /// Whether a closed segment is whole on its backups.
+    pub is_whole: &'a dyn Fn(SegmentId) -> bool,
+    /// Bytes that the replicas of one backup set may take in frames: beyond it only combined passes are chosen.
+    pub disk_bytes_max: u64,
+    /// Whether compaction may be used at all; without it every pass is combined.
+    pub is_two_level: bool,
+    /// A remove waits for memory: also passes that hardly pay.
+    pub is_pressed: bool,
+}
+
+/// What to clean next.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Choice {
+    Combined {
+        stream: StreamId,
+        sources: Vec<SegmentId>,
+        plan: Plan,
+    },
+    Compaction {
+        segment: SegmentId,
+        plan: Plan,
+    },
+}
+
+/// What a pass is expected to take and to give, in bytes of memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Plan {
+    /// To be looked at and to be moved.
+    pub work: u64,
+    /// Given back when it has ended.
+    pub gain: u64,
+}
+
+struct Candidate {
+    id: SegmentId,
+    stream: StreamId,
+    score: f64,
+    memory_bytes: u64,
+    live_bytes: u64,
+    pinned_bytes: u64,
+    entry_count: u64,
+}
+
+impl Log {
+    /// The best thing to clean now; `None` when nothing would give memory back, or what survives has no room.
+    /// Looks at every segment once.
+    pub fn choose(&self, wish: &Wish<'_>) -> Option<Choice> {
+        let combined = self.choose_combined(wish);
+        if !wish.is_two_level || self.wants_combined(wish) {
+            return combined.or_else(|| self.choose_compaction(wish));
+        }
+        self.choose_compaction(wish).or(combined)
+    }
+
+    /// Frames or tombstones have grown too many for compaction alone.
+    fn wants_combined(&self, wish: &Wish<'_>) -> bool {
+        let (mut disk, mut used, mut live, mut tombstones) = (0, 0, 0, 0);
+        for segment in self.memory.segments.iter() {
+            if !segment.is_image && (wish.is_replicated)(segment.stream) {
+                disk += u64::from(self.config.geometry.segment_bytes);
+            }
+            used += self.memory_bytes(segment);
+            live += u64::from(segment.live_bytes - segment.tombstone_bytes);
+            tombstones += u64::from(segment.tombstone_bytes);
+        }
+        let not_live = used.saturating_sub(live);
+        let headroom = GAIN_SEGMENTS * u64::from(self.config.geometry.segment_bytes);
+        disk + headroom > wish.disk_bytes_max || tombstones * 100 > not_live * TOMBSTONE_PERCENT_MAX
+    }
+
+    fn choose_combined(&self, wish: &Wish<'_>) -> Option<Choice> {
+        // A replica takes a frame, however short it is.
+        let frame = u64::from(self.config.geometry.segment_bytes);
+        let mut best: Vec<Candidate> = self
+            .candidates(wish)
+            .map(|segment| {
+                let replicated = (wish.is_replicated)(segment.stream);
+                let footprint = if replicated { frame } else { self.memory_bytes(segment) };
+                let freed =
+                    footprint - u64::from(segment.live_bytes).min(footprint) + segment.pinned_bytes;
+                self.candidate(wish, segment, footprint, freed)
+            })
+            .filter(|candidate| candidate.score > 0.0)
+            .collect();
+        best.sort_unstable_by(|a, b| b.score.total_cmp(&a.score).then(a.id.cmp(&b.id)));
+        // A pass stays in one stream: the best for which it pays.
+        while let Some(stream) = best.first().map(|candidate| candidate.stream) {
+            let own = best.extract_if(.., |candidate| candidate.stream == stream);
+            if let Some(choice) = self.plan_combined(stream, own, wish.is_pressed) {
+                return Some(choice);
+            }
+        }
+        None
+    }
+
+    /// The best first: as many as have room, up to where the gain was largest.
+    fn plan_combined(
+        &self,
+        stream: StreamId,
+        best: impl Iterator<Item = Candidate>,
+        is_pressed: bool,
+    ) -> Option<Choice> {
+        let target = GAIN_SEGMENTS * u64::from(self.config.geometry.segment_bytes);
+        let room = self.survivors_bytes_max();
+        // What the pass leaves behind itself: without it, passes would clean the heads of passes for ever.
+        let roll = u64::from(self.roll_seglets()) * u64::from(self.config.geometry.seglet_bytes);
+        let roll = if is_pressed { 0 } else { roll };
+        let (mut sources, mut sum) = (Vec::new(), (0, 0, 0));
+        let (mut plan, mut count) = (Plan::default(), 0);
+        for candidate in best.take(SOURCE_COUNT_MAX) {
+            let (live, freed, entries) = sum;
+            if self.survivors_take(live + candidate.live_bytes) > room {
+                continue;
+            }
+            // Tombstones that become dead are freed by whoever cleans their segments next.
+            sum = (
+                live + candidate.live_bytes,
+                freed + candidate.memory_bytes + candidate.pinned_bytes,
+                entries + candidate.entry_count,
+            );
+            sources.push(candidate.id);
+            let (live, freed, entries) = sum;
+            let gain = freed.saturating_sub(self.survivors_take(live) + roll);
+            if gain > plan.gain {
+                plan = Plan { work: live + entries * crate::moving::LOOK_COST, gain };
+                count = sources.len();
+            }
+            if gain >= target {
+                break;
+            }
+        }
+        sources.truncate(count);
+        sources.sort_unstable();
+        (plan.gain > 0).then_some(Choice::Combined { stream, sources, plan })
+    }
+
+    fn choose_compaction(&self, wish: &Wish<'_>) -> Option<Choice> {
+        let room = self.survivors_bytes_max();
+        self.candidates(wish)
+            .filter(|segment| (wish.is_replicated)(segment.stream))
+            .filter_map(|segment| {
+                let footprint = self.memory_bytes(segment);
+                let needed = self.in_seglets(u64::from(segment.live_bytes + segment.opening_bytes));
+                let gain = footprint.saturating_sub(needed);
+                let candidate = self.candidate(wish, segment, footprint, gain);
+                (gain > 0 && needed <= room).then_some((candidate, gain))
+            })
+            .max_by(|(a, _), (b, _)| a.score.total_cmp(&b.score).then(b.id.cmp(&a.id)))
+            .map(|(candidate, gain)| {
+                let work = candidate.live_bytes + candidate.entry_count * crate::moving::LOOK_COST;
+                Choice::Compaction { segment: candidate.id, plan: Plan { work, gain } }
+            })
+    }
+
+    fn candidates(&self, wish: &Wish<'_>) -> impl Iterator<Item = &SegmentInfo> {
+        self.memory.segments.iter().filter(|segment| {
+            segment.closed
+                && !segment.in_pass
+                && !segment.is_image
+                && segment.side.is_none()
+                && (wish.is_whole)(segment.id)
+        })
+    }
+
+    fn candidate(&self, wish: &Wish<'_>, segment: &SegmentInfo, footprint: u64, freed: u64) -> Candidate {
+        let age = f64::from(wish.now.saturating_sub(segment.mean_time())) + 1.0;
+        let live_bytes = u64::from(segment.live_bytes);
+        Candidate {
+            id: segment.id,
+            stream: segment.stream,
+            score: freed as f64 * age / (footprint + live_bytes) as f64,
+            memory_bytes: self.memory_bytes(segment),
+            live_bytes,
+            pinned_bytes: segment.pinned_bytes,
+            entry_count: u64::from(segment.entry_count),
+        }
+    }
+
+    /// What may survive in the pass that begins next, in bytes of seglets.
+    fn survivors_bytes_max(&self) -> u64 {
+        let free = self.memory.free_count().saturating_sub(self.floor(crate::log::Purpose::Cleaning).0);
+        let free = u64::from(free) * u64::from(self.config.geometry.seglet_bytes);
+        free.min(self.config.cleaning_reserve_bytes)
+    }
+
+    /// What a pass with so many live bytes needs in memory: side segments, with their headers and unused ends.
+    fn survivors_take(&self, live_bytes: u64) -> u64 {
+        let usable = u64::from(self.config.geometry.segment_bytes) * 15 / 16;
+        self.in_seglets(live_bytes + live_bytes.div_ceil(usable) * SIDE_HEADER_BYTES)
+    }
+
+    fn memory_bytes(&self, segment: &SegmentInfo) -> u64 {
+        u64::from(segment.seglet_count()) * u64::from(self.config.geometry.seglet_bytes)
+    }
+
+    fn in_seglets(&self, bytes: u64) -> u64 {
+        let seglet = u64::from(self.config.geometry.seglet_bytes);
+        bytes.div_ceil(seglet) * seglet
+    }
+}

@@ -1,0 +1,160 @@
+//! Makes the table larger and smaller on line, a bucket at a time, and moves its memory together.
+//!
+//! An insertion that passes the load splits one bucket; a removal that falls below a lower one merges the last bucket
+//! back into the one that it was split from: the tag keeps the bits, so neither touches the log. Between the two loads
+//! nothing happens, so that a count that goes up and down moves nothing.
+//!
+//! Chains lead to overflow buckets, but nothing leads back. So a hand goes round the base buckets, one a step while
+//! too much memory stands free, and moves what lies behind the wanted memory forward; when it is round, the
+//! chunks behind are free.
+//!
+//! What is taken out pays for the steps; those that a walk takes out are paid at its next step or with what comes next.
+//! Every step is bounded: chains have a maximum, and two that together would pass it are not merged.
+
+use super::bucket::{Bucket, LINK_SLOT, SLOT_COUNT, TAG_BITS, TAG_SHIFT, link, link_of};
+use super::{CHAIN_BUCKETS_MAX, Index, Place, overflow_count_of};
+
+/// Entries per bucket above which the table grows. With eight, four buckets of ten have overflowed and an entry takes
+/// 11.4 to 11.8 bytes; with less, slots stand empty, with more, look-ups walk.
+const LOAD_MAX: u64 = 8;
+/// Entries per bucket below which the table shrinks. An eighth below `LOAD_MAX`: a count must change as much to make
+/// the table turn round.
+const LOAD_MIN: u64 = 7;
+
+impl Index {
+    /// Splits the next bucket when there are too many entries, unless memory or the tag's bits have run out: then
+    /// chains grow instead.
+    pub(super) fn grow_step(&mut self) {
+        if self.entry_count <= LOAD_MAX * self.bucket_count() {
+            return;
+        }
+        let tag_bit = self.level - self.level_first;
+        let target = self.bucket_count();
+        if tag_bit >= TAG_BITS || (target >= self.base.count() && !self.may_grow()) {
+            return;
+        }
+        if target >= self.base.count() {
+            self.base.grow();
+        }
+        let source = self.split_next;
+        let mut slots = std::mem::take(&mut self.scratch);
+        self.take_chain(source, &mut slots);
+        self.split_next += 1;
+        if self.split_next == 1 << self.level {
+            self.level += 1;
+            self.split_next = 0;
+        }
+        // Two chains of the same entries never need more overflow buckets than the one of before, which are free now.
+        let mut ends = [Place::Base(source), Place::Base(target)];
+        for slot in slots.drain(..) {
+            let end = &mut ends[(slot >> (TAG_SHIFT + tag_bit) & 1) as usize];
+            *end = self.push(*end, slot);
+        }
+        self.scratch = slots;
+    }
+
+    /// Takes the steps of shrinking that are paid for, at most `steps_max`.
+    pub(super) fn shrink(&mut self, steps_max: u64) {
+        for _ in 0..steps_max.min(self.steps_owed) {
+            self.steps_owed -= 1;
+            if !self.shrink_step() {
+                self.steps_owed = 0;
+                return;
+            }
+        }
+    }
+
+    /// Makes the table smaller by a bucket and its memory by a chunk, if they are too large. False: nothing to do.
+    fn shrink_step(&mut self) -> bool {
+        let merged = self.merge_last();
+        let is_scattered = self.overflow.count() > self.overflow.number_wanted();
+        if is_scattered {
+            self.move_chain_forward();
+            self.overflow.release_last();
+        }
+        merged || is_scattered
+    }
+
+    pub(super) fn may_grow(&self) -> bool {
+        self.bytes() + self.chunk_bytes() <= self.bytes_max
+    }
+
+    /// Merges the last bucket into the one that it was split from, when there are too few entries, unless there is no
+    /// memory for the links of the longer chain or that would be too long.
+    fn merge_last(&mut self) -> bool {
+        let count = self.bucket_count();
+        if self.entry_count >= LOAD_MIN * count || count == 1 << self.level_first {
+            return false;
+        }
+        let (level, target) = match self.split_next {
+            0 => (self.level - 1, (1 << (self.level - 1)) - 1),
+            next => (self.level, next - 1),
+        };
+        let source = count - 1;
+        let entry_counts = [source, target].map(|number| self.chain_entry_count(number));
+        let overflow_count = overflow_count_of(entry_counts[0] + entry_counts[1]);
+        if 1 + overflow_count > CHAIN_BUCKETS_MAX {
+            return false;
+        }
+        let freed = entry_counts.map(overflow_count_of).iter().sum();
+        if self.overflow.free_count() < overflow_count.saturating_sub(freed) {
+            if !self.may_grow() {
+                return false;
+            }
+            self.overflow.grow();
+        }
+        let mut slots = std::mem::take(&mut self.scratch);
+        self.take_chain(source, &mut slots);
+        (self.level, self.split_next) = (level, target);
+        let mut end = Place::Base(target);
+        for slot in slots.drain(..) {
+            end = self.push(end, slot);
+        }
+        self.scratch = slots;
+        if self.base.count() - (1 << self.base.chunk_shift()) >= source {
+            self.base.shrink();
+        }
+        true
+    }
+
+    /// Moves the overflow buckets of one chain that lie behind the wanted memory to where use gathers.
+    fn move_chain_forward(&mut self) {
+        let wanted = self.overflow.number_wanted();
+        self.hand = if self.hand < self.bucket_count() { self.hand } else { 0 };
+        let mut place = Place::Base(self.hand);
+        while let Some(mut next) = link_of(self.bucket(place).slots[LINK_SLOT]) {
+            if next >= wanted {
+                let free = self.overflow.take().expect("there is room below what is wanted");
+                assert!(free < wanted);
+                *self.overflow.at_mut(free) = *self.overflow.at(next);
+                self.overflow.give_back(next);
+                self.bucket_mut(place).slots[LINK_SLOT] = link(free);
+                next = free;
+            }
+            place = Place::Overflow(next);
+        }
+        self.hand += 1;
+    }
+
+    pub(super) fn chain_entry_count(&self, number: u64) -> u64 {
+        let (mut count, mut bucket): (u64, &Bucket) = (0, self.base.at(number));
+        while let Some(next) = link_of(bucket.slots[LINK_SLOT]) {
+            count += LINK_SLOT as u64;
+            bucket = self.overflow.at(next);
+        }
+        count + bucket.slots.iter().filter(|slot| **slot != 0).count() as u64
+    }
+
+    /// Empties a chain into `slots`.
+    fn take_chain(&mut self, number: u64, slots: &mut Vec<u64>) {
+        let mut bucket = std::mem::take(self.base.at_mut(number));
+        loop {
+            let next = link_of(bucket.slots[LINK_SLOT]);
+            let entries = if next.is_some() { LINK_SLOT } else { SLOT_COUNT };
+            slots.extend(bucket.slots[..entries].iter().filter(|slot| **slot != 0));
+            let Some(next) = next else { return };
+            bucket = *self.overflow.at(next);
+            self.overflow.give_back(next);
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Looking at the entries of a segment, and moving those that are needed somewhere else.
+//!
+//! What both kinds of cleaning share. Entries are looked at in batches: first all keys are hashed and their buckets of
+//! the index touched, so that the misses of a batch overlap, then each is judged and moved. An entry moves as the bytes
+//! that it is; only when its list of older segments has become shorter is it encoded anew.
+//!
+//! Invariants:
+//! - an entry whose checksum fails is never moved;
+//! - the index refers to the copy from the moment that it exists, so that no key is missing in between.
+//!
+//! Not here: which segments (`choose`), in what order and into what (`combine`, `compact`).
+//! Rules: docs/protocols/cleaning.md. Catalogue: C4, C5, C6, C8.
+
+use crate::log::Log;
+use crate::segment::Slot;
+use crate::{Alive, Entry, Kind, Object, OlderList, Reference, Tombstone};
+use ramhold_base::{ClusterTime, KeyHash, TableId};
+use std::hint::black_box;
+
+/// Entries whose index buckets are fetched together.
+const BATCH: usize = 32;
+
+/// The placement hash of a table's key.
+pub type HashOf<'a> = &'a dyn Fn(TableId, &[u8]) -> KeyHash;
+
+/// What a slice of a pass came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// The work that was granted is used up.
+    Working,
+    /// Every entry has been looked at.
+    Done,
+    /// An object whose time is over is next: remove it, or let it be moved by granting `expired_stay`.
+    Expired(Reference),
+    /// The memory held back for cleaning is in use: go on when another pass has ended.
+    NoMemory,
+    /// The entry here is damaged: repair it, then go on.
+    Damaged(Reference),
+}
+
+/// What one slice may do.
+#[derive(Clone, Copy, Debug)]
+pub struct Grant {
+    /// In bytes looked at and moved, with a share for each entry.
+    pub work: u64,
+    pub now: ClusterTime,
+    /// Move the next entry even if its time is over, instead of handing it out.
+    pub expired_stay: bool,
+}
+
+/// What has been done, in all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Moved {
+    pub entries_seen: u64,
+    pub entries: u64,
+    pub bytes: u64,
+}
+
+/// What an entry costs to be looked at, in bytes moved.
+pub const LOOK_COST: u64 = 64;
+
+/// A place in a segment from which entries are looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Source {
+    pub(crate) slot: Slot,
+    pub(crate) offset: u32,
+    end: u32,
+    /// Of the next entry, seconds of cluster time; the last possible one when there is none.
+    pub(crate) time: u32,
+}
+
+/// An entry as it was found.
+#[derive(Clone, Copy)]
+struct Seen {
+    at: Reference,
+    bytes: u32,
+    kind: Kind,
+    table: TableId,
+    hash: KeyHash,
+    place: u64,
+    expires: Option<ClusterTime>,
+    has_older: bool,
+}
+
+impl Source {
+    pub(crate) fn is_done(&self) -> bool {
+        self.offset >= self.end
+    }
+}
+
+impl Log {
+    /// All entries of a closed segment but those that it was opened with.
+    pub(crate) fn source(&self, slot: Slot) -> Source {
+        let segment = self.memory.segments.at(slot);
+        let mut source = Source { slot, offset: segment.opening_bytes, end: segment.len_bytes, time: 0 };
+        self.set_time(&mut source);
+        source
+    }
+
+    /// Looks at one batch of a source's entries, up to the first that is younger than `until`, and moves what is needed
+    /// to where `room` says. Returns what stopped it; `None`: the batch is done.
+    pub(crate) fn move_batch(
+        &mut self,
+        source: &mut Source,
+        until: u32,
+        grant: &mut Grant,
+        moved: &mut Moved,
+        hash_of: HashOf<'_>,
+        room: &mut dyn FnMut(&mut Log, u32) -> Option<Slot>,
+    ) -> Option<Step> {
+        let mut batch = [const { None }; BATCH];
+        let count = self.look(source, until, hash_of, &mut batch);
+        let mut stopped = None;
+        for seen in batch[..count].iter().flatten() {
+            if let Err(step) = self.judge(source, seen, grant, moved, room) {
+                stopped = Some(step);
+                break;
+            }
+            // It was granted for the entry that had stopped the pass.
+            grant.expired_stay = false;
+            source.offset += seen.bytes;
+            moved.entries_seen += 1;
+            grant.work = grant.work.saturating_sub(LOOK_COST);
+        }
+        self.set_time(source);
+        stopped
+    }
+
+    fn look(&self, source: &Source, until: u32, hash_of: HashOf<'_>, out: &mut [Option<Seen>; BATCH]) -> usize {
+        let (mut count, mut offset, mut touched) = (0, source.offset, 0);
+        while count < BATCH && offset < source.end {
+            let at = self.memory.reference(source.slot, offset);
+            let (kind, bytes) = self.memory.entry_head(at);
+            let mut seen = Seen {
+                at,
+                bytes,
+                kind,
+                table: TableId(0),
+                hash: KeyHash(0),
+                place: 0,
+                expires: None,
+                has_older: false,
+            };
+            if matches!(kind, Kind::Object | Kind::Tombstone) {
+                let record = self.memory.record(at);
+                if record.time > until && count > 0 {
+                    break;
+                }
+                (seen.table, seen.has_older) = (record.table, record.has_older);
+                if kind == Kind::Object {
+                    seen.hash = match record.key.contiguous() {
+                        Some(key) => hash_of(record.table, key),
+                        None => hash_of(record.table, &record.key.to_vec()),
+                    };
+                    seen.place = self.place(record.table, seen.hash);
+                    seen.expires = record.expires;
+                    touched ^= self.index.touch(seen.place);
+                }
+            }
+            out[count] = Some(seen);
+            count += 1;
+            offset += bytes;
+        }
+        black_box(touched);
+        count
+    }
+
+    /// Moves the entry at the front of a source if it is needed.
+    fn judge(
+        &mut self,
+        source: &Source,
+        seen: &Seen,
+        grant: &mut Grant,
+        moved: &mut Moved,
+        room: &mut dyn FnMut(&mut Log, u32) -> Option<Slot>,
+    ) -> Result<(), Step> {
+        let named = if seen.has_older { self.memory.older(seen.at) } else { OlderList::NONE };
+        let kept: OlderList = named.iter().filter(|segment| self.counts(*segment)).collect();
+        let is_needed = match seen.kind.row().alive {
+            Alive::WhileIndexed => self.index.holds(seen.place, seen.at),
+            Alive::WhileItsSegmentCounts => !kept.is_empty(),
+            Alive::InItsSegment => false,
+        };
+        if !is_needed {
+            return Ok(());
+        }
+        if !self.memory.is_intact(seen.at, seen.bytes) {
+            return Err(Step::Damaged(seen.at));
+        }
+        if !grant.expired_stay && seen.expires.is_some_and(|end| end <= grant.now) {
+            return Err(Step::Expired(seen.at));
+        }
+        let dropped = named.encoded().len() - kept.encoded().len();
+        let to = room(self, seen.bytes - dropped as u32).ok_or(Step::NoMemory)?;
+        match seen.kind {
+            Kind::Object => self.move_object(source, seen, (dropped > 0).then_some(kept), to),
+            _ => self.move_tombstone(source, seen, kept, to),
+        }
+        moved.entries += 1;
+        moved.bytes += u64::from(seen.bytes);
+        grant.work = grant.work.saturating_sub(u64::from(seen.bytes));
+        Ok(())
+    }
+
+    /// `kept`: what is left of its list, if that has become shorter.
+    fn move_object(&mut self, source: &Source, seen: &Seen, kept: Option<OlderList>, to: Slot) {
+        let record = self.memory.record(seen.at);
+        let offset = match kept {
+            None => {
+                let time = Some(record.time);
+                self.memory.append_copy(to, source.slot, source.offset, seen.bytes, time)
+            }
+            Some(older) => {
+                let (key, value) = (record.key.to_vec(), record.value.to_vec());
+                let (table, version, time, expires) =
+                    (record.table, record.version, record.time, record.expires);
+                let object = Object { table, version, time, expires, key: &key, value: &value };
+                self.memory.append(to, &Entry::Object(object, older))
+            }
+        };
+        let new = self.memory.reference(to, offset);
+        let segment = self.memory.segments.at_mut(to);
+        let bytes = segment.len_bytes - offset;
+        segment.live_bytes += bytes;
+        segment.live_count += 1;
+        segment.indexed_count += 1;
+        let from = self.memory.segments.at_mut(source.slot);
+        from.live_bytes -= seen.bytes;
+        from.live_count -= 1;
+        from.indexed_count -= 1;
+        assert!(self.index.repoint(seen.place, seen.at, new), "a live object is in the index");
+        if bytes != seen.bytes {
+            self.counters.take_off(seen.table, seen.hash, seen.bytes);
+            self.counters.add(seen.table, seen.hash, bytes);
+        }
+    }
+
+    fn move_tombstone(&mut self, source: &Source, seen: &Seen, segments: OlderList, to: Slot) {
+        let record = self.memory.record(seen.at);
+        let key = record.key.to_vec();
+        let (table, version, time) = (record.table, record.version, record.time);
+        self.discount_tombstone(source.slot, seen.at);
+        self.append_tombstone(to, &Tombstone { table, version, time, segments, key: &key });
+    }
+
+    fn set_time(&self, source: &mut Source) {
+        source.time = if source.is_done() {
+            u32::MAX
+        } else {
+            let at = self.memory.reference(source.slot, source.offset);
+            match self.memory.entry_head(at).0 {
+                Kind::Object | Kind::Tombstone => self.memory.record(at).time,
+                _ => 0,
+            }
+        };
+    }
+}

@@ -1,0 +1,167 @@
+//! The list of segments that a record speaks of: those of its own log that hold older versions of its key.
+//!
+//! Kept as the bytes that stand in the entry: a count, then ids of five bytes, rising. Exact ids and not a range,
+//! because a range would be held up by segments in between that have nothing to do with the key.
+//!
+//! Invariants:
+//! - the ids are rising and none of them is zero;
+//! - the bytes after the last id are zero, so that equal lists have equal bytes.
+//!
+//! Not here: which of the segments still count (`tombstones`). Bytes: docs/formats/log.md. Catalogue: C4.
+
+use ramhold_base::SegmentId;
+
+/// The most segments that an object names; with its own segment its remove names one more.
+pub const OBJECT_OLDER_COUNT_MAX: usize = 8;
+/// The most segments that a tombstone names: those of the object that it ends, and the object's own.
+pub const TOMBSTONE_OLDER_COUNT_MAX: usize = OBJECT_OLDER_COUNT_MAX + 1;
+
+/// Ids have five bytes: at 8 MiB each, more segments than any server will write.
+const ID_BYTES: usize = 5;
+const ID_MAX: u64 = (1 << (8 * ID_BYTES)) - 1;
+/// What the longest list takes in an entry.
+pub(crate) const OLDER_BYTES_MAX: usize = older_bytes(TOMBSTONE_OLDER_COUNT_MAX);
+
+/// Segments that hold older versions of a key, at most nine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OlderList {
+    /// The count, then the ids.
+    bytes: [u8; OLDER_BYTES_MAX],
+}
+
+/// What a list of `count` segments takes in an entry.
+pub(crate) const fn older_bytes(count: usize) -> usize {
+    if count == 0 { 0 } else { 1 + count * ID_BYTES }
+}
+
+impl OlderList {
+    /// The list that names no segment; an entry with it carries no list.
+    pub const NONE: OlderList = OlderList { bytes: [0; OLDER_BYTES_MAX] };
+
+    pub fn is_empty(&self) -> bool {
+        self.bytes[0] == 0
+    }
+
+    pub fn count(&self) -> usize {
+        usize::from(self.bytes[0])
+    }
+
+    /// The segments, rising.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = SegmentId> {
+        let (ids, _) = self.bytes[1..].as_chunks::<ID_BYTES>();
+        ids[..self.count()].iter().map(|id| {
+            let [a, b, c, d, e] = *id;
+            SegmentId(u64::from_le_bytes([a, b, c, d, e, 0, 0, 0]))
+        })
+    }
+
+    /// The highest of the segments.
+    pub fn highest(&self) -> Option<SegmentId> {
+        self.iter().next_back()
+    }
+
+    /// The list with one segment more, unless it names that already; `None` when it is full.
+    /// Panics when the id is none, or does not fit five bytes.
+    pub fn with(&self, segment: SegmentId) -> Option<OlderList> {
+        assert!(!segment.is_none());
+        assert!(segment.0 <= ID_MAX);
+        if self.iter().any(|named| named == segment) {
+            return Some(*self);
+        }
+        if self.count() == TOMBSTONE_OLDER_COUNT_MAX {
+            return None;
+        }
+        let before = self.iter().filter(|named| *named < segment).count();
+        let at = 1 + before * ID_BYTES;
+        let end = 1 + self.count() * ID_BYTES;
+        let mut list = *self;
+        list.bytes.copy_within(at..end, at + ID_BYTES);
+        list.bytes[at..at + ID_BYTES].copy_from_slice(&segment.0.to_le_bytes()[..ID_BYTES]);
+        list.bytes[0] += 1;
+        Some(list)
+    }
+
+    /// What stands in the entry: nothing when the list is empty.
+    pub(crate) fn encoded(&self) -> &[u8] {
+        &self.bytes[..older_bytes(self.count())]
+    }
+
+    /// How many of `bytes` are the list that they start with; `None` when they contradict the format, or the list
+    /// names more than `count_max` segments.
+    #[inline(never)]
+    pub(crate) fn check(bytes: &[u8], count_max: usize) -> Option<usize> {
+        let count = usize::from(*bytes.first()?);
+        let list_bytes = older_bytes(count);
+        if count == 0 || count > count_max || list_bytes > bytes.len() {
+            return None;
+        }
+        let list = OlderList::decode(&bytes[..list_bytes]);
+        let is_rising = list.iter().is_sorted_by(|a, b| a < b);
+        let starts_right = list.iter().next().is_some_and(|first| !first.is_none());
+        (is_rising && starts_right).then_some(list_bytes)
+    }
+
+    /// The list of `encoded`, which has passed `check` or is empty.
+    pub(crate) fn decode(encoded: &[u8]) -> OlderList {
+        let mut list = OlderList::NONE;
+        list.bytes[..encoded.len()].copy_from_slice(encoded);
+        list
+    }
+}
+
+/// Panics when there are more than nine.
+impl FromIterator<SegmentId> for OlderList {
+    fn from_iter<T: IntoIterator<Item = SegmentId>>(segments: T) -> OlderList {
+        segments
+            .into_iter()
+            .fold(OlderList::NONE, |list, segment| list.with(segment).expect("a list names at most nine"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ramhold_base::Rng;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn a_list_is_a_small_set_in_order() {
+        for seed in 0..200 {
+            let mut rng = Rng::new(seed);
+            let (mut list, mut model) = (OlderList::NONE, BTreeSet::new());
+            for _ in 0..30 {
+                let segment = SegmentId(rng.between(1, 14) * rng.between(1, ID_MAX / 14));
+                let is_full = model.len() == TOMBSTONE_OLDER_COUNT_MAX && !model.contains(&segment);
+                match list.with(segment) {
+                    Some(longer) => (list, _) = (longer, model.insert(segment)),
+                    None => assert!(is_full),
+                }
+                assert!(list.iter().eq(model.iter().copied()));
+                assert_eq!(list.highest(), model.last().copied());
+                assert_eq!(list, model.iter().rev().copied().collect());
+                assert_eq!(OlderList::decode(list.encoded()), list);
+                assert_eq!(OlderList::check(list.encoded(), 9), Some(list.encoded().len()));
+                assert_eq!(OlderList::check(list.encoded(), list.count() - 1), None);
+            }
+        }
+    }
+
+    // C1
+    #[test]
+    fn bytes_that_contradict_the_format_are_no_list() {
+        assert_eq!(OlderList::check(&[2, 1, 0, 0, 0, 0, 2, 0, 0, 0, 0, 77], 9), Some(11));
+        for bytes in [
+            &[][..],
+            &[0],
+            &[0, 1, 0, 0, 0, 0],
+            &[1, 0, 0, 0, 0, 0],
+            &[1, 1, 0, 0, 0],
+            &[2, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0],
+            &[2, 2, 0, 0, 0, 0, 1, 0, 0, 0, 0],
+            &[10; 60],
+            &[255; 60],
+        ] {
+            assert_eq!(OlderList::check(bytes, 9), None, "{bytes:?}");
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! How many tombstones of each segment wait for which other segment to go.
+//!
+//! A tombstone is needed while a segment that it names counts. So that dead ones are known without scanning, each
+//! segment counts the tombstones in it by the *highest* segment that they name, their *source*: the one with the
+//! newest version, which is the first to be cleaned only when it is mostly dead. When a segment is freed, the
+//! tombstones that waited for it are taken off the counts of the segments they lie in.
+//!
+//! The counts are an estimate, for choosing what to clean: a tombstone whose source is gone is taken for dead although
+//! it may name a lower segment that still counts. The cleaner asks `is_needed` of each tombstone that it meets, and
+//! one that it moves names the remaining segments only, so that from then on it is counted again.
+//!
+//! Invariants:
+//! - a segment's counts are exactly its tombstones whose source is in memory, by source;
+//! - `tombstone_bytes` is their sum, and `live_bytes` and `live_count` contain it.
+//!
+//! Not here: choosing segments, moving tombstones (cleaner). Catalogue: C4, C5, C6.
+
+use crate::log::Log;
+use crate::segment::Slot;
+use crate::{Entry, EntryReader, OlderList, Reference, SegmentInfo, Tombstone};
+use ramhold_base::SegmentId;
+use std::collections::BTreeMap;
+
+/// The tombstones that lie in one segment, by source.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct TombstoneCounts {
+    /// Rising by source; no count is 0. Sources are as many as tombstones at most and mostly far fewer.
+    waiting: Vec<Waiting>,
+}
+
+/// Tombstones of one segment that wait for the same source.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Waiting {
+    source: SegmentId,
+    bytes: u32,
+    count: u32,
+}
+
+impl TombstoneCounts {
+    fn add(&mut self, source: SegmentId, bytes: u32) {
+        match self.find(source) {
+            Ok(at) => {
+                self.waiting[at].bytes += bytes;
+                self.waiting[at].count += 1;
+            }
+            Err(at) => self.waiting.insert(at, Waiting { source, bytes, count: 1 }),
+        }
+    }
+
+    fn take_off(&mut self, source: SegmentId, bytes: u32) {
+        let at = self.find(source).expect("a counted tombstone is taken off once");
+        self.waiting[at].bytes -= bytes;
+        self.waiting[at].count -= 1;
+        if self.waiting[at].count == 0 {
+            self.waiting.remove(at);
+        }
+    }
+
+    fn take_source(&mut self, source: SegmentId) -> Option<Waiting> {
+        self.find(source).ok().map(|at| self.waiting.remove(at))
+    }
+
+    fn find(&self, source: SegmentId) -> Result<usize, usize> {
+        self.waiting.binary_search_by_key(&source, |waiting| waiting.source)
+    }
+}
+
+impl Log {
+    /// Whether a recovery could still read this segment of ours: it is in memory, entered or not.
+    pub(crate) fn counts(&self, segment: SegmentId) -> bool {
+        self.memory.segments.slot(segment).is_some()
+    }
+
+    /// Whether a tombstone that names these segments must be kept.
+    pub(crate) fn is_needed(&self, segments: &OlderList) -> bool {
+        segments.iter().any(|segment| self.counts(segment))
+    }
+
+    /// Counts a tombstone that was appended to a segment.
+    pub(crate) fn count_tombstone(&mut self, slot: Slot, tombstone: &Tombstone<'_>) {
+        let Some(source) = tombstone.segments.highest() else { return };
+        assert!(self.counts(source), "a new tombstone names segments that count");
+        let bytes = tombstone.entry_bytes() as u32;
+        let segment = self.memory.segments.at_mut(slot);
+        segment.live_bytes += bytes;
+        segment.live_count += 1;
+        segment.tombstone_bytes += bytes;
+        segment.tombstones.add(source, bytes);
+        self.pinned_by(source).pinned_bytes += u64::from(bytes);
+    }
+
+    /// Takes one tombstone off the counts of the segment that it lies in, if it is in them.
+    pub(crate) fn discount_tombstone(&mut self, slot: Slot, at: Reference) {
+        let bytes = self.memory.record(at).entry_bytes;
+        let source = self.memory.older(at).highest().filter(|source| self.counts(*source));
+        if let Some(source) = source {
+            let segment = self.memory.segments.at_mut(slot);
+            segment.live_bytes -= bytes;
+            segment.live_count -= 1;
+            segment.tombstone_bytes -= bytes;
+            segment.tombstones.take_off(source, bytes);
+            self.pinned_by(source).pinned_bytes -= u64::from(bytes);
+        }
+    }
+
+    fn pinned_by(&mut self, source: SegmentId) -> &mut SegmentInfo {
+        let slot = self.memory.segments.slot(source).expect("the caller has seen that it counts");
+        self.memory.segments.at_mut(slot)
+    }
+
+    /// Takes the tombstones that waited for a segment off all counts, and those that lie in it off what they pin: it
+    /// has been freed. Looks at every segment, at no entry.
+    pub(crate) fn forget_tombstones_of(&mut self, gone: &SegmentInfo) {
+        let source = gone.id;
+        for waiting in &gone.tombstones.waiting {
+            if self.counts(waiting.source) {
+                self.pinned_by(waiting.source).pinned_bytes -= u64::from(waiting.bytes);
+            }
+        }
+        for segment in self.memory.segments.iter_mut() {
+            if let Some(Waiting { bytes, count, .. }) = segment.tombstones.take_source(source) {
+                segment.live_bytes -= bytes;
+                segment.live_count -= count;
+                segment.tombstone_bytes -= bytes;
+            }
+        }
+    }
+
+    /// Panics when a segment's counts are not those of its entries. `object_counts` are the objects of the index by
+    /// segment. Reads the whole log.
+    pub(crate) fn check_tombstones(&self, object_counts: &BTreeMap<Slot, u32>) {
+        let mut bytes = Vec::new();
+        let mut pinned = BTreeMap::<SegmentId, u64>::new();
+        for (slot, segment) in self.memory.segments.iter_slots() {
+            bytes.clear();
+            self.memory.pieces(slot, 0, segment.len_bytes).append_to(&mut bytes);
+            let mut counts = TombstoneCounts::default();
+            // What a pass has moved is counted where it lies now, though its bytes still stand in the source.
+            if segment.in_pass && !segment.is_image {
+                counts = segment.tombstones.clone();
+                bytes.clear();
+                for Waiting { source, bytes, .. } in &counts.waiting {
+                    *pinned.entry(*source).or_default() += u64::from(*bytes);
+                }
+            }
+            for entry in EntryReader::new(&bytes) {
+                let (_, entry) = entry.expect("our own memory holds whole entries");
+                if let Entry::Tombstone(tombstone) = entry
+                    && let Some(source) = tombstone.segments.highest()
+                    && self.counts(source)
+                {
+                    assert!(self.is_needed(&tombstone.segments));
+                    counts.add(source, tombstone.entry_bytes() as u32);
+                    *pinned.entry(source).or_default() += tombstone.entry_bytes() as u64;
+                }
+            }
+            assert_eq!(segment.tombstones, counts);
+            let sum = |of: fn(&Waiting) -> u32| counts.waiting.iter().map(of).sum::<u32>();
+            assert_eq!(segment.tombstone_bytes, sum(|waiting| waiting.bytes));
+            let object_count = object_counts.get(&slot).copied().unwrap_or_default();
+            assert_eq!(segment.live_count, object_count + sum(|waiting| waiting.count));
+        }
+        for segment in self.memory.segments.iter().filter(|segment| !segment.is_image) {
+            assert_eq!(segment.pinned_bytes, pinned.get(&segment.id).copied().unwrap_or_default());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ramhold_base::Rng;
+
+    // C5
+    #[test]
+    fn counts_agree_with_a_map() {
+        for seed in 0..50 {
+            let mut rng = Rng::new(seed);
+            let mut counts = TombstoneCounts::default();
+            let mut model = BTreeMap::<SegmentId, Vec<u32>>::new();
+            for _ in 0..300 {
+                let source = SegmentId(rng.between(1, 12));
+                match rng.below(10) {
+                    0 => {
+                        let taken = counts.take_source(source).map(|it| (it.bytes, it.count));
+                        let known = model.remove(&source);
+                        assert_eq!(taken, known.map(|it| (it.iter().sum(), it.len() as u32)), "seed {seed}");
+                    }
+                    1..=3 => {
+                        if let Some(list) = model.get_mut(&source) {
+                            counts.take_off(source, list.pop().expect("empty lists are taken out"));
+                            model.retain(|_, list| !list.is_empty());
+                        }
+                    }
+                    _ => {
+                        let bytes = rng.between(20, 100) as u32;
+                        counts.add(source, bytes);
+                        model.entry(source).or_default().push(bytes);
+                    }
+                }
+                let sums = model.iter().map(|(source, list)| (*source, list.iter().sum(), list.len() as u32));
+                assert!(counts.waiting.iter().map(|it| (it.source, it.bytes, it.count)).eq(sums));
+            }
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! Log, index and cleaner against a map: passes in small slices between writes, a stream that is durable late, replicas
+//! made anew from compacted segments, and a crash at any point, after which everything durable must be found.
+
+use crate::harness::*;
+use ramhold_base::{Position, Rng, SegmentId, StreamId};
+use ramhold_log::{
+    AppendRefusal, Choice, Combined, Compaction, Cursor, Grant, Log, LogConfig, Step, Wish, opening,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What one key was made at some position: `None` is removed.
+struct Change {
+    stream: StreamId,
+    position: Position,
+    key: Key,
+    value: Option<(ramhold_base::Version, Vec<u8>)>,
+}
+
+/// A harness with a cleaner, and with backups that are nothing but a map of bytes.
+struct Rig {
+    harness: Harness,
+    rng: Rng,
+    combined: Option<Combined>,
+    compaction: Option<Compaction>,
+    entering: Vec<Combined>,
+    retiring: Vec<(StreamId, SegmentId, Vec<SegmentId>)>,
+    swapping: Vec<(Compaction, Position)>,
+    /// What the backups hold of closed segments.
+    replicas: BTreeMap<SegmentId, Vec<u8>>,
+    durable: BTreeMap<StreamId, Position>,
+    history: Vec<Change>,
+    passes: [u32; 2],
+    rewritten: u32,
+    two_level: bool,
+    /// A remove waits.
+    pressed: bool,
+}
+
+fn small(log_bytes: u64) -> LogConfig {
+    LogConfig { reserve_bytes: 12 * 1024, cleaning_reserve_bytes: 8 * 1024, ..config(log_bytes) }
+}
+
+impl Rig {
+    fn new(seed: u64, log_bytes: u64, two_level: bool) -> Rig {
+        let mut rig = Rig {
+            harness: Harness::new(small(log_bytes)),
+            rng: Rng::new(seed),
+            combined: None,
+            compaction: None,
+            entering: Vec::new(),
+            retiring: Vec::new(),
+            swapping: Vec::new(),
+            replicas: BTreeMap::new(),
+            durable: BTreeMap::new(),
+            history: Vec::new(),
+            passes: [0; 2],
+            rewritten: 0,
+            two_level,
+            pressed: false,
+        };
+        for stream in [STREAM, OTHER] {
+            rig.harness.roll(stream).unwrap();
+            rig.sync(stream);
+        }
+        rig
+    }
+
+    fn end(&self, stream: StreamId) -> Position {
+        let head = self.harness.log.head_segment(stream).unwrap();
+        Position { segment: head, offset: self.harness.log.segment(head).unwrap().len_bytes }
+    }
+
+    /// Everything in a stream reaches the backups.
+    fn sync(&mut self, stream: StreamId) {
+        self.durable.insert(stream, self.end(stream));
+        self.close_replicas();
+    }
+
+    /// Backups hold the whole of what is closed, as it was when it was closed.
+    fn close_replicas(&mut self) {
+        let log = &self.harness.log;
+        let mut ids: Vec<SegmentId> =
+            [STREAM, OTHER].into_iter().flat_map(|stream| log.stream_segments(stream)).collect();
+        ids.extend(self.entering.iter().flat_map(|pass| log.side_segments(pass.side()).collect::<Vec<_>>()));
+        for id in ids.into_iter().filter(|id| log.segment(*id).unwrap().closed) {
+            self.replicas.entry(id).or_insert_with(|| segment_bytes(log, id));
+        }
+    }
+
+    fn is_whole(&self, id: SegmentId) -> bool {
+        self.durable.values().any(|durable| *durable > Position { segment: id, offset: u32::MAX })
+            && self.replicas.contains_key(&id)
+    }
+
+    /// A client's operation; returns whether there was room.
+    fn mutate(&mut self, keys: u64, value_bytes_max: u64) -> bool {
+        self.harness.now.0 += self.rng.below(400);
+        let table = *self.rng.pick(&TABLES).unwrap();
+        let number = if self.rng.chance(1, 2) { self.rng.below(keys) } else { self.rng.below(keys / 10 + 1) };
+        let key = format!("key{number}").into_bytes();
+        let removes = self.rng.chance(1, 4);
+        let written = if removes && self.harness.model.contains_key(&(table, key.clone())) {
+            self.harness.remove(table, &key)
+        } else {
+            let value: Vec<u8> = (0..self.rng.below(value_bytes_max)).map(|_| self.rng.u64() as u8).collect();
+            self.harness.write(table, &key, &value)
+        };
+        match written {
+            Ok(written) => {
+                let key = (table, key);
+                let value = self.harness.model.get(&key).cloned();
+                let stream = stream_of(table);
+                self.history.push(Change { stream, position: written.position, key, value });
+                true
+            }
+            Err(AppendRefusal::OutOfMemory) => false,
+            Err(refusal) => panic!("{refusal:?}"),
+        }
+    }
+
+    /// A slice of cleaning. Returns whether there was anything to do.
+    fn clean(&mut self, work: u64) -> bool {
+        if self.combined.is_none() && self.compaction.is_none() && !self.begin() {
+            return false;
+        }
+        let grant = Grant { work, now: self.harness.now, expired_stay: true };
+        let log = &mut self.harness.log;
+        if let Some(pass) = &mut self.combined {
+            if log.combined_step(pass, grant, &hash_of) == Step::Done {
+                self.entering.extend(self.combined.take());
+            }
+        } else if let Some(pass) = &mut self.compaction
+            && log.compaction_step(pass, grant, &hash_of) == Step::Done
+        {
+            let pass = self.compaction.take().unwrap();
+            let end = self.end(pass.stream());
+            self.swapping.push((pass, end));
+        }
+        true
+    }
+
+    fn begin(&mut self) -> bool {
+        let is_whole: BTreeSet<SegmentId> = self.replicas.keys().copied().filter(|id| self.is_whole(*id)).collect();
+        let choice = self.harness.log.choose(&Wish {
+            now: self.harness.now.seconds(),
+            is_replicated: &|stream| stream == STREAM,
+            is_whole: &|id| is_whole.contains(&id),
+            disk_bytes_max: 2 * self.harness.log.config().log_bytes,
+            is_two_level: self.two_level,
+            is_pressed: self.pressed,
+        });
+        match choice {
+            Some(Choice::Combined { stream, sources, .. }) => {
+                self.combined = Some(self.harness.log.begin_combined(stream, &sources, self.harness.now));
+                self.passes[0] += 1;
+                true
+            }
+            Some(Choice::Compaction { segment, .. }) => {
+                self.compaction = Some(self.harness.log.begin_compaction(segment));
+                self.passes[1] += 1;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// What replication allows.
+    fn settle(&mut self) {
+        for (pass, end) in std::mem::take(&mut self.swapping) {
+            if self.durable[&pass.stream()] < end {
+                self.swapping.push((pass, end));
+                continue;
+            }
+            let id = pass.segment();
+            self.harness.log.swap_compaction(pass);
+            if self.rng.chance(1, 2) {
+                self.rewritten += 1;
+                self.replicas.insert(id, segment_bytes(&self.harness.log, id));
+            }
+        }
+        for pass in std::mem::take(&mut self.entering) {
+            let side: Vec<SegmentId> = self.harness.log.side_segments(pass.side()).collect();
+            if !self.harness.log.may_roll(side.len()) || self.rng.chance(1, 3) {
+                self.entering.push(pass);
+                continue;
+            }
+            for id in side {
+                self.replicas.insert(id, segment_bytes(&self.harness.log, id));
+            }
+            self.harness.log.enter_combined(&pass);
+            let stats: Vec<_> = self.harness.log.stats().collect();
+            let head = self.harness.log.roll_for_cleaning(pass.stream(), self.harness.now, &stats).unwrap();
+            self.retiring.push((pass.stream(), head, pass.sources().to_vec()));
+        }
+        for (stream, head, sources) in std::mem::take(&mut self.retiring) {
+            if self.durable[&stream].segment < head {
+                self.retiring.push((stream, head, sources));
+                continue;
+            }
+            for id in sources {
+                self.harness.log.retire(id);
+                self.replicas.remove(&id);
+            }
+        }
+    }
+
+    /// A crash now: what the backups hold is replayed into another log, which must hold what was durable.
+    fn crash(&mut self) {
+        let mut expected = Model::new();
+        let mut versions = BTreeMap::new();
+        for change in self.history.iter().filter(|change| change.position <= self.durable[&change.stream]) {
+            match &change.value {
+                Some(value) => {
+                    expected.insert(change.key.clone(), value.clone());
+                    versions.insert(change.key.clone(), value.0);
+                }
+                None => {
+                    expected.remove(&change.key);
+                }
+            }
+        }
+        let mut segments = Vec::new();
+        for stream in [STREAM, OTHER] {
+            let durable = self.durable[&stream];
+            let bytes_of = |id: SegmentId| match self.replicas.get(&id) {
+                Some(bytes) => bytes.clone(),
+                None => segment_bytes(&self.harness.log, id),
+            };
+            let mut head = bytes_of(durable.segment);
+            head.truncate(durable.offset as usize);
+            let digest = opening::parse(&head).unwrap().digest.unwrap();
+            segments.extend(digest.iter().filter(|id| **id != durable.segment).map(|id| {
+                self.replicas.get(id).unwrap_or_else(|| panic!("{id} is in the digest of {durable:?} and gone")).clone()
+            }));
+            segments.push(head);
+        }
+        let mut found = Harness::new(config(4 * 1024 * 1024));
+        let mut all = entries(&segments);
+        self.rng.shuffle(&mut all);
+        let sides = [STREAM, OTHER].map(|stream| found.log.open_side(stream, found.now));
+        for entry in all {
+            let side = match &entry {
+                ramhold_log::Entry::Object(object, _) => usize::from(stream_of(object.table) == OTHER),
+                ramhold_log::Entry::Tombstone(tombstone) => usize::from(stream_of(tombstone.table) == OTHER),
+                _ => 0,
+            };
+            found.log.replay(sides[side], &entry, entry_hash(&entry)).unwrap();
+        }
+        for side in sides {
+            found.finish_replay(side);
+            found.log.close_side(side);
+            found.log.enter_side(side);
+        }
+        found.model = expected;
+        found.versions = versions;
+        found.check();
+    }
+
+    fn check(&self) {
+        self.harness.check();
+    }
+
+    fn run(&mut self, steps: u32, keys: u64, value_bytes_max: u64) -> u32 {
+        let mut refused = 0;
+        let lag = self.rng.between(1, 40);
+        let pace = self.rng.between(100, 3000);
+        for step in 0..steps {
+            if !self.mutate(keys, value_bytes_max) {
+                refused += 1;
+                self.sync(STREAM);
+                self.sync(OTHER);
+            }
+            if self.rng.chance(1, lag) {
+                let stream = *self.rng.pick(&[STREAM, OTHER]).unwrap();
+                self.sync(stream);
+            }
+            if self.rng.chance(2, 3) {
+                self.clean(pace);
+            }
+            self.settle();
+            if step % 100 == 0 {
+                self.check();
+            }
+            if self.rng.chance(1, 150) {
+                self.crash();
+            }
+        }
+        self.check();
+        self.crash();
+        refused
+    }
+}
+
+// C4, C5, C6
+#[test]
+fn a_crash_at_any_point_of_cleaning_loses_nothing_and_revives_nothing() {
+    let (mut passes, mut rewritten, mut refused) = ([0; 2], 0, 0);
+    for seed in 0..40 {
+        println!("seed {seed}");
+        let mut rig = Rig::new(seed, 96 * 1024, seed % 4 != 0);
+        refused += rig.run(3000, 300, 120);
+        passes = [passes[0] + rig.passes[0], passes[1] + rig.passes[1]];
+        rewritten += rig.rewritten;
+    }
+    println!("{} combined passes, {} compactions, {rewritten} replicas made anew, {refused} refused", passes[0], passes[1]);
+    assert!(passes[0] > 500 && passes[1] > 500 && rewritten > 200);
+}
+
+/// However full: a write is refused only when nothing can be freed, removes go through, and then writes do.
+// C6, C7
+#[test]
+fn a_full_log_refuses_writes_and_takes_them_again_after_removes() {
+    for seed in 0..20 {
+        println!("seed {seed}");
+        let mut rig = Rig::new(seed, 96 * 1024, seed % 2 == 0);
+        let mut number = 0_u64;
+        let fill = |rig: &mut Rig, number: &mut u64| {
+            let mut patience = 0;
+            while patience < 30 {
+                let table = TABLES[(*number % 3) as usize];
+                match rig.harness.write(table, format!("fill{number}").as_bytes(), &[7; 50]) {
+                    Ok(_) => (*number, patience) = (*number + 1, 0),
+                    Err(AppendRefusal::OutOfMemory) => patience += 1,
+                    Err(refusal) => panic!("{refusal:?}"),
+                }
+                for stream in [STREAM, OTHER] {
+                    rig.sync(stream);
+                }
+                rig.clean(4000);
+                rig.settle();
+            }
+        };
+        fill(&mut rig, &mut number);
+        let live: u64 = rig.harness.log.stats().map(|stat| stat.bytes).sum();
+        println!("full with {live} live bytes of {}", 96 * 1024);
+        assert!(live > 60 * 1024, "full at {live}");
+        for _ in 0..3 {
+            let keys: Vec<Key> = rig.harness.model.keys().cloned().collect();
+            let mut removed = 0;
+            for (table, key) in &keys {
+                if rig.rng.chance(1, 2) {
+                    let mut tries = 0;
+                    while rig.harness.remove(*table, key).is_err() {
+                        tries += 1;
+                        assert!(tries < 200, "removes go through");
+                        rig.pressed = true;
+                        for stream in [STREAM, OTHER] {
+                            rig.sync(stream);
+                        }
+                        rig.clean(4000);
+                        rig.settle();
+                    }
+                    rig.pressed = false;
+                    removed += 1;
+                }
+            }
+            let before = number;
+            fill(&mut rig, &mut number);
+            assert!(number - before > removed * 8 / 10, "{} new for {removed} removed", number - before);
+            rig.check();
+        }
+    }
+}
+
+/// A dropped table's entries are dead without tombstones.
+// C4
+#[test]
+fn a_dropped_range_is_cleaned_away() {
+    let mut rig = Rig::new(5, 96 * 1024, true);
+    rig.run(500, 200, 100);
+    let table = TABLES[0];
+    rig.harness.log.untrack(ramhold_log::HashRange::whole(table));
+    let mut cursor = Some(Cursor::default());
+    while let Some(from) = cursor {
+        let range = ramhold_log::HashRange::whole(table);
+        cursor = rig.harness.log.drop_range_step(range, from, 4, &|key| hash_of(table, key));
+    }
+    rig.harness.model.retain(|(of, _), _| *of != table);
+    let live = |log: &Log| log.stats().map(|stat| stat.bytes).sum::<u64>();
+    for _ in 0..2000 {
+        for stream in [STREAM, OTHER] {
+            rig.sync(stream);
+        }
+        rig.clean(2000);
+        rig.settle();
+    }
+    let usage = rig.harness.log.usage();
+    let used = usage.log_bytes - usage.free_bytes;
+    assert!(used < live(&rig.harness.log) + 24 * 1024, "{used} used for {} live", live(&rig.harness.log));
+}
