@@ -42,6 +42,8 @@ pub struct Plan {
     pub ports: Vec<u16>,
     pub memory_bytes: u64,
     pub disk_bytes: u64,
+    /// Of tables that are made without a number; at most one per server but the one that keeps the data.
+    pub default_replicas: u8,
     /// Where buffers go; none: where a server puts them by default.
     pub buffer_dir: Option<PathBuf>,
     pub output: Output,
@@ -75,7 +77,9 @@ impl Plan {
         push("--dir", self.data_dir(member).into());
         push("--bind", self.address(member).to_string().into());
         push("--end-with", std::process::id().to_string().into());
-        if member > 0 {
+        if member == 0 {
+            push("--default-replicas", self.default_replicas.to_string().into());
+        } else {
             push("--coordinator", self.coordinator().to_string().into());
             push("--memory", self.memory_bytes.to_string().into());
             push("--disk", self.disk_bytes.to_string().into());

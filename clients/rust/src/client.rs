@@ -1,13 +1,13 @@
 //! One session with its connections, driven by the thread that calls it.
 
 use crate::{Error, address};
-use ramhold_base::{Status, TableId, Version};
+use ramhold_base::{ClusterTime, Status, TableId, Version};
 use ramhold_client_core::{
-    Operation, OperationId, Outcome, RejectRules, Reply, Session, SessionConfig, WhichTable,
+    Expiry, Operation, OperationId, Outcome, RejectRules, Reply, Session, SessionConfig, WhichTable,
 };
 use ramhold_runtime::{Runtime, RuntimeConfig, Turn};
 use ramhold_wire::status::{ClusterStatus, Pong, ProcessStatus, RecoveryReport};
-use ramhold_wire::table::{TableDescription, TableOptions, TableSummary};
+use ramhold_wire::table::{LeftOpen, TableDescription, TableOptions, TableSummary};
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
@@ -34,6 +34,40 @@ pub struct Object {
     pub version: Version,
     /// When it was written, in seconds of cluster time (since 1970).
     pub time: u32,
+    /// From when on it is not returned any more, in milliseconds of cluster time (since 1970); none: it stays until it
+    /// is removed.
+    pub expires: Option<ClusterTime>,
+}
+
+/// How an object is to be written; by default whatever was there before, and without an end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PutOptions {
+    pub rules: RejectRules,
+    /// When it ends by itself; none: never.
+    pub expiry: Option<Expiry>,
+}
+
+impl PutOptions {
+    /// Not if these rules refuse it.
+    #[must_use]
+    pub fn unless(self, rules: RejectRules) -> PutOptions {
+        PutOptions { rules, ..self }
+    }
+
+    /// The object ends by itself so long after it was written: 1 ms to 36,525 days, rounded up to whole milliseconds.
+    /// What is outside is refused with `BadRequest`.
+    #[must_use]
+    pub fn time_to_live(self, time: Duration) -> PutOptions {
+        let millis = u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
+        PutOptions { expiry: Some(Expiry::After { millis }), ..self }
+    }
+
+    /// The object ends by itself at this cluster time: milliseconds since 1970 as the coordinator counts them, not 0 and
+    /// at most 36,525 days ahead, else refused with `BadRequest`. At a time that has passed it is over at once.
+    #[must_use]
+    pub fn expires_at(self, time: ClusterTime) -> PutOptions {
+        PutOptions { expiry: Some(Expiry::At(time)), ..self }
+    }
 }
 
 pub struct Client {
@@ -85,7 +119,7 @@ impl Client {
     /// The object with this key, unless the rules refuse it or there is none (`NotFound`).
     pub fn get_if(&mut self, table: TableId, key: &[u8], rules: RejectRules) -> Result<Object, Error> {
         match self.complete(Operation::Read { table, key: key.to_vec(), rules })? {
-            Reply::Read { version, time, value, .. } => Ok(Object { value, version, time }),
+            Reply::Read { version, time, expires, value, .. } => Ok(Object { value, version, time, expires }),
             _ => Err(Error::UnexpectedReply),
         }
     }
@@ -103,7 +137,20 @@ impl Client {
         value: &[u8],
         rules: RejectRules,
     ) -> Result<Version, Error> {
-        let operation = Operation::Write { table, key: key.to_vec(), value: value.to_vec(), rules };
+        self.put_with(table, key, value, PutOptions::default().unless(rules))
+    }
+
+    /// Writes an object as the options say; gives its new version. A write without an end takes away that of the object
+    /// before it.
+    pub fn put_with(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        value: &[u8],
+        options: PutOptions,
+    ) -> Result<Version, Error> {
+        let PutOptions { rules, expiry } = options;
+        let operation = Operation::Write { table, key: key.to_vec(), value: value.to_vec(), rules, expiry };
         match self.complete(operation)? {
             Reply::Written { version } => Ok(version),
             _ => Err(Error::UnexpectedReply),
@@ -128,9 +175,30 @@ impl Client {
         }
     }
 
-    /// Makes a table; done when every part of it is served.
+    /// Makes a table with exactly these options; done when every part of it is served.
     pub fn create_table(&mut self, name: &str, options: TableOptions) -> Result<TableId, Error> {
-        match self.complete(Operation::CreateTable { name: name.to_owned(), options })? {
+        self.create_table_with(name, options, None)
+    }
+
+    /// Makes a table for which the cluster's default decides what is left open. `options.replicas`, 1 to 7, then counts
+    /// only for a coordinator of an older version; `describe_table` tells what the table got. Refused with `NotAllowed`
+    /// when only the number is left open and the default is no replicas.
+    pub fn create_table_leaving(
+        &mut self,
+        left_open: LeftOpen,
+        name: &str,
+        options: TableOptions,
+    ) -> Result<TableId, Error> {
+        self.create_table_with(name, options, Some(left_open))
+    }
+
+    fn create_table_with(
+        &mut self,
+        name: &str,
+        options: TableOptions,
+        left_open: Option<LeftOpen>,
+    ) -> Result<TableId, Error> {
+        match self.complete(Operation::CreateTable { name: name.to_owned(), options, left_open })? {
             Reply::TableCreated { table } => Ok(table),
             _ => Err(Error::UnexpectedReply),
         }

@@ -26,6 +26,10 @@
 //! }
 //! ```
 //!
+//! An object may end by itself:
+//! `client.put_with(table, key, value, PutOptions::default().time_to_live(Duration::from_secs(30)))`. After that it is as
+//! if it had been removed, and versions go on growing.
+//!
 //! Many operations at once: [`Client::submit`] starts them, [`Client::wait_any`] gives what has ended.
 //!
 //! Not here: what is sent to whom, and what is repeated (`core/client`).
@@ -35,14 +39,16 @@ mod client;
 mod error;
 
 pub use address::{PORT_DEFAULT, parse_addresses};
-pub use client::{Client, Object, Options};
+pub use client::{Client, Object, Options, PutOptions};
 pub use error::Error;
 
 // What operations, outcomes and answers are made of.
-pub use ramhold_base::{ServerId, Status, TableId, Version};
-pub use ramhold_client_core::{Cause, Operation, OperationId, Outcome, RejectRules, Reply, WhichTable};
+pub use ramhold_base::{ClusterTime, ServerId, Status, TableId, Version};
+pub use ramhold_client_core::{Cause, Expiry, Operation, OperationId, Outcome, RejectRules, Reply, WhichTable};
 pub use ramhold_wire::membership::{Durability, Label, ServerEntry, ServerState};
 pub use ramhold_wire::status::{
     BackupStatus, ClusterStatus, LossReport, Pong, ProcessStatus, RecoveryPhase, RecoveryReport, StreamStatus,
 };
-pub use ramhold_wire::table::{TableDescription, TableOptions, TableSummary, TabletDescription, TabletState};
+pub use ramhold_wire::table::{
+    LeftOpen, TableDescription, TableOptions, TableSummary, TabletDescription, TabletState,
+};

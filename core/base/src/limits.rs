@@ -4,6 +4,9 @@
 pub const KEY_BYTES_MAX: usize = 64 * 1024 - 1;
 /// A value's bytes (A2). An empty value is allowed.
 pub const VALUE_BYTES_MAX: usize = 1024 * 1024;
+/// How long an object may be meant to live, in milliseconds: a hundred years (C8). Far above any use, and far below
+/// where a sum with the cluster time could overflow.
+pub const EXPIRY_MILLIS_MAX: u64 = 36_525 * 24 * 3600 * 1000;
 /// A table name's bytes (A1).
 pub const TABLE_NAME_BYTES_MAX: usize = 255;
 /// Tables of one cluster; bounds the coordinator's memory.
@@ -12,6 +15,8 @@ pub const TABLE_COUNT_MAX: usize = 65_536;
 pub const TABLET_COUNT_MAX: u32 = 4096;
 /// Replicas of a segment. More copies than this help nobody.
 pub const REPLICA_COUNT_MAX: u8 = 7;
+/// Replicas of a table whose creator says no number, in a cluster whose operator says none either: what RAMCloud keeps.
+pub const REPLICA_COUNT_DEFAULT: u8 = 3;
 /// A segment in production. Large enough for a disk to stream, small enough to scatter (SOSP11 2.5).
 pub const SEGMENT_BYTES: u32 = 8 * 1024 * 1024;
 /// A seglet in production: what memory is given back in.

@@ -18,4 +18,4 @@ pub use outcome::{Cause, Outcome, Reply};
 pub use session::{OperationId, Session, SessionConfig};
 
 // What operations and replies are made of.
-pub use ramhold_wire::data::RejectRules;
+pub use ramhold_wire::data::{Expiry, RejectRules};

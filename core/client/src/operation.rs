@@ -4,11 +4,11 @@ use ramhold_base::limits::{KEY_BYTES_MAX, TABLE_NAME_BYTES_MAX, VALUE_BYTES_MAX}
 use ramhold_base::{Status, TableId};
 use ramhold_wire::Opcode;
 use ramhold_wire::control::{Message, encode_into};
-use ramhold_wire::data::{KeyRequest, RejectRules, WriteRequest};
+use ramhold_wire::data::{Expiry, KeyRequest, RejectRules, WriteRequest};
 use ramhold_wire::status::{
     ClusterStatusRequest, LossAcknowledge, Ping, ProcessStatusRequest, RecoveriesRequest,
 };
-use ramhold_wire::table::{TableCreate, TableDescribe, TableDrop, TableList, TableOptions};
+use ramhold_wire::table::{LeftOpen, TableCreate, TableDescribe, TableDrop, TableList, TableOptions};
 use std::net::SocketAddr;
 
 /// How a table is meant.
@@ -32,6 +32,8 @@ pub enum Operation {
         key: Vec<u8>,
         value: Vec<u8>,
         rules: RejectRules,
+        /// When the object ends by itself; none: never.
+        expiry: Option<Expiry>,
     },
     /// Removing what does not exist is done, with version 0, unless the rules refuse it.
     Remove {
@@ -43,6 +45,8 @@ pub enum Operation {
     CreateTable {
         name: String,
         options: TableOptions,
+        /// What the cluster's default decides instead of the options.
+        left_open: Option<LeftOpen>,
     },
     /// Done when nobody serves the table any more.
     DropTable {
@@ -143,8 +147,9 @@ impl Operation {
     pub(crate) fn check_limits(&self) -> Result<(), Status> {
         match self {
             Operation::Read { key, .. } | Operation::Remove { key, .. } => check_key(key),
-            Operation::Write { key, value, .. } => {
+            Operation::Write { key, value, expiry, .. } => {
                 check_key(key)?;
+                expiry.map_or(Ok(()), Expiry::check)?;
                 if value.len() > VALUE_BYTES_MAX { Err(Status::ValueTooLarge) } else { Ok(()) }
             }
             Operation::CreateTable { name, .. }
@@ -172,12 +177,13 @@ impl Operation {
             Operation::Read { table, key, rules } | Operation::Remove { table, key, rules } => {
                 KeyRequest { table: *table, rules: *rules, key }.encode(out);
             }
-            Operation::Write { table, key, value, rules } => {
-                out.reserve(key.len() + value.len() + 32);
-                WriteRequest { table: *table, rules: *rules, key, value }.encode(out);
+            Operation::Write { table, key, value, rules, expiry } => {
+                out.reserve(key.len() + value.len() + 40);
+                WriteRequest { table: *table, rules: *rules, expiry: *expiry, key, value }.encode(out);
             }
-            Operation::CreateTable { name, options } => {
-                encode_into(out, &TableCreate { name: name.clone(), options: options.clone(), token });
+            Operation::CreateTable { name, options, left_open } => {
+                let (name, options, left_open) = (name.clone(), options.clone(), *left_open);
+                encode_into(out, &TableCreate { name, options, token, left_open });
             }
             Operation::DropTable { table } => encode_into(out, &TableDrop { table: *table }),
             Operation::ListTables => encode_into(out, &TableList {}),

@@ -1,7 +1,7 @@
 //! How an operation ended.
 
 use crate::operation::Operation;
-use ramhold_base::{ServerId, Status, TableId, Version};
+use ramhold_base::{ClusterTime, ServerId, Status, TableId, Version};
 use ramhold_wire::control::{Empty, decode};
 use ramhold_wire::data::{ReadReply, decode_version};
 use ramhold_wire::status::{ClusterStatus, Pong, ProcessStatus, Recoveries, RecoveryReport};
@@ -48,6 +48,8 @@ pub enum Reply {
         version: Version,
         /// When the object was written, in seconds of cluster time.
         time: u32,
+        /// From when on it is not returned any more; none: it does not end by itself.
+        expires: Option<ClusterTime>,
         value: Vec<u8>,
         answered_by: ServerId,
     },
@@ -80,6 +82,7 @@ impl Reply {
                 Reply::Read {
                     version: reply.version,
                     time: reply.time,
+                    expires: reply.expires,
                     value: reply.value.to_vec(),
                     answered_by,
                 }

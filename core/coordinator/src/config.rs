@@ -1,6 +1,6 @@
 //! What an operator or a test may set.
 
-use ramhold_base::limits::SEGMENT_BYTES;
+use ramhold_base::limits::{REPLICA_COUNT_DEFAULT, SEGMENT_BYTES};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -32,6 +32,9 @@ pub struct CoordinatorConfig {
     pub partitions_per_master: u32,
     /// The size of segments in this cluster: what a head may have grown since its statistics were taken.
     pub segment_bytes: u32,
+    /// The replicas of a table whose creator leaves that open, 0 to `REPLICA_COUNT_MAX`; 0: such a table keeps none,
+    /// its durability is `none`. Counts when a table is made; those that are there keep theirs.
+    pub default_replicas: u8,
     /// Servers may keep replicas of their own logs, so their own failure domain counts (one-machine clusters).
     pub allow_local_backup: bool,
 }
@@ -54,6 +57,7 @@ impl CoordinatorConfig {
             partition_records_max: 3_000_000,
             partitions_per_master: 2,
             segment_bytes: SEGMENT_BYTES,
+            default_replicas: REPLICA_COUNT_DEFAULT,
             allow_local_backup: false,
         }
     }

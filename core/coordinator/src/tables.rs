@@ -1,5 +1,6 @@
 //! What clients ask about tables: create, drop, list, describe.
 //!
+//! What the creator leaves open is settled when the table is made, and stored with it: the default may change later.
 //! A table is stored with its tablets placed before anybody is told to take one; the client is answered when all are
 //! taken. A dropped table is stored as dropping, which frees its name; the record goes when no owner serves it any more.
 //!
@@ -16,9 +17,10 @@ use ramhold_base::{
 };
 use ramhold_wire::Header;
 use ramhold_wire::control::Empty;
+use ramhold_wire::membership::Durability;
 use ramhold_wire::table::{
-    TableCreate, TableCreated, TableDescribe, TableDescription, TableDrop, TableSummary, Tables,
-    TabletDescription, TabletState,
+    LeftOpen, TableCreate, TableCreated, TableDescribe, TableDescription, TableDrop, TableOptions,
+    TableSummary, Tables, TabletDescription, TabletState,
 };
 use std::collections::BTreeMap;
 
@@ -45,6 +47,7 @@ impl Coordinator {
             // A late repetition: what it made is being dropped.
             return Err(Status::UnknownTable);
         }
+        let options = settle(message, self.config.default_replicas)?;
         if self.state.tables.len() >= TABLE_COUNT_MAX {
             return Err(Status::TooManyTables);
         }
@@ -75,7 +78,7 @@ impl Coordinator {
         let table = TableRecord {
             id,
             name: message.name.clone(),
-            options: message.options.clone(),
+            options,
             seed: PlacementSeed(self.rng.u64()),
             token: message.token,
             dropping: false,
@@ -200,6 +203,19 @@ fn check_create(message: &TableCreate) -> Result<(), Status> {
         return Err(Status::BadRequest);
     }
     check_durability(message.options.durability, message.options.replicas)
+}
+
+/// What the table is made with: what was said, and the cluster's default for what was left open.
+fn settle(message: &TableCreate, default_replicas: u8) -> Result<TableOptions, Status> {
+    let said = message.options.clone();
+    match (message.left_open, said.durability) {
+        (None, _) | (Some(_), Durability::None) => Ok(said),
+        (Some(LeftOpen::Durability), _) if default_replicas == 0 => {
+            Ok(TableOptions { durability: Durability::None, replicas: 0, ..said })
+        }
+        (Some(LeftOpen::Replicas), _) if default_replicas == 0 => Err(Status::NotAllowed),
+        (Some(_), _) => Ok(TableOptions { replicas: default_replicas, ..said }),
+    }
 }
 
 /// The master with the fewest tablets, which then has one more. There must be one.

@@ -303,7 +303,7 @@ fn standing(status: &ClusterStatus) -> String {
 }
 
 /// Ports below those of outgoing connections, so that a member finds its port free when it comes back.
-fn free_ports(count: usize) -> Vec<u16> {
+pub fn free_ports(count: usize) -> Vec<u16> {
     let mut rng = Rng::new(RandomState::new().hash_one(std::process::id()));
     loop {
         let first = u16::try_from(rng.between(20_000, 31_000)).expect("in the range of ports");

@@ -70,7 +70,7 @@ impl Bench {
 
 impl KeyValue {
     fn run(self, global: &Global) -> Result<(), Failure> {
-        let options = self.options.options(0)?;
+        let wish = self.options.wish(0)?;
         let key_bytes_min = load::key_bytes_min(self.objects);
         if !(key_bytes_min..=KEY_BYTES_MAX).contains(&self.key_bytes) {
             let objects = self.objects;
@@ -81,7 +81,7 @@ impl KeyValue {
         if self.value_bytes > VALUE_BYTES_MAX {
             return Err(Failure::usage(format!("--value-bytes must be at most {VALUE_BYTES_MAX}")));
         }
-        let table = create_if_absent(&mut global.connect()?, &self.table, options)?;
+        let table = create_if_absent(&mut global.connect()?, &self.table, wish)?;
         let load = Load {
             table,
             objects: self.objects,

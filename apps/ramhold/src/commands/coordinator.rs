@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use crate::process;
 use crate::size::parse_duration;
 use clap::Args;
+use ramhold_base::limits::{REPLICA_COUNT_DEFAULT, REPLICA_COUNT_MAX};
 use ramhold_metadata::EmbeddedStore;
 use ramhold_node::{Coordinator as Machine, CoordinatorConfig};
 use ramhold_runtime::{Runtime, RuntimeConfig, raise_file_limit};
@@ -21,6 +22,7 @@ goes on meanwhile. Options can also come from a file (--config FILE) and from th
 Examples:
   ramhold coordinator --dir /var/lib/ramhold-coordinator
   ramhold coordinator --dir /srv/coordinator --bind 10.0.0.1:7400 --insecure-network
+  ramhold coordinator --dir /var/lib/ramhold-coordinator --default-replicas 2
 
 Exit codes: 0 stopped cleanly, 2 it cannot start, others: see the last line that it printed.";
 
@@ -49,6 +51,11 @@ pub struct Coordinator {
         value_parser = parse_duration
     )]
     cold_start_wait: Duration,
+    /// Replicas of a table that is made without '--replicas': 0 to 7; with 0 it is in one server's memory alone. Tables
+    /// that are there keep theirs.
+    #[arg(long, env = "RAMHOLD_DEFAULT_REPLICAS", value_name = "COUNT", default_value_t = REPLICA_COUNT_DEFAULT,
+        value_parser = clap::value_parser!(u8).range(0..=i64::from(REPLICA_COUNT_MAX)))]
+    default_replicas: u8,
     /// A file with options.
     #[arg(long, env = "RAMHOLD_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
@@ -82,6 +89,7 @@ pub fn run(arguments: Coordinator) -> Result<(), Failure> {
 
     let mut config = CoordinatorConfig::new(advertise);
     config.cold_start_wait = arguments.cold_start_wait;
+    config.default_replicas = arguments.default_replicas;
     let seed = RandomState::new().hash_one(std::process::id());
     let runtime = RuntimeConfig {
         listen: Some(arguments.bind),
@@ -92,10 +100,11 @@ pub fn run(arguments: Coordinator) -> Result<(), Failure> {
         .map_err(|error| Failure::usage(error.to_string()))?;
     process::stop_on_signal(runtime.stop_handle())?;
     println!(
-        "ramhold coordinator {}\n  listens      {}\n  state        {}",
+        "ramhold coordinator {}\n  listens      {}\n  state        {}\n  replicas     {} by default",
         env!("CARGO_PKG_VERSION"),
         arguments.bind,
-        arguments.dir.display()
+        arguments.dir.display(),
+        arguments.default_replicas
     );
     process::ended(runtime.run())
 }

@@ -15,6 +15,7 @@ use crate::memory::check_available;
 use crate::output;
 use crate::size::{bytes_text, parse_bytes};
 use clap::Args;
+use ramhold_base::limits::{REPLICA_COUNT_DEFAULT, REPLICA_COUNT_MAX};
 use record::Held;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -35,6 +36,7 @@ Examples:
   ramhold dev                                   five servers in a temporary directory, until Ctrl-C
   ramhold dev --dir ./cluster --detach          in the background; 'ramhold stop --dir ./cluster' ends it
   ramhold dev --servers 7 --memory 256MiB --port 7500
+  ramhold dev --servers 3 --replicas 2          as many copies as three servers can keep
 
 Then, in another terminal:
   ramhold table create notes
@@ -49,6 +51,11 @@ pub struct Dev {
     #[arg(long, env = "RAMHOLD_SERVERS", default_value_t = 5, value_name = "COUNT",
         value_parser = clap::value_parser!(u16).range(1..=64))]
     servers: u16,
+    /// Copies of a table that is made without '--replicas', each on another server than its data: 0 to 7. Another number
+    /// at the next start is for new tables.
+    #[arg(long, env = "RAMHOLD_REPLICAS", default_value_t = REPLICA_COUNT_DEFAULT, value_name = "COUNT",
+        value_parser = clap::value_parser!(u8).range(0..=i64::from(REPLICA_COUNT_MAX)))]
+    replicas: u8,
     /// Memory of each server.
     #[arg(long, env = "RAMHOLD_MEMORY", value_name = "SIZE", default_value = "512MiB", value_parser = parse_bytes)]
     memory: u64,
@@ -109,6 +116,7 @@ fn prepare(arguments: &Dev, dir: &Path) -> Result<Plan, Failure> {
     let Ok(last) = u16::try_from(last) else {
         return Err(Failure::usage(format!("--port {} leaves no ports for the servers", arguments.port)));
     };
+    check_replicas(arguments.replicas, arguments.servers).map_err(Failure::usage)?;
     let missing = (usize::from(arguments.servers) + 1..)
         .take_while(|member| dir.join(crate::local::name(*member)).exists());
     let more = missing.count();
@@ -135,9 +143,24 @@ fn prepare(arguments: &Dev, dir: &Path) -> Result<Plan, Failure> {
         ports,
         memory_bytes: arguments.memory,
         disk_bytes: arguments.disk.unwrap_or(arguments.memory.saturating_mul(DISK_PER_MEMORY)),
+        default_replicas: arguments.replicas,
         buffer_dir: None,
         output: Output::Warnings,
     })
+}
+
+/// Writes to a table wait until each of its copies has a server of its own, so a default beyond that serves nobody.
+fn check_replicas(replicas: u8, servers: u16) -> Result<(), String> {
+    let others = servers.saturating_sub(1);
+    if u16::from(replicas) <= others {
+        return Ok(());
+    }
+    Err(format!(
+        "{replicas} replicas need {} servers, since each copy is on another server than the data, and these are \
+         {servers}; give --servers {}, or --replicas {others}",
+        u16::from(replicas) + 1,
+        u16::from(replicas) + 1
+    ))
 }
 
 /// Starts the supervisor in the background and waits for its word.
@@ -156,6 +179,7 @@ fn detach(arguments: &Dev) -> Result<(), Failure> {
     let mut command = Command::new(program);
     command.args(["dev", "--detach", "--detached", "--dir"]).arg(&dir);
     command.args(["--servers", &arguments.servers.to_string(), "--port", &arguments.port.to_string()]);
+    command.args(["--replicas", &plan.default_replicas.to_string()]);
     command.args(["--memory", &plan.memory_bytes.to_string(), "--disk", &plan.disk_bytes.to_string()]);
     if arguments.no_respawn {
         command.arg("--no-respawn");
@@ -189,5 +213,20 @@ fn detach(arguments: &Dev) -> Result<(), Failure> {
             )));
         }
         std::thread::sleep(crate::local::LOOK_INTERVAL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_copy_needs_a_server_of_its_own() {
+        // D2
+        assert_eq!(check_replicas(3, 4), Ok(()));
+        assert_eq!(check_replicas(0, 1), Ok(()));
+        let refused = check_replicas(3, 3).unwrap_err();
+        assert!(refused.contains("--servers 4, or --replicas 2"), "{refused}");
+        assert!(check_replicas(1, 1).is_err());
     }
 }

@@ -5,6 +5,7 @@
 mod jsonl;
 
 use crate::cli::Global;
+use crate::commands::object::Lifetime;
 use crate::failure::{self, Failure};
 use crate::output;
 use crate::pipeline::Pipeline;
@@ -12,7 +13,7 @@ use crate::progress::Progress;
 use crate::size::{bytes_text, parse_bytes};
 use crate::walk::{Found, Skip, SkipCounts, Walk, read_object};
 use clap::Args;
-use ramhold_client::{Error, Operation, Outcome, RejectRules, TableId};
+use ramhold_client::{Error, Expiry, Operation, Outcome, RejectRules, TableId};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -25,6 +26,7 @@ Examples:
   ramhold import docs --dir . --limit-files 1000 --limit-bytes 100MiB
   ramhold import users --jsonl users.jsonl
   zcat dump.jsonl.gz | ramhold import users --jsonl -
+  ramhold import cache --dir rendered --ttl 1h
 
 --dir: every regular file up to 1 MiB becomes an object whose key is the file's path below DIR, byte for byte.
 Links, special, unreadable and larger files are listed and counted.
@@ -35,7 +37,7 @@ Links, special, unreadable and larger files are listed and counted.
 Lines that are something else are told with their numbers.
 
 Every object is written whatever was there before. A write whose effect is unknown is repeated, since it writes
-the same bytes again. Exit code 3 when anything could not be written.")]
+the same bytes again; with --ttl its time then begins again too. Exit code 3 when anything could not be written.")]
 pub struct Import {
     table: String,
     /// Import the files below this directory.
@@ -44,6 +46,8 @@ pub struct Import {
     /// Import the lines of this file; '-' is stdin.
     #[arg(long, value_name = "FILE")]
     jsonl: Option<PathBuf>,
+    #[command(flatten)]
+    lifetime: Lifetime,
     #[command(flatten)]
     limits: Limits,
 }
@@ -94,6 +98,7 @@ impl Item {
 struct Run {
     timeout: Duration,
     table: TableId,
+    expiry: Option<Expiry>,
     pipeline: Pipeline<Item>,
     progress: Progress,
     submitted: u64,
@@ -120,6 +125,7 @@ impl Import {
         let mut run = Run {
             timeout: global.timeout,
             table,
+            expiry: self.lifetime.expiry(),
             pipeline: Pipeline::new(client, PIPELINE_COUNT, PIPELINE_BYTES),
             progress: Progress::new("imported", global.json),
             submitted: 0,
@@ -195,8 +201,13 @@ impl Run {
     fn submit(&mut self, mut item: Item) {
         item.tries += 1;
         let rules = RejectRules::default();
-        let operation =
-            Operation::Write { table: self.table, key: item.key.clone(), value: item.value.clone(), rules };
+        let operation = Operation::Write {
+            table: self.table,
+            key: item.key.clone(),
+            value: item.value.clone(),
+            rules,
+            expiry: self.expiry,
+        };
         let bytes = (item.key.len() + item.value.len()) as u64;
         self.pipeline.submit(operation, bytes, item);
     }

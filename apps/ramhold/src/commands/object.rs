@@ -1,15 +1,17 @@
-//! `put`, `get` and `del`: one object, binary-safe (A3, A4).
+//! `put`, `get` and `del`: one object, binary-safe (A3, A4), for ever or for a time (C8).
 
 use crate::cli::Global;
 use crate::failure::{self, Failure};
 use crate::output;
+use crate::size::parse_lifetime;
 use clap::Args;
 use ramhold_base::limits::VALUE_BYTES_MAX;
-use ramhold_client::{Error, RejectRules, Status, Version};
+use ramhold_client::{ClusterTime, Error, Expiry, PutOptions, RejectRules, Status, Version};
 use serde_json::json;
 use std::ffi::OsString;
 use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::time::{Duration, SystemTime};
 
 /// Write one object.
 #[derive(Args, Debug)]
@@ -18,7 +20,11 @@ Examples:
   ramhold put users alice 'some value'
   ramhold put images logo.png - < logo.png
   ramhold put users alice new --if-version 12
-  ramhold put locks daily \"$HOSTNAME\" --if-absent")]
+  ramhold put locks daily \"$HOSTNAME\" --if-absent --ttl 24h
+  ramhold put sessions 7f3a 'alice' --ttl 30m
+  ramhold put offers spring '10 %' --expires-at $(date -d 2031-06-01 +%s000)
+An object with --ttl or --expires-at ends by itself: from then on it is absent, as if it had been removed.
+A put without them keeps the object until it is removed, whatever was said before.")]
 pub struct Put {
     table: String,
     /// Its bytes as they are, at most 65535.
@@ -32,6 +38,27 @@ pub struct Put {
     /// Only if there is no object with this key.
     #[arg(long)]
     if_absent: bool,
+    #[command(flatten)]
+    lifetime: Lifetime,
+}
+
+/// When what is written ends by itself.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Lifetime {
+    /// The object ends so long after it was written: 500ms, 30s, 5m, 24h, 7d; at most 36525d.
+    #[arg(long, value_name = "TIME", value_parser = parse_lifetime)]
+    ttl: Option<Duration>,
+    /// The object ends at this cluster time, in milliseconds since 1970; a time that has passed ends it at once.
+    #[arg(long, value_name = "MILLIS", conflicts_with = "ttl", value_parser = clap::value_parser!(u64).range(1..))]
+    expires_at: Option<u64>,
+}
+
+impl Lifetime {
+    pub fn expiry(self) -> Option<Expiry> {
+        let millis = |time: Duration| u64::try_from(time.as_millis()).expect("parsed from milliseconds");
+        let after = self.ttl.map(|time| Expiry::After { millis: millis(time) });
+        after.or(self.expires_at.map(|end| Expiry::At(ClusterTime(end))))
+    }
 }
 
 /// Read one object and write its raw bytes to stdout.
@@ -40,7 +67,9 @@ pub struct Put {
 Examples:
   ramhold get users alice
   ramhold get images logo.png > logo.png
-  ramhold get users alice --json        (with version and time)
+  ramhold get users alice --json        (with version, time and when it ends)
+With --json: 'time' is when it was written, in seconds since 1970; 'expires' when it ends, in milliseconds since 1970,
+and 'remaining_ms' how far off that is by the clock of this machine; null when it does not end by itself.
 Exit code 1 when there is no such object.")]
 pub struct Get {
     table: String,
@@ -101,7 +130,8 @@ impl Put {
         let mut rules = only_if_version(self.if_version);
         rules.exists |= self.if_absent;
         let (mut client, table) = global.connect_to_table(&self.table)?;
-        let version = client.put_if(table, self.key.as_bytes(), &value, rules);
+        let options = PutOptions { rules, expiry: self.lifetime.expiry() };
+        let version = client.put_with(table, self.key.as_bytes(), &value, options);
         let version = version.map_err(|error| about_key(&self.key, error))?.raw();
         if global.json {
             output::print_json(&json!({ "version": version }))
@@ -131,9 +161,17 @@ impl Get {
         output::insert_bytes(&mut fields, "key", self.key.as_bytes());
         fields.insert("version".to_owned(), object.version.raw().into());
         fields.insert("time".to_owned(), object.time.into());
+        let end = object.expires.map(|end| end.0);
+        fields.insert("expires".to_owned(), end.into());
+        fields.insert("remaining_ms".to_owned(), end.map(|end| end.saturating_sub(unix_millis())).into());
         output::insert_bytes(&mut fields, "value", &object.value);
         output::print_json(&fields.into())
     }
+}
+
+fn unix_millis() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Delete {

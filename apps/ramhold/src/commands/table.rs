@@ -1,12 +1,13 @@
 //! `table create|list|describe|drop` (A1).
 
 use crate::cli::Global;
-use crate::failure::Failure;
+use crate::failure::{Failure, REFUSED};
 use crate::output::{self, Columns};
 use clap::{Args, Subcommand, ValueEnum};
-use ramhold_base::limits::REPLICA_COUNT_MAX;
+use ramhold_base::limits::{REPLICA_COUNT_DEFAULT, REPLICA_COUNT_MAX};
 use ramhold_client::{
-    Client, Durability, Error, Status, TableDescription, TableId, TableOptions, TableSummary, TabletState,
+    Client, Durability, Error, LeftOpen, Status, TableDescription, TableId, TableOptions, TableSummary,
+    TabletState,
 };
 use serde_json::json;
 
@@ -58,10 +59,11 @@ struct Create {
 /// How a table keeps what is written to it.
 #[derive(Args, Clone, Debug)]
 pub struct OptionArguments {
-    /// Copies on backups: 1 to 7.
+    /// Copies on backups: 1 to 7, or 0 for a table in one server's memory alone; by default what the cluster was
+    /// started with ('ramhold coordinator --default-replicas', 'ramhold dev --replicas').
     #[arg(long, value_parser = clap::value_parser!(u8).range(0..=i64::from(REPLICA_COUNT_MAX)))]
     replicas: Option<u8>,
-    /// What an acknowledged write is good for.
+    /// What an acknowledged write is good for; by default 'buffered', and 'none' without replicas.
     #[arg(long, value_enum)]
     durability: Option<DurabilityArgument>,
 }
@@ -76,10 +78,15 @@ enum DurabilityArgument {
     None,
 }
 
-const REPLICAS_DEFAULT: u8 = 3;
+/// The options of a table to be made, and what of them is the cluster's to decide.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    options: TableOptions,
+    left_open: Option<LeftOpen>,
+}
 
 impl OptionArguments {
-    pub fn options(&self, tablets: u32) -> Result<TableOptions, Failure> {
+    pub fn wish(&self, tablets: u32) -> Result<Wish, Failure> {
         let durability = match (self.durability, self.replicas) {
             (Some(DurabilityArgument::Buffered), _) => Durability::Buffered,
             (Some(DurabilityArgument::Synced), _) => Durability::Synced,
@@ -94,19 +101,39 @@ impl OptionArguments {
             (Durability::Buffered | Durability::Synced, Some(0)) => {
                 return Err(Failure::usage("without replicas nothing is durable; use --durability none"));
             }
-            (Durability::Buffered | Durability::Synced, replicas) => replicas.unwrap_or(REPLICAS_DEFAULT),
+            // What is left open is the cluster's; an older coordinator takes this.
+            (Durability::Buffered | Durability::Synced, replicas) => {
+                replicas.unwrap_or(REPLICA_COUNT_DEFAULT)
+            }
         };
-        Ok(TableOptions { durability, replicas, tablets })
+        let left_open = match (self.durability, self.replicas) {
+            (None, None) => Some(LeftOpen::Durability),
+            (Some(DurabilityArgument::Buffered | DurabilityArgument::Synced), None) => {
+                Some(LeftOpen::Replicas)
+            }
+            (Some(DurabilityArgument::None), None) | (_, Some(_)) => None,
+        };
+        Ok(Wish { options: TableOptions { durability, replicas, tablets }, left_open })
+    }
+}
+
+impl Wish {
+    fn create(self, client: &mut Client, name: &str) -> Result<TableId, Error> {
+        match self.left_open {
+            None => client.create_table(name, self.options),
+            Some(left_open) => client.create_table_leaving(left_open, name, self.options),
+        }
     }
 }
 
 /// The table of this name, made if there is none.
-pub fn create_if_absent(client: &mut Client, name: &str, options: TableOptions) -> Result<TableId, Failure> {
-    let result = match client.create_table(name, options) {
-        Err(Error::Refused { status: Status::TableExists, .. }) => client.table(name),
-        result => result,
-    };
-    result.map_err(|error| Failure::from(error).about(&format!("table '{name}'")))
+pub fn create_if_absent(client: &mut Client, name: &str, wish: Wish) -> Result<TableId, Failure> {
+    match wish.create(client, name) {
+        Err(Error::Refused { status: Status::TableExists, .. }) => {
+            client.table(name).map_err(|error| about(name, error))
+        }
+        result => result.map_err(|error| refused(name, error)),
+    }
 }
 
 impl Table {
@@ -136,23 +163,44 @@ impl Table {
     }
 }
 
+/// Why a table could not be made.
+fn refused(name: &str, error: Error) -> Failure {
+    // The one thing about a creation that is not allowed.
+    if let Error::Refused { status: Status::NotAllowed, .. } = error {
+        let text = "this cluster gives tables no replicas by default; say how many with --replicas";
+        return Failure::new(REFUSED, text).about(&format!("table '{name}'"));
+    }
+    about(name, error)
+}
+
 fn about(name: &str, error: Error) -> Failure {
     Failure::from(error).about(&format!("table '{name}'"))
 }
 
 impl Create {
     fn run(self, global: &Global) -> Result<(), Failure> {
-        let options = self.options.options(self.tablets)?;
+        let wish = self.options.wish(self.tablets)?;
         let mut client = global.connect()?;
         let table = if self.if_absent {
-            create_if_absent(&mut client, &self.name, options)?
+            create_if_absent(&mut client, &self.name, wish)?
         } else {
-            client.create_table(&self.name, options).map_err(|error| about(&self.name, error))?
+            wish.create(&mut client, &self.name).map_err(|error| refused(&self.name, error))?
         };
+        // What was left open, and what is there already, only the cluster knows.
+        let made = client.describe_table(&self.name).map_err(|error| about(&self.name, error))?.options;
+        let durability = made.durability.name();
         if global.json {
-            output::print_json(&json!({ "table": table.raw(), "name": self.name }))
+            output::print_json(&json!({
+                "table": table.raw(),
+                "name": self.name,
+                "durability": durability,
+                "replicas": made.replicas,
+            }))
         } else {
-            output::print(&format!("table '{}' is {table}\n", self.name))
+            output::print(&format!(
+                "table '{}' is {table}: {durability}, {} replicas\n",
+                self.name, made.replicas
+            ))
         }
     }
 }
@@ -253,8 +301,22 @@ mod tests {
     use super::*;
 
     fn options(replicas: Option<u8>, durability: Option<DurabilityArgument>) -> Option<(&'static str, u8)> {
-        let options = OptionArguments { replicas, durability }.options(0).ok()?;
+        let options = OptionArguments { replicas, durability }.wish(0).ok()?.options;
         Some((options.durability.name(), options.replicas))
+    }
+
+    fn left_open(replicas: Option<u8>, durability: Option<DurabilityArgument>) -> Option<LeftOpen> {
+        OptionArguments { replicas, durability }.wish(0).unwrap().left_open
+    }
+
+    #[test]
+    fn what_is_not_said_is_the_clusters_to_decide() {
+        // D2
+        assert_eq!(left_open(None, None), Some(LeftOpen::Durability));
+        assert_eq!(left_open(None, Some(DurabilityArgument::Buffered)), Some(LeftOpen::Replicas));
+        assert_eq!(left_open(None, Some(DurabilityArgument::None)), None);
+        assert_eq!(left_open(Some(2), None), None);
+        assert_eq!(left_open(Some(2), Some(DurabilityArgument::Buffered)), None);
     }
 
     #[test]

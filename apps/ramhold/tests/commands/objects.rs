@@ -11,11 +11,13 @@ fn a_table_is_made_listed_described_and_dropped() {
     // A1
     let played = Played::start(Mischief::default());
     assert_eq!(played.ramhold(&["table", "list"]).ok().text(), "no tables\n");
-    assert_eq!(played.ramhold(&["table", "create", "users"]).ok().text(), "table 'users' is t1\n");
+    let made = played.ramhold(&["table", "create", "users"]).ok().text();
+    assert_eq!(made, "table 'users' is t1: buffered, 3 replicas\n");
     let twice = played.ramhold(&["table", "create", "users"]).failed(3);
     assert!(twice.contains("'users'") && twice.contains("--if-absent"), "{twice}");
-    let again = played.ramhold(&["table", "create", "users", "--if-absent", "--json"]).ok().json();
-    assert_eq!(again, serde_json::json!({ "table": 1, "name": "users" }));
+    let again = ["table", "create", "users", "--replicas", "2", "--if-absent", "--json"];
+    let wanted = serde_json::json!({ "table": 1, "name": "users", "durability": "buffered", "replicas": 3 });
+    assert_eq!(played.ramhold(&again).ok().json(), wanted, "what it has, not what was asked for");
     let list = played.ramhold(&["table", "list"]).ok().text();
     assert_eq!(
         list.lines().nth(1).unwrap().split_whitespace().collect::<Vec<_>>(),

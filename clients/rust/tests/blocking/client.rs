@@ -53,7 +53,7 @@ fn many_operations_are_under_way_at_once_and_each_ends_once() {
     for number in 0..500u32 {
         let key = number.to_le_bytes().to_vec();
         let operation =
-            Operation::Write { table, key: key.clone(), value: key, rules: RejectRules::default() };
+            Operation::Write { table, key: key.clone(), value: key, rules: RejectRules::default(), expiry: None };
         wanted.insert(client.submit(operation), number);
     }
     // A blocking call in between neither waits for them nor loses what ends meanwhile.

@@ -1,6 +1,7 @@
 //! A cluster of one process that plays coordinator and server: enough to answer every operation over real sockets.
 //!
-//! It keeps objects in a map and forgets them with the process. It can be told to misbehave.
+//! It keeps objects in a map and forgets them with the process. It can be told to misbehave. Its cluster time stands
+//! still: an object ends at once or never.
 
 use ramhold_base::hash::PlacementSeed;
 use ramhold_base::{
@@ -67,13 +68,20 @@ impl Drop for Played {
     }
 }
 
+#[derive(Clone)]
+struct Object {
+    version: Version,
+    expires: Option<ClusterTime>,
+    value: Vec<u8>,
+}
+
 #[derive(Default)]
 struct Cluster {
     mischief: Mischief,
     address: Option<SocketAddr>,
     tables: BTreeMap<TableId, TableCreate>,
     tables_made: u32,
-    objects: BTreeMap<(TableId, Vec<u8>), (Version, Vec<u8>)>,
+    objects: BTreeMap<(TableId, Vec<u8>), Object>,
     version: u64,
     time: u32,
     requests: u64,
@@ -206,35 +214,49 @@ impl Cluster {
         })
     }
 
+    fn now(&self) -> ClusterTime {
+        ClusterTime(u64::from(self.time) * 1000)
+    }
+
     fn read(&self, request: &KeyRequest<'_>) -> Answer {
         let there = self.objects.get(&(request.table, request.key.to_vec()));
-        let current = there.map(|(version, _)| *version);
+        let current = there.map(|there| there.version);
         if let Err(status) = request.rules.check(current) {
             return version(status, current.unwrap_or_default());
         }
-        let Some((of, value)) = there else {
+        let Some(there) = there else {
             return version(Status::NotFound, Version::NONE);
         };
         let mut body = Vec::new();
-        ReadReply::encode_head(&mut body, *of, self.time);
-        body.extend_from_slice(value);
+        ReadReply::encode_head(&mut body, there.version, self.time, there.expires);
+        body.extend_from_slice(&there.value);
         Some((Status::Ok, body))
     }
 
     fn write(&mut self, request: &WriteRequest<'_>) -> Answer {
         let key = (request.table, request.key.to_vec());
-        let current = self.objects.get(&key).map(|(version, _)| *version);
+        let current = self.objects.get(&key).map(|there| there.version);
         if let Err(status) = request.rules.check(current) {
             return version(status, current.unwrap_or_default());
         }
+        let expires = match request.expiry.map(|expiry| expiry.end(self.now())).transpose() {
+            Ok(expires) => expires,
+            Err(status) => return Some((status, Vec::new())),
+        };
         self.version += 1;
-        self.objects.insert(key, (Version(self.version), request.value.to_vec()));
-        version(Status::Ok, Version(self.version))
+        let written = Version(self.version);
+        if expires.is_some_and(|end| end <= self.now()) {
+            self.version += 1;
+            self.objects.remove(&key);
+        } else {
+            self.objects.insert(key, Object { version: written, expires, value: request.value.to_vec() });
+        }
+        version(Status::Ok, written)
     }
 
     fn remove(&mut self, request: &KeyRequest<'_>) -> Answer {
         let key = (request.table, request.key.to_vec());
-        let current = self.objects.get(&key).map(|(version, _)| *version);
+        let current = self.objects.get(&key).map(|there| there.version);
         if let Err(status) = request.rules.check(current) {
             return version(status, current.unwrap_or_default());
         }

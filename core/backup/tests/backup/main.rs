@@ -7,6 +7,7 @@ mod rig;
 mod appends;
 mod collecting;
 mod damage;
+mod flips;
 mod lives;
 mod reading;
 mod torture;

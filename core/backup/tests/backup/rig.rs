@@ -53,9 +53,9 @@ impl File {
         self.unsynced.push((at, data.to_vec()));
     }
 
-    fn read(&self, offset: u64, bytes: u32) -> Vec<u8> {
+    fn read(&self, offset: u64, bytes: u32) -> &[u8] {
         let at = (offset as usize).min(self.now.len());
-        self.now[at..(at + bytes as usize).min(self.now.len())].to_vec()
+        &self.now[at..(at + bytes as usize).min(self.now.len())]
     }
 
     fn reserve(&mut self, bytes: u64) {
@@ -109,6 +109,9 @@ impl Disk {
         }
     }
 }
+
+/// File, offset, bytes.
+type Read = (DiskFile, u64, u32);
 
 enum Work {
     Write(DiskToken, DiskFile, u64, Vec<u8>),
@@ -251,13 +254,17 @@ impl Rig {
         let Some(work) = self.work.pop_front() else { return false };
         let (token, result) = self.execute(work);
         let mut effects = Effects::new();
-        let result = result.as_ref().map(Vec::as_slice).map_err(Clone::clone);
+        let result = result.map(|read| match read {
+            Some((file, offset, bytes)) => self.disk.file(file).read(offset, bytes),
+            None => &[],
+        });
         self.backup.on_disk(self.now, token, result, &self.view, &mut effects);
         self.take(effects);
         true
     }
 
-    fn execute(&mut self, work: Work) -> (DiskToken, Result<Vec<u8>, DiskError>) {
+    /// What is to be read is not copied: tests with many large reads would do little else.
+    fn execute(&mut self, work: Work) -> (DiskToken, Result<Option<Read>, DiskError>) {
         let failed = || Err(DiskError::Failed("broken".into()));
         let effect = match work {
             Work::Write(token, file, offset, data) => {
@@ -265,21 +272,21 @@ impl Rig {
                     self.trace.push("write");
                 }
                 self.disk.file(file).write(offset, &data);
-                return (token, Ok(Vec::new()));
+                return (token, Ok(None));
             }
             Work::Other(effect) => effect,
         };
         match effect {
             Effect::DiskRead { token, file, offset, bytes } => {
                 let fails = self.disk.reads_fail;
-                (token, if fails { failed() } else { Ok(self.disk.file(file).read(offset, bytes)) })
+                (token, if fails { failed() } else { Ok(Some((file, offset, bytes))) })
             }
             Effect::DiskCopy { token, from, from_offset, to, to_offset, bytes } => {
-                let data = self.disk.file(from).read(from_offset, bytes);
+                let data = self.disk.file(from).read(from_offset, bytes).to_vec();
                 assert_eq!(data.len(), bytes as usize);
                 self.trace.push("copy");
                 self.disk.file(to).write(to_offset, &data);
-                (token, Ok(Vec::new()))
+                (token, Ok(None))
             }
             Effect::DiskSync { token, file } if self.disk.sync_fails && file == DiskFile::Frames => {
                 (token, failed())
@@ -289,7 +296,7 @@ impl Rig {
                     self.trace.push("sync");
                 }
                 self.disk.file(file).sync();
-                (token, Ok(Vec::new()))
+                (token, Ok(None))
             }
             Effect::DiskReserve { token, file, bytes } => {
                 let is_over =
@@ -298,7 +305,7 @@ impl Rig {
                     return (token, Err(DiskError::Full));
                 }
                 self.disk.file(file).reserve(bytes);
-                (token, Ok(Vec::new()))
+                (token, Ok(None))
             }
             other => panic!("not a disk effect: {other:?}"),
         }
@@ -457,7 +464,7 @@ impl Log {
     pub fn head(segment: u64, digest: &[u64]) -> Log {
         let mut log = Log::new(segment);
         let mut header = Vec::new();
-        header.put_u16(1);
+        header.put_u16(ramhold_log::FORMAT);
         header.put_u16(0);
         header.put_u16(1);
         [CLUSTER.raw(), MASTER.raw(), segment, 5].into_iter().for_each(|field| header.put_u64(field));

@@ -10,7 +10,7 @@ use ramhold_wire::table::{TableCreate, TableCreated, Tables};
 use std::time::Duration;
 
 fn create() -> Operation {
-    Operation::CreateTable { name: "seven".into(), options: options() }
+    Operation::CreateTable { name: "seven".into(), options: options(), left_open: None }
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn names_out_of_bounds_are_refused_before_anything_is_sent() {
     // A1
     let mut fake = Fake::new();
     for name in [String::new(), "x".repeat(256)] {
-        fake.start(Operation::CreateTable { name: name.clone(), options: options() });
+        fake.start(Operation::CreateTable { name: name.clone(), options: options(), left_open: None });
         fake.expect_refused(Status::NameTooLong);
         fake.start(Operation::DescribeTable { which: WhichTable::Name(name) });
         fake.expect_refused(Status::NameTooLong);

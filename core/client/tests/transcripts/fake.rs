@@ -137,7 +137,7 @@ impl Fake {
 
     pub fn answer_value(&mut self, request: &Sent, version: u64, value: &[u8]) {
         let mut body = Vec::new();
-        ReadReply::encode_head(&mut body, Version(version), 1234);
+        ReadReply::encode_head(&mut body, Version(version), 1234, None);
         body.extend_from_slice(value);
         self.answer(request, Status::Ok, &body);
     }
@@ -272,7 +272,7 @@ pub fn read(key: &[u8]) -> Operation {
 }
 
 pub fn write(key: &[u8], value: &[u8]) -> Operation {
-    Operation::Write { table: TABLE, key: key.to_vec(), value: value.to_vec(), rules: RejectRules::default() }
+    Operation::Write { table: TABLE, key: key.to_vec(), value: value.to_vec(), rules: RejectRules::default(), expiry: None }
 }
 
 pub fn remove(key: &[u8]) -> Operation {

@@ -505,7 +505,7 @@ impl World {
     pub fn create(&mut self, name: &str, options: TableOptions) -> ramhold_base::TableId {
         self.rpc += 1;
         let token = self.rpc;
-        let message = TableCreate { name: name.into(), options, token };
+        let message = TableCreate { name: name.into(), options, token, left_open: None };
         for _ in 0..100 {
             if let Some(answer) = self.client(&message) {
                 return answer.expect("a table").table;

@@ -12,7 +12,7 @@ use std::time::Duration;
 fn a_table_is_answered_when_every_tablet_is_served() {
     let mut world = World::cluster(3);
     world.server_mut(2).deaf.insert(Opcode::TabletTake);
-    let message = TableCreate { name: "users".into(), options: buffered(2, 0), token: 9 };
+    let message = TableCreate { name: "users".into(), options: buffered(2, 0), token: 9, left_open: None };
     assert!(world.client(&message).is_none());
     let states: Vec<TabletState> = world.describe("users").tablets.iter().map(|t| t.state).collect();
     assert_eq!(states.iter().filter(|s| **s == TabletState::Creating).count(), 1);
@@ -36,7 +36,12 @@ fn a_table_is_answered_when_every_tablet_is_served() {
 #[test]
 fn limits_of_tables_are_answers() {
     let mut world = World::new();
-    let create = |name: &str, options: TableOptions| TableCreate { name: name.into(), options, token: 1 };
+    let create = |name: &str, options: TableOptions| TableCreate {
+        name: name.into(),
+        options,
+        token: 1,
+        left_open: None,
+    };
     let none = |replicas| TableOptions { durability: Durability::None, replicas, tablets: 0 };
     let synced = TableOptions { durability: Durability::Synced, replicas: 3, tablets: 0 };
     let cases = [
@@ -56,6 +61,72 @@ fn limits_of_tables_are_answers() {
     let id = world.create(&"x".repeat(255), buffered(3, 1));
     assert_eq!(id, TableId(1), "too few backups only delay writes");
     assert!(world.status().warnings.iter().any(|w| w.contains("wants 3 copies")));
+}
+
+/// A cluster of three whose operator wants this many replicas by default.
+fn cluster_with(default_replicas: u8) -> World {
+    let mut world = World::cluster(3);
+    world.config.default_replicas = default_replicas;
+    world.restart();
+    world.run(Duration::from_secs(3));
+    world
+}
+
+/// A creation that leaves something open; the options say three replicas, for coordinators that do not know better.
+fn leaving(left_open: LeftOpen, name: &str) -> TableCreate {
+    TableCreate { name: name.into(), options: buffered(3, 0), token: 9, left_open: Some(left_open) }
+}
+
+fn has(world: &mut World, name: &str) -> (Durability, u8) {
+    let options = world.describe(name).options;
+    (options.durability, options.replicas)
+}
+
+// A1, D2
+#[test]
+fn what_a_creator_leaves_open_is_the_clusters_default() {
+    assert_eq!(World::new().config.default_replicas, 3);
+    let mut world = cluster_with(2);
+    for (name, left_open) in [("a", LeftOpen::Durability), ("b", LeftOpen::Replicas)] {
+        assert!(world.client(&leaving(left_open, name)).unwrap().is_ok());
+        assert_eq!(has(&mut world, name), (Durability::Buffered, 2));
+        let table = world.describe(name).table;
+        let taken: Vec<u8> = world
+            .servers
+            .values()
+            .flat_map(|server| &server.takes)
+            .filter(|take| take.table == table)
+            .map(|take| take.replicas)
+            .collect();
+        assert!(!taken.is_empty());
+        assert!(taken.iter().all(|replicas| *replicas == 2), "owners are told what was settled: {taken:?}");
+    }
+    world.create("said", buffered(1, 0));
+    assert_eq!(has(&mut world, "said"), (Durability::Buffered, 1));
+    let none = TableOptions { durability: Durability::None, replicas: 0, tablets: 0 };
+    let cache = TableCreate { options: none, ..leaving(LeftOpen::Replicas, "cache") };
+    assert!(world.client(&cache).unwrap().is_ok());
+    assert_eq!(has(&mut world, "cache"), (Durability::None, 0));
+    let synced = TableOptions { durability: Durability::Synced, ..buffered(3, 0) };
+    let synced = TableCreate { options: synced, ..leaving(LeftOpen::Replicas, "synced") };
+    assert_eq!(world.client(&synced), Some(Err(Status::Unsupported)));
+}
+
+// A1, D2, G1
+#[test]
+fn another_default_is_for_new_tables() {
+    let mut world = cluster_with(2);
+    let old = leaving(LeftOpen::Replicas, "old");
+    let made = world.client(&old).unwrap().unwrap();
+    world.config.default_replicas = 0;
+    world.restart();
+    world.run(Duration::from_secs(3));
+    assert_eq!(has(&mut world, "old"), (Durability::Buffered, 2));
+    assert_eq!(world.client(&old), Some(Ok(made)), "a repeated creation is what it was");
+    // A default of none is taken only by who leaves that open too.
+    assert_eq!(world.client(&leaving(LeftOpen::Replicas, "new")), Some(Err(Status::NotAllowed)));
+    assert!(world.client(&leaving(LeftOpen::Durability, "new")).unwrap().is_ok());
+    assert_eq!(has(&mut world, "new"), (Durability::None, 0));
 }
 
 // A1
@@ -96,7 +167,7 @@ fn a_drop_does_not_wait_for_a_dead_owner() {
 fn a_tablet_that_was_never_taken_moves_when_its_owner_dies() {
     let mut world = World::cluster(3);
     world.server_mut(2).deaf.insert(Opcode::TabletTake);
-    let message = TableCreate { name: "users".into(), options: buffered(2, 3), token: 9 };
+    let message = TableCreate { name: "users".into(), options: buffered(2, 3), token: 9, left_open: None };
     assert!(world.client(&message).is_none());
     world.kill(2);
     world.run_until("gone", |w| w.is_over(ServerId(2)));
@@ -114,7 +185,8 @@ fn whoever_has_taken_a_tablet_of_a_dropped_table_is_told_to_drop_it() {
     for gone in [false, true] {
         let mut world = World::cluster(2);
         world.server_mut(2).tardy = true;
-        let message = TableCreate { name: "users".into(), options: buffered(1, 2), token: 9 };
+        let message =
+            TableCreate { name: "users".into(), options: buffered(1, 2), token: 9, left_open: None };
         assert!(world.client(&message).is_none());
         let id = world.state().meta.tables;
         if !gone {

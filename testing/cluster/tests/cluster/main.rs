@@ -1,6 +1,8 @@
 //! Real clusters under real faults. One test at a time: they share a small machine, and what they look at is time.
 
 mod coordinator;
+mod damage;
+mod dev;
 mod directories;
 mod hostile;
 mod rounds;

@@ -152,7 +152,7 @@ impl Worker<'_> {
             Kind::Write => {
                 let start = self.rng.below(4096) as usize;
                 let value = self.material[start..start + self.load.value_bytes].to_vec();
-                Operation::Write { table, key, value, rules }
+                Operation::Write { table, key, value, rules, expiry: None }
             }
         };
         self.pipeline.submit(operation, 0, (kind, Instant::now()));

@@ -2,7 +2,7 @@
 
 use super::journal::Journal;
 use super::tree::Tree;
-use super::{DISK_BYTES, Demo, MEMORY_BYTES, PATIENCE, SERVER_COUNT};
+use super::{DISK_BYTES, Demo, MEMORY_BYTES, PATIENCE, REPLICAS, SERVER_COUNT};
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::local::{Child, LOOK_INTERVAL, LocalCluster, Output, Plan, connect_to, find_free};
@@ -46,6 +46,7 @@ impl Scene {
             ports: find_free(SERVER_COUNT + 1)?,
             memory_bytes: MEMORY_BYTES,
             disk_bytes: DISK_BYTES,
+            default_replicas: REPLICAS,
             buffer_dir: Some(buffer_dir.clone()),
             output: Output::LogsOnly,
         };

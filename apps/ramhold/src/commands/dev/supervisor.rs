@@ -83,13 +83,17 @@ pub fn banner(plan: &Plan, arguments: &Dev) -> String {
     let last = plan.ports[plan.ports.len() - 1];
     let cluster =
         if arguments.port == 7400 { String::new() } else { format!(" --cluster {}", plan.coordinator()) };
-    let replicas = 3.min(plan.server_count().saturating_sub(1));
+    let replicas = match plan.default_replicas {
+        0 => "0 by default: a table is in one server's memory alone".to_owned(),
+        count => format!("{count} by default, each on another server than the data"),
+    };
     format!(
         "ramhold dev: {count} servers with {memory} each are up\n\
          \x20 coordinator  {coordinator}\n\
          \x20 servers      127.0.0.1:{first} to {last}\n\
          \x20 directory    {dir}\n\
-         \x20 try          ramhold{cluster} table create notes --replicas {replicas}\n\
+         \x20 replicas     {replicas}\n\
+         \x20 try          ramhold{cluster} table create notes\n\
          \x20              ramhold{cluster} put notes hello world\n\
          \x20              ramhold{cluster} status\n\
          \x20 protects     against the death of processes, not of this machine: all copies are on it\n\
