@@ -32,10 +32,25 @@ impl<T> Pipeline<T> {
     pub fn next_outcome(&mut self) -> Option<(T, Outcome)> {
         loop {
             let (id, outcome) = self.client.wait_any()?;
-            if let Some((tag, bytes)) = self.under_way.remove(&id) {
-                self.bytes -= bytes;
+            if let Some(tag) = self.ended(id) {
                 return Some((tag, outcome));
             }
         }
+    }
+
+    /// An operation that has ended, if there is one already.
+    pub fn poll_outcome(&mut self) -> Option<(T, Outcome)> {
+        loop {
+            let (id, outcome) = self.client.poll_any()?;
+            if let Some(tag) = self.ended(id) {
+                return Some((tag, outcome));
+            }
+        }
+    }
+
+    fn ended(&mut self, id: OperationId) -> Option<T> {
+        let (tag, bytes) = self.under_way.remove(&id)?;
+        self.bytes -= bytes;
+        Some(tag)
     }
 }

@@ -24,22 +24,23 @@ impl Progress {
     }
 
     pub fn show(&mut self, files: u64, bytes: u64) {
+        let rate = bytes as f64 / self.started.elapsed().as_secs_f64();
+        let (done, rate) = (crate::size::bytes_text(bytes), crate::size::bytes_text(rate as u64));
+        self.show_text(|| format!("{files} files, {done} ({rate}/s)"));
+    }
+
+    /// Anything else behind the verb.
+    pub fn show_text(&mut self, text: impl FnOnce() -> String) {
         if !self.is_wanted || self.started.elapsed() < QUIET_AT_FIRST {
             return;
         }
-        let verb = self.verb;
         let bar = self.bar.get_or_insert_with(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
             let style = ProgressStyle::with_template("{spinner} {msg} [{elapsed}]");
             bar.set_style(style.expect("the template is a constant that the tests read"));
             bar
         });
-        let rate = bytes as f64 / self.started.elapsed().as_secs_f64();
-        bar.set_message(format!(
-            "{verb} {files} files, {} ({}/s)",
-            crate::size::bytes_text(bytes),
-            crate::size::bytes_text(rate as u64)
-        ));
+        bar.set_message(format!("{} {}", self.verb, text()));
         bar.tick();
     }
 

@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn lifetimes_are_read_up_to_a_hundred_years() {
-        // C8
+        // A12
         assert_eq!(parse_lifetime("30s"), Ok(Duration::from_secs(30)));
         assert_eq!(parse_lifetime("36525d"), Ok(Duration::from_millis(EXPIRY_MILLIS_MAX)));
         for text in ["0", "0ms", "36526d", "99999999999999999d", "-1s", "1y"] {

@@ -291,6 +291,18 @@ impl Client {
         }
     }
 
+    /// The next submitted operation that has ended, without waiting for one. To be called again and again: this is also
+    /// what lets operations get on.
+    pub fn poll_any(&mut self) -> Option<(OperationId, Outcome)> {
+        if let Some(ended) = self.ended.pop_front() {
+            return Some(ended);
+        }
+        if self.runtime.machine().under_way_count() > 0 {
+            let _ = self.runtime.turn(Some(Duration::ZERO));
+        }
+        self.runtime.machine_mut().take_outcome()
+    }
+
     /// Does one operation and waits for its reply.
     pub fn complete(&mut self, operation: Operation) -> Result<Reply, Error> {
         self.complete_within(operation, self.deadline)

@@ -44,10 +44,13 @@ pub use error::Error;
 
 // What operations, outcomes and answers are made of.
 pub use ramhold_base::{ClusterTime, ServerId, Status, TableId, Version};
-pub use ramhold_client_core::{Cause, Expiry, Operation, OperationId, Outcome, RejectRules, Reply, WhichTable};
+pub use ramhold_client_core::{
+    Cause, Expiry, Operation, OperationId, Outcome, RejectRules, Reply, WhichTable,
+};
 pub use ramhold_wire::membership::{Durability, Label, ServerEntry, ServerState};
 pub use ramhold_wire::status::{
-    BackupStatus, ClusterStatus, LossReport, Pong, ProcessStatus, RecoveryPhase, RecoveryReport, StreamStatus,
+    BackupStatus, CleaningStatus, ClusterStatus, LossReport, Pong, ProcessStatus, RecoveryPhase,
+    RecoveryReport, ScrubStatus, StreamStatus,
 };
 pub use ramhold_wire::table::{
     LeftOpen, TableDescription, TableOptions, TableSummary, TabletDescription, TabletState,

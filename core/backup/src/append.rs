@@ -13,7 +13,7 @@ use crate::replica::{Held, Operation, Replica, ReplicaKey, ReplicaNumber};
 use ramhold_base::checksum::crc_append;
 use ramhold_base::limits::APPEND_BYTES_MAX;
 use ramhold_base::{ConnId, Effects, Instant, LogId, Peer, Status};
-use ramhold_wire::data::AppendRequest;
+use ramhold_wire::data::{AppendReply, AppendRequest};
 use ramhold_wire::{Header, View, frame};
 
 /// Appends to one replica that wait for the disk; more are refused with `TooMany`.
@@ -46,9 +46,8 @@ impl Backup {
         };
         if let Err(status) = self.try_append(now, key, header, body, from, view, effects) {
             let held = self.present.get(&key).map(|number| &self.replicas[number]);
-            // What to go on from is what is accepted; what counts is what is stored.
-            let held = held.map_or(Held::default(), |r| Held { length: r.accepted.length, ..r.stored });
-            Backup::answer_append(header, from, status, &held, effects);
+            let reply = held.map_or(AppendReply::default(), |replica| replica.reply(replica.accepted.length));
+            Backup::answer_append(header, from, status, &reply, effects);
         }
     }
 
@@ -246,8 +245,9 @@ impl Backup {
         let has_changed = !stored.is_certified_like(&replica.stored);
         replica.stored = stored;
         replica.operations_over += count as u64;
+        let reply = replica.reply(stored.length);
         for operation in replica.operations.drain(..count) {
-            Backup::answer_append(&operation.header, operation.from, Status::Ok, &stored, effects);
+            Backup::answer_append(&operation.header, operation.from, Status::Ok, &reply, effects);
         }
         let key = replica.key;
         self.settling.insert(number);
@@ -267,11 +267,11 @@ impl Backup {
         header: &Header,
         to: ConnId,
         status: Status,
-        held: &Held,
+        reply: &AppendReply,
         effects: &mut Effects,
     ) {
         effects.send_with(Peer::Conn(to), |out| {
-            frame::write(out, &header.answer(status), |out| held.reply().encode(out));
+            frame::write(out, &header.answer(status), |out| reply.encode(out));
         });
     }
 

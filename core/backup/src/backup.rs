@@ -18,6 +18,7 @@ use crate::fence::PendingFence;
 use crate::flush::Stop;
 use crate::recovery_read::Divisions;
 use crate::replica::{Replica, ReplicaKey, ReplicaNumber};
+use crate::replica_read::PendingRead;
 use crate::space::Space;
 use crate::start::Start;
 use crate::superblock::{Identity, Superblock};
@@ -73,6 +74,7 @@ pub struct Backup {
     pub(crate) fences: Vec<PendingFence>,
     pub(crate) opening_reads: u32,
     pub(crate) divisions: Divisions,
+    pub(crate) replica_reads: BTreeMap<u64, PendingRead>,
     pub(crate) calls: Calls<Question>,
     pub(crate) ask_at: Option<Instant>,
     /// Where the next question to a master begins.
@@ -95,6 +97,8 @@ pub struct ReplicaState {
     pub length: u32,
     /// The newest certificate that is written.
     pub certificate: Option<Certificate>,
+    /// As `AppendReply::flushed`.
+    pub flushed: u32,
     pub primary: bool,
     pub side: bool,
     /// From an earlier life, or replaced by a newer opening.
@@ -138,6 +142,7 @@ impl Backup {
             fences: Vec::new(),
             opening_reads: 0,
             divisions,
+            replica_reads: BTreeMap::new(),
             calls,
             ask_at: None,
             ask_from: BTreeMap::new(),
@@ -174,7 +179,7 @@ impl Backup {
         self.is_serving
     }
 
-    /// `Append`, `ReplicaFree`, `Fence` and `RecoveryRead`. Other operations are answered with `UnknownOpcode`.
+    /// `Append`, `ReplicaFree`, `ReplicaRead`, `Fence` and `RecoveryRead`. Other operations are answered with `UnknownOpcode`.
     pub fn on_request(
         &mut self,
         now: Instant,
@@ -187,6 +192,7 @@ impl Backup {
         match header.opcode() {
             Some(Opcode::Append) => self.on_append(now, header, body, from, view, effects),
             Some(Opcode::ReplicaFree) => self.on_replica_free(header, from, view, effects),
+            Some(Opcode::ReplicaRead) => self.on_replica_read(header, body, from, view, effects),
             Some(Opcode::Fence) => self.on_fence(header, body, from, view, effects),
             Some(Opcode::RecoveryRead) => self.on_recovery_read(header, body, from, view, effects),
             _ => reply(effects, Peer::Conn(from), header, Status::UnknownOpcode),
@@ -304,6 +310,7 @@ impl Backup {
             closed: replica.stored.closed,
             length: replica.accepted.length,
             certificate: replica.stored.certificate,
+            flushed: replica.flushed_bytes(),
             primary: replica.stored.primary,
             side: replica.side,
             found: replica.found,

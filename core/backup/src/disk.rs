@@ -7,7 +7,7 @@ use crate::Backup;
 use crate::certificate::Ring;
 use crate::place::{HEAD_BYTES, Place};
 use crate::recovery_read::DivisionKey;
-use crate::replica::{Held, ReplicaNumber, Stamp};
+use crate::replica::{Held, Operation, ReplicaNumber, Stamp};
 use ramhold_base::{ClusterId, DiskError, DiskFile, DiskToken, Effect, Effects, Instant, Level, Status};
 use ramhold_wire::View;
 
@@ -42,6 +42,10 @@ pub(crate) enum Task {
     DivisionRead {
         replica: ReplicaNumber,
         key: DivisionKey,
+    },
+    /// For the master that the replica is of.
+    MasterRead {
+        read: u64,
     },
 }
 
@@ -158,6 +162,7 @@ impl Backup {
             Task::Wipe { replica, place } => self.on_wiped(replica, place),
             Task::OpeningRead(replica) => self.on_opening_read(replica, Some(bytes), effects),
             Task::DivisionRead { replica, key } => self.on_division_read(replica, key, Some(bytes), effects),
+            Task::MasterRead { read } => self.on_master_read(read, Some(bytes), effects),
         }
     }
 
@@ -195,6 +200,7 @@ impl Backup {
             Task::VerifyRead(place) => self.on_verify_read(place, None),
             Task::OpeningRead(replica) => self.on_opening_read(replica, None, effects),
             Task::DivisionRead { replica, key } => self.on_division_read(replica, key, None, effects),
+            Task::MasterRead { read } => self.on_master_read(read, None, effects),
             Task::FramesReserve { .. } if *error == DiskError::Full => {
                 self.space.growing = None;
                 self.space.frames_max = self.space.frames;
@@ -228,19 +234,16 @@ impl Backup {
         }
         self.failed = Some(reason);
         for replica in self.replicas.values_mut() {
+            let reply = replica.reply(replica.stored.length);
             for operation in replica.operations.drain(..) {
-                Backup::answer_append(
-                    &operation.header,
-                    operation.from,
-                    Status::DeviceFailed,
-                    &replica.stored,
-                    effects,
-                );
+                let Operation { header, from, .. } = operation;
+                Backup::answer_append(&header, from, Status::DeviceFailed, &reply, effects);
             }
             replica.slot_writing = None;
         }
         self.fail_fences(effects);
         self.fail_divisions(effects);
+        self.fail_replica_reads(effects);
     }
 
     /// Wipes the head of a place: what was there does not exist any more.

@@ -27,6 +27,7 @@ mod fence;
 mod flush;
 mod marks;
 mod recovery_read;
+mod replica_read;
 mod start;
 
 pub use backup::{Backup, ReplicaState};

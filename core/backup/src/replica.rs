@@ -56,15 +56,6 @@ impl Held {
     pub fn is_certified_like(&self, other: &Held) -> bool {
         Held { length: 0, ..*self } == Held { length: 0, ..*other }
     }
-
-    pub fn reply(&self) -> AppendReply {
-        AppendReply {
-            length: self.length,
-            certified: self.certified(),
-            epoch: self.epoch,
-            closed: self.closed,
-        }
-    }
 }
 
 /// An accepted append that is not answered yet.
@@ -183,6 +174,24 @@ impl Replica {
     /// Whether nothing under way needs its places.
     pub fn is_quiet(&self) -> bool {
         self.operations.is_empty() && self.slot_writing.is_none() && self.flush.is_none() && self.reads == 0
+    }
+
+    /// What a master is told of it. What to go on from is what is accepted or stored, as the caller says; what counts is
+    /// what is stored.
+    pub fn reply(&self, length: u32) -> AppendReply {
+        AppendReply {
+            length,
+            certified: self.stored.certified(),
+            epoch: self.stored.epoch,
+            closed: self.stored.closed,
+            flushed: self.flushed_bytes(),
+        }
+    }
+
+    /// What a loss of power would leave, if it would still be of this epoch, and closed if this is.
+    pub fn flushed_bytes(&self) -> u32 {
+        let is_current = self.flushed.epoch == self.stored.epoch && self.flushed.closed == self.stored.closed;
+        if is_current { self.flushed.certified() } else { 0 }
     }
 
     /// Acknowledged bytes that are not on the device.

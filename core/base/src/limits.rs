@@ -4,7 +4,7 @@
 pub const KEY_BYTES_MAX: usize = 64 * 1024 - 1;
 /// A value's bytes (A2). An empty value is allowed.
 pub const VALUE_BYTES_MAX: usize = 1024 * 1024;
-/// How long an object may be meant to live, in milliseconds: a hundred years (C8). Far above any use, and far below
+/// How long an object may be meant to live, in milliseconds: a hundred years (A12). Far above any use, and far below
 /// where a sum with the cluster time could overflow.
 pub const EXPIRY_MILLIS_MAX: u64 = 36_525 * 24 * 3600 * 1000;
 /// A table name's bytes (A1).

@@ -37,6 +37,8 @@ statuses! {
     NotFound = 1, "the object does not exist";
     Exists = 2, "the object exists already";
     WrongVersion = 3, "the object has another version";
+    /// Never served, and never taken for absent.
+    Corrupt = 4, "the object is damaged in the server's memory and no replica of it can be read";
     // Answers about tables.
     UnknownTable = 10, "no such table";
     TableExists = 11, "a table of this name exists already";

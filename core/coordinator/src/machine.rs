@@ -364,6 +364,7 @@ impl Coordinator {
             | Opcode::Append
             | Opcode::ReplicaFree
             | Opcode::ReplicasNeeded
+            | Opcode::ReplicaRead
             | Opcode::RecoveryRead
             | Opcode::Fence
             | Opcode::Recover

@@ -48,7 +48,10 @@ fn main() {
     measure("look up, key at random", || {
         let mut bytes = 0;
         for number in &order {
-            let found = log.lookup(TABLE, hash(*number), &key(*number)).expect("it was written");
+            let found = log
+                .lookup(TABLE, hash(*number), &key(*number))
+                .expect("memory is sound")
+                .expect("it was written");
             bytes += found.value.len();
         }
         black_box(bytes);
@@ -58,7 +61,8 @@ fn main() {
         let mut found = 0;
         let key = key(77);
         for _ in 0..OBJECT_COUNT {
-            found += usize::from(log.lookup(TABLE, hash(77), black_box(&key)).is_some());
+            found +=
+                usize::from(log.lookup(TABLE, hash(77), black_box(&key)).expect("memory is sound").is_some());
         }
         black_box(found);
         OBJECT_COUNT
@@ -66,7 +70,11 @@ fn main() {
     measure("look up, no such key", || {
         let mut found = 0;
         for number in &order {
-            found += usize::from(log.lookup(TABLE, hash(number + OBJECT_COUNT), &key(*number)).is_some());
+            found += usize::from(
+                log.lookup(TABLE, hash(number + OBJECT_COUNT), &key(*number))
+                    .expect("memory is sound")
+                    .is_some(),
+            );
         }
         assert_eq!(found, 0);
         OBJECT_COUNT
@@ -74,7 +82,8 @@ fn main() {
     measure("look up and overwrite, key at random", || {
         for number in &order {
             let key = &key(*number);
-            let found = log.lookup(TABLE, hash(*number), key).expect("it was written");
+            let found =
+                log.lookup(TABLE, hash(*number), key).expect("memory is sound").expect("it was written");
             let (at, version) = (found.at, found.version.next());
             write(&mut log, hash(*number), key, version, &value, Some(at));
         }

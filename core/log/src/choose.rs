@@ -13,8 +13,11 @@ use ramhold_base::{SegmentId, StreamId};
 
 /// Tombstones are too many when they hold this part of what is not live, in hundredths.
 const TOMBSTONE_PERCENT_MAX: u64 = 40;
-/// A pass stops taking sources when it would free this many segments' memory: passes stay short.
-const GAIN_SEGMENTS: u64 = 3;
+/// A pass stops taking sources when it would free this many segments' memory: passes stay short, and writes can live on
+/// the runway meanwhile.
+const GAIN_SEGMENTS: u64 = 1;
+/// Frames below the bound that are left for passes under way.
+const HEADROOM_SEGMENTS: u64 = 4;
 /// More than the header of a side segment takes.
 const SIDE_HEADER_BYTES: u64 = 64;
 /// Sources of one pass at most.
@@ -28,6 +31,9 @@ pub struct Wish<'a> {
     pub is_replicated: &'a dyn Fn(StreamId) -> bool,
     /// Whether a closed segment is whole on its backups.
     pub is_whole: &'a dyn Fn(SegmentId) -> bool,
+    /// Whether the heads up to a segment that is whole are on the devices: only then it may be compacted. Copies of what
+    /// is compacted wait for the devices, and no device may wait for such a copy.
+    pub is_settled: &'a dyn Fn(SegmentId) -> bool,
     /// Bytes that the replicas of one backup set may take in frames: beyond it only combined passes are chosen.
     pub disk_bytes_max: u64,
     /// Whether compaction may be used at all; without it every pass is combined.
@@ -39,15 +45,8 @@ pub struct Wish<'a> {
 /// What to clean next.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Choice {
-    Combined {
-        stream: StreamId,
-        sources: Vec<SegmentId>,
-        plan: Plan,
-    },
-    Compaction {
-        segment: SegmentId,
-        plan: Plan,
-    },
+    Combined { stream: StreamId, sources: Vec<SegmentId>, plan: Plan },
+    Compaction { segment: SegmentId, plan: Plan },
 }
 
 /// What a pass is expected to take and to give, in bytes of memory.
@@ -73,11 +72,14 @@ impl Log {
     /// The best thing to clean now; `None` when nothing would give memory back, or what survives has no room.
     /// Looks at every segment once.
     pub fn choose(&self, wish: &Wish<'_>) -> Option<Choice> {
-        let combined = self.choose_combined(wish);
-        if !wish.is_two_level || self.wants_combined(wish) {
-            return combined.or_else(|| self.choose_compaction(wish));
+        if !wish.is_two_level {
+            return self.choose_combined(wish);
         }
-        self.choose_compaction(wish).or(combined)
+        if self.wants_combined(wish) {
+            self.choose_combined(wish).or_else(|| self.choose_compaction(wish))
+        } else {
+            self.choose_compaction(wish).or_else(|| self.choose_combined(wish))
+        }
     }
 
     /// Frames or tombstones have grown too many for compaction alone.
@@ -92,7 +94,7 @@ impl Log {
             tombstones += u64::from(segment.tombstone_bytes);
         }
         let not_live = used.saturating_sub(live);
-        let headroom = GAIN_SEGMENTS * u64::from(self.config.geometry.segment_bytes);
+        let headroom = HEADROOM_SEGMENTS * u64::from(self.config.geometry.segment_bytes);
         disk + headroom > wish.disk_bytes_max || tombstones * 100 > not_live * TOMBSTONE_PERCENT_MAX
     }
 
@@ -104,8 +106,7 @@ impl Log {
             .map(|segment| {
                 let replicated = (wish.is_replicated)(segment.stream);
                 let footprint = if replicated { frame } else { self.memory_bytes(segment) };
-                let freed =
-                    footprint - u64::from(segment.live_bytes).min(footprint) + segment.pinned_bytes;
+                let freed = footprint - u64::from(segment.live_bytes).min(footprint) + segment.pinned_bytes;
                 self.candidate(wish, segment, footprint, freed)
             })
             .filter(|candidate| candidate.score > 0.0)
@@ -134,8 +135,12 @@ impl Log {
         let roll = u64::from(self.roll_seglets()) * u64::from(self.config.geometry.seglet_bytes);
         let roll = if is_pressed { 0 } else { roll };
         let (mut sources, mut sum) = (Vec::new(), (0, 0, 0));
-        let (mut plan, mut count) = (Plan::default(), 0);
+        let (mut plan, mut count, mut worth) = (Plan::default(), 0, 0.0);
         for candidate in best.take(SOURCE_COUNT_MAX) {
+            // Not to fill the room with what hardly pays.
+            if candidate.score < worth && !is_pressed {
+                break;
+            }
             let (live, freed, entries) = sum;
             if self.survivors_take(live + candidate.live_bytes) > room {
                 continue;
@@ -146,6 +151,7 @@ impl Log {
                 freed + candidate.memory_bytes + candidate.pinned_bytes,
                 entries + candidate.entry_count,
             );
+            worth = candidate.score.max(2.0 * worth) / 2.0;
             sources.push(candidate.id);
             let (live, freed, entries) = sum;
             let gain = freed.saturating_sub(self.survivors_take(live) + roll);
@@ -165,10 +171,10 @@ impl Log {
     fn choose_compaction(&self, wish: &Wish<'_>) -> Option<Choice> {
         let room = self.survivors_bytes_max();
         self.candidates(wish)
-            .filter(|segment| (wish.is_replicated)(segment.stream))
+            .filter(|segment| (wish.is_replicated)(segment.stream) && (wish.is_settled)(segment.id))
             .filter_map(|segment| {
                 let footprint = self.memory_bytes(segment);
-                let needed = self.in_seglets(u64::from(segment.live_bytes + segment.opening_bytes));
+                let needed = self.in_whole_seglets(u64::from(segment.live_bytes + segment.opening_bytes));
                 let gain = footprint.saturating_sub(needed);
                 let candidate = self.candidate(wish, segment, footprint, gain);
                 (gain > 0 && needed <= room).then_some((candidate, gain))
@@ -191,7 +197,9 @@ impl Log {
     }
 
     fn candidate(&self, wish: &Wish<'_>, segment: &SegmentInfo, footprint: u64, freed: u64) -> Candidate {
-        let age = f64::from(wish.now.saturating_sub(segment.mean_time())) + 1.0;
+        // Of the segment and not of its entries: survivors would look old for ever, and be cleaned again when hardly
+        // anything in them has died.
+        let age = f64::from(wish.now.saturating_sub(segment.created.seconds())) + 1.0;
         let live_bytes = u64::from(segment.live_bytes);
         Candidate {
             id: segment.id,
@@ -214,14 +222,14 @@ impl Log {
     /// What a pass with so many live bytes needs in memory: side segments, with their headers and unused ends.
     fn survivors_take(&self, live_bytes: u64) -> u64 {
         let usable = u64::from(self.config.geometry.segment_bytes) * 15 / 16;
-        self.in_seglets(live_bytes + live_bytes.div_ceil(usable) * SIDE_HEADER_BYTES)
+        self.in_whole_seglets(live_bytes + live_bytes.div_ceil(usable) * SIDE_HEADER_BYTES)
     }
 
     fn memory_bytes(&self, segment: &SegmentInfo) -> u64 {
         u64::from(segment.seglet_count()) * u64::from(self.config.geometry.seglet_bytes)
     }
 
-    fn in_seglets(&self, bytes: u64) -> u64 {
+    fn in_whole_seglets(&self, bytes: u64) -> u64 {
         let seglet = u64::from(self.config.geometry.seglet_bytes);
         bytes.div_ceil(seglet) * seglet
     }

@@ -12,9 +12,9 @@
 //! Not here: replicating the side log, and when the sources may be retired (master).
 //! Rules: docs/protocols/cleaning.md. Catalogue: C4, C6. Source: TUT15 Part III, SOSP11 2.5.
 
+use crate::SideId;
 use crate::log::{Log, Purpose};
 use crate::moving::{Grant, HashOf, Moved, Source, Step};
-use crate::SideId;
 use ramhold_base::{ClusterTime, SegmentId, StreamId};
 
 /// A combined pass under way.

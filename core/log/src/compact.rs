@@ -6,13 +6,14 @@
 //! Invariants:
 //! - an image holds the opening and everything of its segment that lives or that a recovery needs;
 //! - until the swap the bytes found by the id are those whose certificate the backups hold.
+//! - an image that was swapped in tells from when on replicas may be made from it.
 //!
-//! Not here: when the swap is allowed (master). Rules: docs/protocols/cleaning.md. Catalogue: C6. Source: TUT15 Part III.
+//! Not here: whether the segment is whole on its backups (master). Rules: docs/protocols/cleaning.md. Catalogue: C6. Source: TUT15 Part III.
 
 use crate::log::{Log, Purpose};
 use crate::moving::{Grant, HashOf, Moved, Source, Step};
 use crate::segment::Slot;
-use ramhold_base::{SegmentId, StreamId};
+use ramhold_base::{Position, SegmentId, StreamId};
 
 /// A compaction under way.
 #[derive(Debug)]
@@ -49,12 +50,14 @@ impl Log {
         Compaction { id, stream, source: self.source(slot), image: None, moved: Moved::default() }
     }
 
-    /// Goes on with the copying. After `Done`, everything that was left out is dead because of something that lies
-    /// before the present end of the stream.
+    /// Goes on with the copying until `Done`.
     pub fn compaction_step(&mut self, pass: &mut Compaction, mut grant: Grant, hash_of: HashOf<'_>) -> Step {
         let floor = self.floor(Purpose::Cleaning);
         let image = match pass.image {
             Some(image) => image,
+            None if self.damage_before(pass.source.slot, pass.source.offset).is_some() => {
+                return Step::Damaged { segment: pass.id, offset: 0 };
+            }
             None => match self.make_image(pass.source.slot, floor) {
                 Some(image) => *pass.image.insert(image),
                 None => return Step::NoMemory,
@@ -76,21 +79,27 @@ impl Log {
         Step::Working
     }
 
-    /// Makes the image the segment, and gives the old seglets back.
+    /// Makes the image the segment, and gives the old seglets back. Everything that was left out is dead because of
+    /// something in the stream before its present end: no replica is made from the image before that is safe. The
+    /// segment must be whole on its backups.
     pub fn swap_compaction(&mut self, pass: Compaction) {
+        let head = self.head(pass.stream).map(|head| self.memory.segments.at(head));
+        let end = head.map(|head| Position { segment: head.id, offset: head.len_bytes });
         let image = pass.image.expect("a pass that is done has an image");
         let old = pass.source.slot;
         let before = self.memory.segments.at(old);
         assert!(before.indexed_count == 0, "everything that is indexed has moved");
         self.memory.swap_image(old, image);
-        self.memory.segments.at_mut(image).in_pass = false;
+        let segment = self.memory.segments.at_mut(image);
+        segment.in_pass = false;
+        segment.copy_after = end.unwrap_or_default();
     }
 
     /// An image with the segment's opening.
     fn make_image(&mut self, slot: Slot, floor: crate::memory::Floor) -> Option<Slot> {
         let opening_bytes = self.memory.segments.at(slot).opening_bytes;
         let image = self.memory.create_image(slot, opening_bytes, floor)?;
-        self.memory.append_copy(image, slot, 0, opening_bytes, None);
+        self.memory.append_copy(image, slot, 0, opening_bytes, 0);
         Some(image)
     }
 }

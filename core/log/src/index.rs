@@ -150,10 +150,30 @@ impl Index {
         self.base.at(self.bucket_of(hash)).slots[0]
     }
 
+    /// The same of the bucket that the hash's links to, if it does.
+    #[inline]
+    pub(crate) fn touch_next(&self, hash: u64) -> u64 {
+        link_of(self.base.at(self.bucket_of(hash)).slots[LINK_SLOT])
+            .map_or(0, |next| self.overflow.at(next).slots[0])
+    }
+
     /// Whether the index holds exactly this reference under this hash.
     #[inline]
     pub(crate) fn holds(&self, hash: u64, at: Reference) -> bool {
         self.position(self.bucket_of(hash), at).is_some()
+    }
+
+    /// The bits of a hash that a slot and its bucket tell of it.
+    #[inline]
+    pub(crate) fn known_bits(&self, hash: u64) -> u64 {
+        hash & ((1 << (self.level_first + TAG_BITS)) - 1)
+    }
+
+    /// The known bits of the hash of a reference that is in the chain of bucket number `number`.
+    pub(crate) fn known_bits_of(&self, number: u64, at: Reference) -> u64 {
+        let (place, slot) = self.position(number, at).expect("whoever asks has just seen it");
+        let tag = self.bucket(place).slots[slot] >> TAG_SHIFT;
+        number & ((1 << self.level_first) - 1) | tag << self.level_first
     }
 
     /// Makes sure that one insertion of this hash has a place.

@@ -11,6 +11,8 @@
 //!           free ── memory ── segment, pieces              where they lie
 //!                    │
 //!                   log ── stream, replay, sweep           what they mean; index, stats, tombstones
+//!                    │
+//!                  scrub ── repair, loss                   what has rotted in memory
 //! ```
 //!
 //! Not here: sending bytes to backups (replication), who owns which keys (master), time and chance (handed in).
@@ -24,13 +26,16 @@ mod free;
 mod index;
 mod kind;
 mod log;
+mod loss;
 mod memory;
 mod moving;
 mod older;
 pub mod opening;
 mod pieces;
 mod reader;
+mod repair;
 mod replay;
+mod scrub;
 mod segment;
 mod stats;
 mod stream;
@@ -47,14 +52,17 @@ pub use entry::{
 pub use index::Cursor;
 pub use kind::{Alive, KIND_NUMBER_MAX, KINDS, Kind, KindRow, Partition, RESERVED};
 pub use log::{
-    AppendRefusal, Found, Geometry, Log, LogConfig, OutOfMemory, Purpose, Removal, Usage, Written,
+    AppendRefusal, Found, Geometry, Log, LogConfig, OutOfMemory, Purpose, Removal, Unreadable, Usage, Written,
 };
+pub use loss::Lost;
 pub use memory::Reference;
 pub use moving::{Grant, HashOf, LOOK_COST, Moved, Step};
 pub use older::{OBJECT_OLDER_COUNT_MAX, OlderList, TOMBSTONE_OLDER_COUNT_MAX};
 pub use pieces::{PieceIter, Pieces};
 pub use reader::{CorruptEntry, EntryReader};
+pub use repair::Repaired;
 pub use replay::Replayed;
+pub use scrub::{ScrubCursor, Scrubbed};
 pub use segment::SegmentInfo;
 pub use stats::HashRange;
 pub use stream::SideId;

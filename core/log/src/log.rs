@@ -28,12 +28,12 @@ use crate::segment::Slot;
 use crate::stats::TabletCounters;
 use crate::stream::{Side, Stream};
 use crate::{
-    Entry, HashRange, Kind, OBJECT_OLDER_COUNT_MAX, Object, OlderList, Pieces, Reference, SegmentInfo, SideId,
-    TabletStat, Tombstone,
+    Entry, HashRange, Kind, OBJECT_OLDER_COUNT_MAX, Object, OlderList, Pieces, Reference, SegmentInfo,
+    SideId, TabletStat, Tombstone,
 };
 use ramhold_base::hash::index_hash;
 use ramhold_base::{ClusterId, ClusterTime, KeyHash, LogId, Position, SegmentId, StreamId, TableId, Version};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The sizes of segments and seglets, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,6 +74,8 @@ pub enum Purpose {
     Ordinary,
     /// It leads to memory being freed.
     Freeing,
+    /// What a recovery brings: it was there before, so it goes before new data.
+    Recovery,
     /// A cleaning pass.
     Cleaning,
 }
@@ -87,6 +89,8 @@ pub enum AppendRefusal {
     OutOfMemory,
     /// The group takes more than half a segment, and would fit none.
     TooLarge,
+    /// What is in memory for this key cannot be read.
+    Unreadable(Unreadable),
 }
 
 /// There is no seglet left for a new head, or its digest has outgrown the segment.
@@ -113,6 +117,15 @@ pub struct Removal<'a> {
     pub time: u32,
 }
 
+/// Why it cannot be told what a key has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unreadable {
+    /// The entry here is damaged in memory, and may be the key's.
+    Damaged(Reference),
+    /// An entry that may have been the key's was lost: it was damaged, and there was no replica.
+    Lost,
+}
+
 /// What the index holds for a key.
 #[derive(Clone, Copy)]
 pub struct Found<'a> {
@@ -130,8 +143,12 @@ pub struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// The end of the group that wrote it. An answer that tells of it waits until its stream is durable up to here.
+    /// The end of the group that wrote it. An answer that tells of it waits until its stream is durable up to here. What
+    /// a combined pass has moved was durable before.
     pub fn position(&self) -> Position {
+        if self.segment().is_survivor {
+            return Position::default();
+        }
         self.memory.end_of(self.at, self.entry_bytes)
     }
 
@@ -170,7 +187,11 @@ pub struct Log {
     pub(crate) reserve: Floor,
     /// What removes leave free.
     cleaning_reserve: Floor,
+    /// What the index knew of the hashes of lost keys.
+    pub(crate) lost: BTreeSet<u64>,
     safe_version: Version,
+    /// An object that expires was appended at some time.
+    may_expire: bool,
 }
 
 /// What is appended together when an object is written.
@@ -236,7 +257,9 @@ impl Log {
             side_last: SideId::default(),
             reserve,
             cleaning_reserve,
+            lost: BTreeSet::new(),
             safe_version: Version(1),
+            may_expire: false,
         }
     }
 
@@ -250,11 +273,19 @@ impl Log {
     }
 
     /// The object of a key; for a key in replay perhaps its tombstone. `hash` is the key's placement hash.
+    ///
+    /// The checksum of every entry that might be the key's is verified before anything in it is believed: a damaged key
+    /// may look like another one.
     #[inline]
-    pub fn lookup(&self, table: TableId, hash: KeyHash, key: &[u8]) -> Option<Found<'_>> {
+    pub fn lookup(&self, table: TableId, hash: KeyHash, key: &[u8]) -> Result<Option<Found<'_>>, Unreadable> {
         let memory = &self.memory;
-        self.index.find(self.place(table, hash), |at| {
-            let record = memory.record(at);
+        let place = self.place(table, hash);
+        let mut damaged = None;
+        let found = self.index.find(place, |at| {
+            let Some(record) = memory.intact_record(at) else {
+                damaged = Some(at);
+                return None;
+            };
             if record.table != table || !record.key.is_equal(key) {
                 return None;
             }
@@ -269,7 +300,25 @@ impl Log {
                 entry_bytes: record.entry_bytes,
                 memory,
             })
-        })
+        });
+        match (found, damaged) {
+            (Some(found), _) => Ok(Some(found)),
+            (None, Some(at)) => Err(Unreadable::Damaged(at)),
+            (None, None) if self.is_lost(place) => Err(Unreadable::Lost),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// When the object of a key expires, as far as can be told without verifying anything: to be asked before `lookup`,
+    /// for those few that a `lookup` must confirm.
+    pub fn peek_expiry(&self, table: TableId, hash: KeyHash, key: &[u8]) -> Option<ClusterTime> {
+        if !self.may_expire {
+            return None;
+        }
+        self.index.find(self.place(table, hash), |at| {
+            let record = self.memory.try_record(at)?;
+            (record.table == table && record.key.is_equal(key)).then_some(record.expires)
+        })?
     }
 
     /// Appends an object to a stream's head and leads its key to it.
@@ -312,13 +361,15 @@ impl Log {
         let tombstone = Tombstone { table, version, time, segments: dead.names(), key };
         self.admit(head, tombstone.entry_bytes(), self.floor(Purpose::Freeing))?;
         let written = self.append_tombstone(head, &tombstone);
-        self.index.remove(self.place(table, hash), at);
+        let place = self.place(table, hash);
+        self.index.remove(place, at);
+        self.forgive(place);
         self.bury(table, hash, &dead);
         self.raise_safe_version(version.next());
         Ok(written)
     }
 
-    /// Appends the value of the object at `at` to `out`.
+    /// Appends the value of the object at `at`, which `lookup` found in the same turn, to `out`.
     pub fn read_value(&self, at: Reference, out: &mut Vec<u8>) {
         let record = self.memory.record(at);
         assert!(record.kind == Kind::Object);
@@ -391,7 +442,8 @@ impl Log {
         self.segment_pieces(id, from, to).append_to(out);
     }
 
-    /// Panics when something that must always hold does not. Walks over the whole index and log.
+    /// Panics when something that must always hold does not, damage to memory among it. Walks over the whole index and
+    /// log.
     pub fn check_invariants(&self) {
         self.memory.check_invariants();
         self.index.check_invariants();
@@ -430,6 +482,8 @@ impl Log {
     pub(crate) fn floor(&self, purpose: Purpose) -> Floor {
         match purpose {
             Purpose::Ordinary => self.reserve,
+            // Half of what writes leave for removes.
+            Purpose::Recovery => Floor(self.cleaning_reserve.0.midpoint(self.reserve.0)),
             Purpose::Freeing => self.cleaning_reserve,
             Purpose::Cleaning => Floor(self.roll_seglets()),
         }
@@ -481,6 +535,7 @@ impl Log {
         self.admit(slot, group.bytes(), floor)?;
 
         // From here on nothing can fail.
+        self.may_expire |= matches!(&group.entry, Entry::Object(object, _) if object.expires.is_some());
         if let Some(tombstone) = &group.tombstone {
             self.append_tombstone(slot, tombstone);
         }
@@ -499,6 +554,7 @@ impl Log {
             None => self.index.insert(place, What::Object, at),
         }
         self.counters.add(table, hash, object_bytes);
+        self.forgive(place);
         Ok(Written { at, position })
     }
 
@@ -530,7 +586,9 @@ impl Dead {
     /// standing for those that it names.
     pub(crate) fn names(&self) -> OlderList {
         match self.kind {
-            Kind::Object => self.older.with(self.segment).expect("an object names one segment less than fits"),
+            Kind::Object => {
+                self.older.with(self.segment).expect("an object names one segment less than fits")
+            }
             _ => OlderList::NONE,
         }
     }

@@ -5,7 +5,7 @@
 //!
 //! Invariants:
 //! - a seglet is free or belongs to exactly one segment, at one place of its chain;
-//! - bytes before a segment's length never change while the segment lives;
+//! - bytes before a segment's length never change while the segment lives, but for what `scrub` repairs;
 //! - a segment's checksum covers exactly its bytes up to its length.
 //!
 //! Not here: what the entries mean to each other (`log`), which of them are alive.
@@ -14,7 +14,7 @@
 use crate::entry::{Entry, HEADER_BYTES, RECORD_PREFIX_BYTES_MAX, RecordPrefix, Word};
 use crate::free::FreeSeglets;
 use crate::segment::{NewSegment, SegmentInfo, Segments, Slot};
-use crate::{AppendRefusal, Geometry, Kind, Object, OlderList, Pieces, Tombstone};
+use crate::{AppendRefusal, Geometry, Kind, OlderList, Pieces};
 use ramhold_base::checksum::crc_append;
 use ramhold_base::{ClusterTime, Position, TableId, Version};
 
@@ -151,22 +151,18 @@ impl Memory {
             }
         }
         segment.entry_count += 1;
-        if let Entry::Object(Object { time, .. }, ..) | Entry::Tombstone(Tombstone { time, .. }) = entry {
-            segment.time_sum += u64::from(*time);
-            segment.record_count += 1;
-        }
         start
     }
 
-    /// Appends bytes `offset..offset + bytes` of another segment for which room was made, and counts them as a record of
-    /// this time, or as an opening; returns where they start.
+    /// Appends bytes `offset..offset + bytes` of another segment for which room was made: so many whole entries. Returns
+    /// where they start.
     pub(crate) fn append_copy(
         &mut self,
         to: Slot,
         from: Slot,
         offset: u32,
         bytes: u32,
-        record: Option<u32>,
+        entry_count: u32,
     ) -> u32 {
         let mask = self.seglet_bytes() - 1;
         let start = self.segments.at(to).len_bytes;
@@ -185,11 +181,7 @@ impl Memory {
             rest -= run;
         }
         let segment = self.segments.at_mut(to);
-        if let Some(time) = record {
-            segment.entry_count += 1;
-            segment.record_count += 1;
-            segment.time_sum += u64::from(time);
-        }
+        segment.entry_count += entry_count;
         start
     }
 
@@ -216,30 +208,63 @@ impl Memory {
         self.give_back(&before);
     }
 
-    /// The kind and length of the entry at a place.
+    /// The kind and length that the entry at an offset says it has: a known kind, and a length within the segment.
     #[inline]
-    pub(crate) fn entry_head(&self, at: Reference) -> (Kind, u32) {
-        let start = at.0 as usize;
-        let seglet_end = (start | (self.seglet_bytes() as usize - 1)) + 1;
-        let word = match self.region[start..seglet_end].first_chunk::<HEADER_BYTES>() {
+    pub(crate) fn entry_head(&self, slot: Slot, offset: u32) -> Option<(Kind, u32)> {
+        let room = self.segments.at(slot).len_bytes.checked_sub(offset)?;
+        if (room as usize) < HEADER_BYTES {
+            return None;
+        }
+        let at = self.reference(slot, offset);
+        let word = match self.rest_of_seglet(at).first_chunk::<HEADER_BYTES>() {
             Some(header) => word_of(header),
             None => {
-                let (slot, offset) = self.locate(at);
                 let mut header = [0; HEADER_BYTES];
                 copy_pieces(&self.pieces(slot, offset, offset + HEADER_BYTES as u32), &mut header);
                 word_of(&header)
             }
         };
-        (word.kind().expect("our own entries are of known kinds"), word.entry_bytes() as u32)
+        let bytes = word.entry_bytes() as u32;
+        (bytes <= room).then_some((word.kind()?, bytes))
     }
 
-    /// Whether the checksum of the entry at a place holds.
-    pub(crate) fn is_intact(&self, at: Reference, bytes: u32) -> bool {
-        let (slot, offset) = self.locate(at);
-        let crc = |from, to| self.pieces(slot, from, to).into_iter().fold(0, crc_append);
+    /// Whether the checksum of the entry holds that takes these bytes of a segment.
+    #[inline]
+    pub(crate) fn is_sealed(&self, slot: Slot, offset: u32, bytes: u32) -> bool {
+        if let Some(entry) = self.rest_of_seglet(self.reference(slot, offset)).get(..bytes as usize) {
+            return is_sealed(entry);
+        }
         let mut stored = [0; 4];
         copy_pieces(&self.pieces(slot, offset, offset + 4), &mut stored);
-        crc(offset + 4, offset + bytes) == u32::from_le_bytes(stored)
+        let crc = self.pieces(slot, offset + 4, offset + bytes).into_iter().fold(0, crc_append);
+        crc == u32::from_le_bytes(stored)
+    }
+
+    /// The kind and length of the entry at an offset, if it is as it was written.
+    pub(crate) fn intact_entry(&self, slot: Slot, offset: u32) -> Option<(Kind, u32)> {
+        self.entry_head(slot, offset).filter(|(_, bytes)| self.is_sealed(slot, offset, *bytes))
+    }
+
+    /// From a place to the end of its seglet.
+    #[inline]
+    fn rest_of_seglet(&self, at: Reference) -> &[u8] {
+        let start = at.0 as usize;
+        let seglet_end = (start | (self.seglet_bytes() as usize - 1)) + 1;
+        &self.region[start..seglet_end]
+    }
+
+    /// Puts bytes in the place of as many from `offset` on.
+    pub(crate) fn overwrite(&mut self, slot: Slot, offset: u32, bytes: &[u8]) {
+        assert!(offset as usize + bytes.len() <= self.segments.at(slot).len_bytes as usize);
+        let (mut offset, mut rest) = (offset, bytes);
+        while !rest.is_empty() {
+            let room = (self.seglet_bytes() - (offset & (self.seglet_bytes() - 1))) as usize;
+            let (now, later) = rest.split_at(rest.len().min(room));
+            let at = self.reference(slot, offset).0 as usize;
+            self.region[at..at + now.len()].copy_from_slice(now);
+            offset += now.len() as u32;
+            rest = later;
+        }
     }
 
     /// Gives the segment's seglets back.
@@ -289,55 +314,71 @@ impl Memory {
         Position { segment: self.segments.at(slot).id, offset: offset + entry_bytes }
     }
 
-    /// The object or tombstone at a place. What is not one means that our own memory is broken, which is a bug.
+    /// The object or tombstone at a place whose checksum has been seen to hold in this turn.
     #[inline]
     pub(crate) fn record(&self, at: Reference) -> Record<'_> {
-        let start = at.0 as usize;
-        let seglet_end = (start | (self.seglet_bytes() as usize - 1)) + 1;
-        let here = &self.region[start..seglet_end];
+        self.try_record(at).expect("an intact entry that is referred to is a whole record")
+    }
+
+    /// The object or tombstone at a place, as it was written.
+    #[inline]
+    pub(crate) fn intact_record(&self, at: Reference) -> Option<Record<'_>> {
+        let here = self.rest_of_seglet(at);
         if let Some(header) = here.first_chunk::<HEADER_BYTES>()
             && let Some(entry) = here.get(..word_of(header).entry_bytes())
         {
-            let word = word_of(header);
-            let prefix = RecordPrefix::read(word, entry).expect("a reference leads to a whole record");
-            let (key, value) = entry[prefix.key_start..].split_at(prefix.key_bytes);
-            return record(word, &prefix, Pieces::one(key), Pieces::one(value));
+            return if is_sealed(entry) { contiguous_record(word_of(header), entry) } else { None };
+        }
+        let (slot, offset) = self.locate(at);
+        self.intact_entry(slot, offset)?;
+        self.record_across_seglets(at)
+    }
+
+    /// What looks like an object or a tombstone at a place; nothing in it may be believed.
+    #[inline]
+    pub(crate) fn try_record(&self, at: Reference) -> Option<Record<'_>> {
+        let here = self.rest_of_seglet(at);
+        if let Some(header) = here.first_chunk::<HEADER_BYTES>()
+            && let Some(entry) = here.get(..word_of(header).entry_bytes())
+        {
+            return contiguous_record(word_of(header), entry);
         }
         self.record_across_seglets(at)
     }
 
     #[cold]
-    fn record_across_seglets(&self, at: Reference) -> Record<'_> {
+    fn record_across_seglets(&self, at: Reference) -> Option<Record<'_>> {
         let (slot, start) = self.locate(at);
+        let (_, bytes) = self.entry_head(slot, start)?;
         self.with_prefix(slot, start, |word, prefix, _| {
-            let end = start + word.entry_bytes() as u32;
             let key_start = start + prefix.key_start as u32;
             let key_end = key_start + prefix.key_bytes as u32;
-            record(word, prefix, self.pieces(slot, key_start, key_end), self.pieces(slot, key_end, end))
+            let value = self.pieces(slot, key_end, start + bytes);
+            record(word, prefix, self.pieces(slot, key_start, key_end), value)
         })
     }
 
-    /// The segments that the object or tombstone at a place names.
+    /// The segments that the object or tombstone at a place names, whose checksum has been seen to hold in this turn.
     pub(crate) fn older(&self, at: Reference) -> OlderList {
         let (slot, start) = self.locate(at);
-        self.with_prefix(slot, start, |_, prefix, bytes| prefix.older(bytes))
+        let older = self.with_prefix(slot, start, |_, prefix, bytes| prefix.older(bytes));
+        older.expect("an intact entry that is referred to is a whole record")
     }
 
-    /// Copies the start of a record, wherever it lies, and shows it to `view`.
+    /// Copies the start of a record that lies within its segment, wherever, and shows it to `view` if it is one.
     fn with_prefix<T>(
         &self,
         slot: Slot,
         start: u32,
         view: impl FnOnce(Word, &RecordPrefix, &[u8]) -> T,
-    ) -> T {
+    ) -> Option<T> {
         let mut header = [0; HEADER_BYTES];
         copy_pieces(&self.pieces(slot, start, start + HEADER_BYTES as u32), &mut header);
         let word = word_of(&header);
         let mut bytes = [0; RECORD_PREFIX_BYTES_MAX];
         let bytes = &mut bytes[..word.entry_bytes().min(RECORD_PREFIX_BYTES_MAX)];
         copy_pieces(&self.pieces(slot, start, start + bytes.len() as u32), bytes);
-        let prefix = RecordPrefix::read(word, bytes).expect("a reference leads to a whole record");
-        view(word, &prefix, bytes)
+        RecordPrefix::read(word, bytes).map(|prefix| view(word, &prefix, bytes))
     }
 
     /// Panics when a seglet is lost or doubly owned. Costs as much as there are seglets.
@@ -363,6 +404,20 @@ impl Memory {
 fn word_of(header: &[u8; HEADER_BYTES]) -> Word {
     let [.., a, b, c, d] = *header;
     Word(u32::from_le_bytes([a, b, c, d]))
+}
+
+/// Whether the checksum of an entry holds, all of which this is.
+#[inline]
+fn is_sealed(entry: &[u8]) -> bool {
+    let (stored, covered) = entry.split_first_chunk::<4>().expect("an entry has a header");
+    crc_append(0, covered) == u32::from_le_bytes(*stored)
+}
+
+#[inline]
+fn contiguous_record(word: Word, entry: &[u8]) -> Option<Record<'_>> {
+    let prefix = RecordPrefix::read(word, entry)?;
+    let (key, value) = entry[prefix.key_start..].split_at(prefix.key_bytes);
+    Some(record(word, &prefix, Pieces::one(key), Pieces::one(value)))
 }
 
 fn record<'a>(word: Word, prefix: &RecordPrefix, key: Pieces<'a>, value: Pieces<'a>) -> Record<'a> {

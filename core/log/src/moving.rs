@@ -5,7 +5,7 @@
 //! that it is; only when its list of older segments has become shorter is it encoded anew.
 //!
 //! Invariants:
-//! - an entry whose checksum fails is never moved;
+//! - an entry is looked at only after its checksum has been seen to hold, and moved in the same turn;
 //! - the index refers to the copy from the moment that it exists, so that no key is missing in between.
 //!
 //! Not here: which segments (`choose`), in what order and into what (`combine`, `compact`).
@@ -14,7 +14,7 @@
 use crate::log::Log;
 use crate::segment::Slot;
 use crate::{Alive, Entry, Kind, Object, OlderList, Reference, Tombstone};
-use ramhold_base::{ClusterTime, KeyHash, TableId};
+use ramhold_base::{ClusterTime, KeyHash, SegmentId, TableId};
 use std::hint::black_box;
 
 /// Entries whose index buckets are fetched together.
@@ -34,8 +34,8 @@ pub enum Step {
     Expired(Reference),
     /// The memory held back for cleaning is in use: go on when another pass has ended.
     NoMemory,
-    /// The entry here is damaged: repair it, then go on.
-    Damaged(Reference),
+    /// The entry at this offset is damaged: repair it, then go on.
+    Damaged { segment: SegmentId, offset: u32 },
 }
 
 /// What one slice may do.
@@ -69,7 +69,7 @@ pub(crate) struct Source {
     pub(crate) time: u32,
 }
 
-/// An entry as it was found.
+/// An entry as it was found, its checksum verified.
 #[derive(Clone, Copy)]
 struct Seen {
     at: Reference,
@@ -109,7 +109,7 @@ impl Log {
         room: &mut dyn FnMut(&mut Log, u32) -> Option<Slot>,
     ) -> Option<Step> {
         let mut batch = [const { None }; BATCH];
-        let count = self.look(source, until, hash_of, &mut batch);
+        let (count, is_damaged) = self.look(source, until, hash_of, &mut batch);
         let mut stopped = None;
         for seen in batch[..count].iter().flatten() {
             if let Err(step) = self.judge(source, seen, grant, moved, room) {
@@ -123,14 +123,40 @@ impl Log {
             grant.work = grant.work.saturating_sub(LOOK_COST);
         }
         self.set_time(source);
+        if is_damaged && stopped.is_none() {
+            let segment = self.memory.segments.at(source.slot).id;
+            stopped = Some(Step::Damaged { segment, offset: source.offset });
+        }
         stopped
     }
 
-    fn look(&self, source: &Source, until: u32, hash_of: HashOf<'_>, out: &mut [Option<Seen>; BATCH]) -> usize {
-        let (mut count, mut offset, mut touched) = (0, source.offset, 0);
+    /// Fills a batch. Returns how many there are, and whether the entry behind them is damaged: of one whose checksum
+    /// does not hold not even the length is believed.
+    fn look(
+        &self,
+        source: &Source,
+        until: u32,
+        hash_of: HashOf<'_>,
+        out: &mut [Option<Seen>; BATCH],
+    ) -> (usize, bool) {
+        let (mut count, mut offset) = (0, source.offset);
+        let mut is_damaged = false;
         while count < BATCH && offset < source.end {
             let at = self.memory.reference(source.slot, offset);
-            let (kind, bytes) = self.memory.entry_head(at);
+            let Some((kind, bytes)) = self.memory.entry_head(source.slot, offset) else {
+                is_damaged = true;
+                break;
+            };
+            let record = self.memory.try_record(at);
+            // Looked at later, and verified then.
+            if count > 0 && record.as_ref().is_some_and(|record| record.time > until) {
+                break;
+            }
+            let is_record = matches!(kind, Kind::Object | Kind::Tombstone);
+            if !self.memory.is_sealed(source.slot, offset, bytes) || (is_record && record.is_none()) {
+                is_damaged = true;
+                break;
+            }
             let mut seen = Seen {
                 at,
                 bytes,
@@ -141,11 +167,7 @@ impl Log {
                 expires: None,
                 has_older: false,
             };
-            if matches!(kind, Kind::Object | Kind::Tombstone) {
-                let record = self.memory.record(at);
-                if record.time > until && count > 0 {
-                    break;
-                }
+            if let Some(record) = record {
                 (seen.table, seen.has_older) = (record.table, record.has_older);
                 if kind == Kind::Object {
                     seen.hash = match record.key.contiguous() {
@@ -154,15 +176,19 @@ impl Log {
                     };
                     seen.place = self.place(record.table, seen.hash);
                     seen.expires = record.expires;
-                    touched ^= self.index.touch(seen.place);
                 }
             }
             out[count] = Some(seen);
             count += 1;
             offset += bytes;
         }
-        black_box(touched);
-        count
+        // In loops of their own, so short that the processor has all misses of a batch under way at once: first the
+        // buckets, then what they link to.
+        let places =
+            || out[..count].iter().flatten().filter(|seen| seen.kind == Kind::Object).map(|seen| seen.place);
+        black_box(places().fold(0, |sum, place| sum ^ self.index.touch(place)));
+        black_box(places().fold(0, |sum, place| sum ^ self.index.touch_next(place)));
+        (count, is_damaged)
     }
 
     /// Moves the entry at the front of a source if it is needed.
@@ -184,9 +210,6 @@ impl Log {
         if !is_needed {
             return Ok(());
         }
-        if !self.memory.is_intact(seen.at, seen.bytes) {
-            return Err(Step::Damaged(seen.at));
-        }
         if !grant.expired_stay && seen.expires.is_some_and(|end| end <= grant.now) {
             return Err(Step::Expired(seen.at));
         }
@@ -206,10 +229,7 @@ impl Log {
     fn move_object(&mut self, source: &Source, seen: &Seen, kept: Option<OlderList>, to: Slot) {
         let record = self.memory.record(seen.at);
         let offset = match kept {
-            None => {
-                let time = Some(record.time);
-                self.memory.append_copy(to, source.slot, source.offset, seen.bytes, time)
-            }
+            None => self.memory.append_copy(to, source.slot, source.offset, seen.bytes, 1),
             Some(older) => {
                 let (key, value) = (record.key.to_vec(), record.value.to_vec());
                 let (table, version, time, expires) =
@@ -247,11 +267,9 @@ impl Log {
         source.time = if source.is_done() {
             u32::MAX
         } else {
+            // Not verified: it only says whose turn it is, and whatever is not a record has its turn at once.
             let at = self.memory.reference(source.slot, source.offset);
-            match self.memory.entry_head(at).0 {
-                Kind::Object | Kind::Tombstone => self.memory.record(at).time,
-                _ => 0,
-            }
+            self.memory.try_record(at).map_or(0, |record| record.time)
         };
     }
 }

@@ -15,8 +15,8 @@
 
 use crate::index::bucket::What;
 use crate::log::{AppendRefusal, Dead, Log, Purpose, group};
-use crate::{Entry, Kind, Object, OlderList, SideId, Tombstone};
-use ramhold_base::KeyHash;
+use crate::{Entry, Kind, Object, OlderList, SideId, Tombstone, Unreadable};
+use ramhold_base::{KeyHash, TableId};
 
 /// What became of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,6 +49,15 @@ impl Log {
         }
     }
 
+    /// What the index holds for a key. What was lost here does not stand against what comes from elsewhere.
+    fn present(&self, table: TableId, hash: KeyHash, key: &[u8]) -> Result<Option<Dead>, AppendRefusal> {
+        match self.lookup(table, hash, key) {
+            Ok(found) => Ok(found.map(|found| self.dead(found.at))),
+            Err(Unreadable::Lost) => Ok(None),
+            Err(damaged @ Unreadable::Damaged(_)) => Err(AppendRefusal::Unreadable(damaged)),
+        }
+    }
+
     fn replay_object(
         &mut self,
         side: SideId,
@@ -56,11 +65,11 @@ impl Log {
         object: &Object<'_>,
     ) -> Result<Replayed, AppendRefusal> {
         self.raise_safe_version(object.version);
-        let dead = self.lookup(object.table, hash, object.key).map(|found| found.at).map(|at| self.dead(at));
+        let dead = self.present(object.table, hash, object.key)?;
         if dead.as_ref().is_some_and(|dead| dead.version >= object.version) {
             return Ok(Replayed::Superseded);
         }
-        let floor = self.floor(Purpose::Ordinary);
+        let floor = self.floor(Purpose::Recovery);
         let group = group(object, dead.as_ref());
         let slot = self.side_room(side, group.bytes(), floor)?;
         self.put_object(slot, floor, hash, &group, dead.as_ref())?;
@@ -74,8 +83,7 @@ impl Log {
         foreign: &Tombstone<'_>,
     ) -> Result<Replayed, AppendRefusal> {
         self.raise_safe_version(foreign.version.next());
-        let dead =
-            self.lookup(foreign.table, hash, foreign.key).map(|found| found.at).map(|at| self.dead(at));
+        let dead = self.present(foreign.table, hash, foreign.key)?;
         if let Some(Dead { kind, version, .. }) = &dead {
             let is_superseded = match kind {
                 Kind::Object => *version > foreign.version,
@@ -91,7 +99,7 @@ impl Log {
         if dead.is_none() {
             self.index.prepare(place).map_err(|_| AppendRefusal::OutOfMemory)?;
         }
-        let slot = self.side_room(side, tombstone.entry_bytes(), self.floor(Purpose::Ordinary))?;
+        let slot = self.side_room(side, tombstone.entry_bytes(), self.floor(Purpose::Recovery))?;
 
         // From here on nothing can fail.
         let at = self.append_tombstone(slot, &tombstone).at;

@@ -5,7 +5,7 @@
 use crate::SideId;
 use crate::tombstones::TombstoneCounts;
 use ramhold_base::map::FastMap;
-use ramhold_base::{ClusterTime, SegmentId, StreamId};
+use ramhold_base::{ClusterTime, Position, SegmentId, StreamId};
 
 /// A segment of the shard's log.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub struct SegmentInfo {
     pub crc: u32,
     /// Bytes of the entries that it was opened with: the header, and in a head what follows that.
     pub opening_bytes: u32,
-    /// Entries of every kind.
+    /// Entries of every kind; without those of the opening when it was compacted.
     pub entry_count: u32,
     /// Bytes of live objects, and of tombstones while the highest segment that they name counts: an estimate, a little
     /// too low when only a lower one still does.
@@ -39,18 +39,19 @@ pub struct SegmentInfo {
     pub in_pass: bool,
     /// It was compacted: replicas may hold it longer than it is here.
     pub is_compacted: bool,
+    /// A replica may be made from what is here only when the stream is on the devices up to this: what compaction left
+    /// out is dead because of something before it.
+    pub copy_after: Position,
     /// The compacted copy of the segment with the same id, until that is swapped for it.
     pub is_image: bool,
     /// A source of a pass that is entered: no later digest names it.
     pub is_leaving: bool,
     /// Made by a combined pass: what is in it was durable before.
     pub is_survivor: bool,
+    /// Damaged entries that nobody had a replica of were taken out: `tombstones` may count some that are gone.
+    pub has_losses: bool,
     /// Bytes of needed tombstones, in whatever segment, that are counted for this one.
     pub pinned_bytes: u64,
-    /// Of all objects and tombstones appended, in seconds of cluster time.
-    pub(crate) time_sum: u64,
-    /// How many those are.
-    pub(crate) record_count: u32,
     pub(crate) seglets: Vec<u32>,
 }
 
@@ -82,20 +83,15 @@ impl SegmentInfo {
             indexed_count: 0,
             in_pass: false,
             is_compacted: false,
+            copy_after: Position::default(),
             is_image: false,
             is_leaving: false,
             is_survivor: false,
+            has_losses: false,
             pinned_bytes: 0,
-            time_sum: 0,
-            record_count: 0,
             // All of it now, so that appending never allocates.
             seglets: Vec::with_capacity(seglet_count_max as usize),
         }
-    }
-
-    /// The mean time of what was appended, in seconds of cluster time.
-    pub(crate) fn mean_time(&self) -> u32 {
-        (self.time_sum / u64::from(self.record_count.max(1))) as u32
     }
 
     /// Seglets that it takes in memory.

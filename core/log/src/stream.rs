@@ -88,8 +88,8 @@ impl Log {
         self.roll_leaving(stream, now, stats, self.floor(Purpose::Freeing))
     }
 
-    /// The roll that enters a combined pass: it may use what is left of memory.
-    pub fn roll_for_cleaning(
+    /// The roll that enters side segments: it may use what is left of memory.
+    pub fn roll_entering(
         &mut self,
         stream: StreamId,
         now: ClusterTime,
@@ -98,20 +98,24 @@ impl Log {
         self.roll_leaving(stream, now, stats, Floor(0))
     }
 
-    /// Whether there is memory for a head whose digest names so many segments more.
+    /// Whether there is memory for a head whose digest names so many segments more, and that fits a segment.
     pub fn may_roll(&self, more: usize) -> bool {
-        self.memory.free_count() >= self.roll_seglets_with(more)
+        let bytes = self.roll_bytes(more);
+        bytes <= self.group_bytes_max() && self.memory.free_count() >= self.in_seglets(bytes)
     }
 
     /// Seglets that the opening of any stream's next head takes.
     pub(crate) fn roll_seglets(&self) -> u32 {
-        self.roll_seglets_with(PASS_SEGMENTS)
+        self.in_seglets(self.roll_bytes(PASS_SEGMENTS).min(self.group_bytes_max()))
     }
 
-    fn roll_seglets_with(&self, more: usize) -> u32 {
+    fn roll_bytes(&self, more: usize) -> u32 {
         let longest = self.streams.values().map(|stream| stream.segments.len()).max().unwrap_or_default();
-        let bytes = opening_bytes_max(longest + 1 + more, self.counters.count());
-        bytes.min(self.group_bytes_max() as usize).div_ceil(self.config.geometry.seglet_bytes as usize) as u32
+        u32::try_from(opening_bytes_max(longest + 1 + more, self.counters.count())).unwrap_or(u32::MAX)
+    }
+
+    fn in_seglets(&self, bytes: u32) -> u32 {
+        bytes.div_ceil(self.config.geometry.seglet_bytes)
     }
 
     fn roll_leaving(
@@ -171,8 +175,15 @@ impl Log {
         self.side_last.0 =
             self.side_last.0.checked_add(1).expect("no shard opens four thousand million side logs");
         let segments = BTreeSet::new();
-        let side =
-            Side { stream, created: now, segments, open: None, closed: false, is_survivor, tombstone_count: 0 };
+        let side = Side {
+            stream,
+            created: now,
+            segments,
+            open: None,
+            closed: false,
+            is_survivor,
+            tombstone_count: 0,
+        };
         self.sides.insert(self.side_last, side);
         self.side_last
     }

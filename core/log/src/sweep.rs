@@ -19,16 +19,21 @@ impl Log {
     /// theirs. No tombstones are written: who drops a range knows by other means that its entries are dead.
     ///
     /// Begin with the default cursor; go on with what is returned until it is `None`. Until then the range must not be
-    /// taken again. `hash_of` is the table's placement hash.
+    /// taken again. `hash_of` is the table's placement hash. Of a damaged entry nobody can tell whether it is in the
+    /// range: the same cursor again is for when it is repaired.
     pub fn drop_range_step(
         &mut self,
         range: HashRange,
         cursor: Cursor,
         bucket_count: u64,
         hash_of: &dyn Fn(&[u8]) -> KeyHash,
-    ) -> Option<Cursor> {
-        self.sweep(cursor, bucket_count, |log, bucket, _, at| {
-            let record = log.memory.record(at);
+    ) -> Result<Option<Cursor>, Reference> {
+        let mut damaged = None;
+        let next = self.sweep(cursor, bucket_count, |log, bucket, _, at| {
+            let Some(record) = log.memory.intact_record(at) else {
+                damaged = Some(at);
+                return ControlFlow::Continue(());
+            };
             if record.table != range.table {
                 return ControlFlow::Continue(());
             }
@@ -42,7 +47,8 @@ impl Log {
                 log.raise_safe_version(dead.version.next());
             }
             ControlFlow::Continue(())
-        })
+        });
+        damaged.map_or(Ok(next), Err)
     }
 
     /// Takes the tombstones that a side log's replay has left in the index out of it, `bucket_count` buckets at a time.
@@ -84,11 +90,21 @@ impl Log {
             None
         } else {
             self.sweep(cursor, bucket_count, |log, bucket, _, at| {
-                if log.memory.segment_of(at).side == Some(side) {
-                    let record = log.memory.record(at);
-                    let (table, hash) = (record.table, hash_of(record.table, &record.key.to_vec()));
-                    let dead = log.dead(at);
-                    log.take_out(bucket, table, hash, dead);
+                let (slot, _) = log.memory.locate(at);
+                if log.memory.segments.at(slot).side != Some(side) {
+                    return ControlFlow::Continue(());
+                }
+                match log.memory.intact_record(at) {
+                    Some(record) => {
+                        let (table, hash) = (record.table, hash_of(record.table, &record.key.to_vec()));
+                        let dead = log.dead(at);
+                        log.take_out(bucket, table, hash, dead);
+                    }
+                    // Damaged: it goes with its segment, and what it counted for with its range.
+                    None => {
+                        log.index.remove_from(bucket, at);
+                        log.memory.segments.at_mut(slot).indexed_count -= 1;
+                    }
                 }
                 ControlFlow::Continue(())
             })
@@ -107,8 +123,8 @@ impl Log {
         self.sides.get_mut(&side).expect("an entered segment knows no side").tombstone_count -= 1;
     }
 
-    /// Shows `visit` every entry of some buckets. It may take the entry that it is shown out of the index.
-    fn sweep(
+    /// Shows `visit` every reference of some buckets. It may take the entry that it is shown out of the index.
+    pub(crate) fn sweep(
         &mut self,
         cursor: Cursor,
         bucket_count: u64,

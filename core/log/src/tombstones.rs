@@ -60,6 +60,10 @@ impl TombstoneCounts {
         self.find(source).ok().map(|at| self.waiting.remove(at))
     }
 
+    pub(crate) fn count(&self) -> u32 {
+        self.waiting.iter().map(|waiting| waiting.count).sum()
+    }
+
     fn find(&self, source: SegmentId) -> Result<usize, usize> {
         self.waiting.binary_search_by_key(&source, |waiting| waiting.source)
     }
@@ -136,7 +140,8 @@ impl Log {
             self.memory.pieces(slot, 0, segment.len_bytes).append_to(&mut bytes);
             let mut counts = TombstoneCounts::default();
             // What a pass has moved is counted where it lies now, though its bytes still stand in the source.
-            if segment.in_pass && !segment.is_image {
+            // What was lost leaves the counts with its segment.
+            if (segment.in_pass && !segment.is_image) || segment.has_losses {
                 counts = segment.tombstones.clone();
                 bytes.clear();
                 for Waiting { source, bytes, .. } in &counts.waiting {

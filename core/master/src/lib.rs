@@ -13,8 +13,10 @@
 //! Catalogue: A2, A3, A4, B2, B3, C1, D1, F4, F5. Protocols: docs/protocols/replication.md, docs/protocols/recovery.md.
 
 mod ceiling;
+mod cleaning;
 mod objects;
 mod parked;
+mod repair;
 mod replay;
 mod sessions;
 mod status;
@@ -38,6 +40,7 @@ use tablets::Tablets;
 
 /// Which `Calls` of the process are these; see `wire::calls::role_of`. The replicator has its own.
 pub const CALLS_ROLE: u8 = 4;
+pub use cleaning::CleaningCounters;
 pub use ramhold_replication::CALLS_ROLE as REPLICATION_CALLS_ROLE;
 pub use ramhold_replication::Event;
 
@@ -48,12 +51,23 @@ pub struct MasterConfig {
     /// Memory for segments; the region handed in has this size.
     pub log_bytes: u64,
     pub index_bytes_max: u64,
+    /// Memory that ordinary writes leave free.
     pub reserve_bytes: u64,
+    /// The part of it that removes leave free too: what one cleaning pass may need.
+    pub cleaning_reserve_bytes: u64,
+    /// Cleaning runs while less than this is free above the reserve.
+    pub cleaning_runway_bytes: u64,
+    /// What the frames of this log may take on each set of backups before only combined passes are made.
+    pub disk_bytes_max: u64,
+    /// Whether segments are compacted in memory before their replicas are cleaned too.
+    pub two_level_cleaning: bool,
     pub replication: ReplicationConfig,
     /// Answers that may wait for replication at a time.
     pub parked_count_max: usize,
     /// Bytes of the values in them.
     pub parked_bytes_max: usize,
+    /// How fast the log is verified in the background, in bytes per second; 0: not at all.
+    pub scrub_bytes_per_second: u64,
     /// Segments asked for at the same time in a recovery, per partition.
     pub fetches_max: usize,
 }
@@ -63,26 +77,42 @@ impl MasterConfig {
     pub fn new(geometry: Geometry, log_bytes: u64, index_bytes_max: u64) -> MasterConfig {
         let seglet = u64::from(geometry.seglet_bytes);
         let log_bytes = log_bytes / seglet * seglet;
-        let reserve = (log_bytes / 20).max(2 * seglet).min(log_bytes / 2);
+        let segment = u64::from(geometry.segment_bytes);
+        // One pass must be able to take in at least one full segment; with three it is well paid for its head roll.
+        let cleaning_reserve = (log_bytes / 64).clamp(segment + segment / 4, 3 * segment).min(log_bytes / 4);
+        // Removes can go on for a segment's worth of tombstones before a pass has to pay for them.
+        let reserve = (cleaning_reserve + segment).max(2 * seglet).min(log_bytes / 2);
         MasterConfig {
             shard: ShardId(0),
             geometry,
             log_bytes,
             index_bytes_max,
             reserve_bytes: reserve,
+            cleaning_reserve_bytes: cleaning_reserve,
+            // Twice what a pass frees: writes go on while one works.
+            cleaning_runway_bytes: (log_bytes / 128).max(2 * segment),
+            disk_bytes_max: u64::from(DISK_EXPANSION) * log_bytes,
+            two_level_cleaning: true,
             replication: ReplicationConfig::new(ShardId(0)),
             parked_count_max: 65_536,
             parked_bytes_max: 32 * 1024 * 1024,
+            scrub_bytes_per_second: SCRUB_BYTES_PER_SECOND,
             fetches_max: 4,
         }
     }
 }
+
+/// Half a percent of a core; 64 GiB take two and a half hours.
+pub const SCRUB_BYTES_PER_SECOND: u64 = 8 * 1024 * 1024;
+/// How many times the log's memory its frames may take by default.
+pub const DISK_EXPANSION: u32 = 2;
 
 /// What a call of ours was for.
 #[derive(Clone, Debug)]
 enum Context {
     CeilingRaise,
     Fetch(replay::Fetch),
+    ReadBack(repair::ReadBack),
     /// The report of this attempt, of its success or of its failure.
     Recovered {
         key: replay::PartitionKey,
@@ -108,13 +138,21 @@ pub struct Master {
     parked: BTreeMap<StreamId, Parked>,
     takes: Vec<streams::Take>,
     sweeps: Vec<streams::Sweep>,
+    /// The damaged segment in whose way the first sweep stands.
+    sweep_waits_for: Option<SegmentId>,
     replays: BTreeMap<replay::PartitionKey, replay::PartitionReplay>,
     ceiling: Ceiling,
     calls: Calls<Context>,
     counters: Counters,
     events: Vec<Event>,
+    cleaning: cleaning::Cleaning,
+    scrub: repair::Scrub,
+    /// A pass is copying just now.
+    cleaning_runs: bool,
     /// Something was appended that the replicator has not looked at.
     appended: bool,
+    /// The same of side segments.
+    side_appended: bool,
     busy: bool,
 }
 
@@ -128,6 +166,10 @@ impl Segments for LogSegments<'_> {
 
     fn copy(&self, segment: SegmentId, from: u32, to: u32, out: &mut Vec<u8>) {
         self.0.copy_segment(segment, from, to, out);
+    }
+
+    fn copy_after(&self, segment: SegmentId) -> Position {
+        self.0.segment(segment).map(|s| s.copy_after).unwrap_or_default()
     }
 }
 
@@ -143,6 +185,7 @@ impl Master {
                 log_bytes: config.log_bytes,
                 index_bytes_max: config.index_bytes_max,
                 reserve_bytes: config.reserve_bytes,
+                cleaning_reserve_bytes: config.cleaning_reserve_bytes,
                 index_secret: rng.u64(),
             },
             region,
@@ -163,7 +206,12 @@ impl Master {
             calls,
             counters: Counters::default(),
             events: Vec::new(),
+            cleaning: cleaning::Cleaning::default(),
+            scrub: repair::Scrub::default(),
+            sweep_waits_for: None,
+            cleaning_runs: false,
             appended: false,
+            side_appended: false,
             busy: false,
         }
     }
@@ -180,14 +228,22 @@ impl Master {
         effects: &mut Effects,
     ) {
         match opcode {
-            Opcode::Read => return self.on_read(header, body, from, effects),
+            Opcode::Read => {
+                self.on_read(now, header, body, from, view, effects);
+                if self.appended {
+                    self.advance_if_appended(now, view, effects);
+                }
+                return;
+            }
             Opcode::Write => {
                 self.on_write(now, header, body, from, view, effects);
-                return self.advance_if_appended(now, view, effects);
+                self.advance_if_appended(now, view, effects);
+                return self.pay_for_cleaning(now, body.len() as u64, view, effects);
             }
             Opcode::Remove => {
                 self.on_remove(now, header, body, from, view, effects);
-                return self.advance_if_appended(now, view, effects);
+                self.advance_if_appended(now, view, effects);
+                return self.pay_for_cleaning(now, body.len() as u64, view, effects);
             }
             Opcode::TabletTake => self.on_tablet_take(now, header, body, from, view, effects),
             Opcode::TabletDrop => self.on_tablet_drop(header, body, from, effects),
@@ -233,6 +289,7 @@ impl Master {
             match call.context {
                 Context::CeilingRaise => self.on_ceiling_raised(now, header, body),
                 Context::Fetch(fetch) => self.on_fetched(now, fetch, header.status(), body, view, effects),
+                Context::ReadBack(read) => self.on_read_back(now, read, header.status(), body, effects),
                 Context::Recovered { key, attempt, done } => {
                     self.on_published(now, key, (attempt, done), header.status(), effects);
                 }
@@ -259,13 +316,14 @@ impl Master {
         while let Some(call) = self.calls.overdue(now) {
             self.on_unanswered(now, call);
         }
+        self.scrub_when_idle(now, effects);
         self.advance(now, view, effects);
     }
 
     pub fn deadline(&self) -> Option<Instant> {
-        let own = if self.busy { Some(Instant::ZERO) } else { None };
+        let own = if self.busy { Some(Instant::ZERO) } else { self.cleaning_deadline() };
         let replays = self.replays.values().filter_map(|r| r.retry_at()).min();
-        let own = earliest(own, self.ceiling.deadline());
+        let own = earliest(earliest(own, self.scrub_deadline()), self.ceiling.deadline());
         earliest(earliest(own, replays), earliest(self.calls.deadline(), self.replicator.deadline()))
     }
 
@@ -276,6 +334,7 @@ impl Master {
                 self.ceiling.ask_at = now + ceiling::PAUSE;
             }
             Context::Fetch(fetch) => self.on_fetch_failed(now, fetch, "no answer"),
+            Context::ReadBack(read) => self.on_read_back_unanswered(now, read),
             Context::Recovered { key, attempt, done } => {
                 if let Some(replay) = self.replays.get_mut(&key)
                     && replay.has_reported(attempt, done)
@@ -305,10 +364,16 @@ impl Master {
             self.advance_replays(now, view, effects);
             self.replicator.advance(now, &LogSegments(&self.log), view, effects);
         }
+        self.advance_repairs(now, view, effects);
+        self.clean_when_idle(now, view, effects);
+        self.advance_cleaning(now, view, effects);
+        self.replicate_cleaning(now, view, effects);
         self.advance_takes(effects);
-        self.advance_sweeps();
+        self.advance_sweeps(now, effects);
         self.release_parked(effects);
-        self.busy = !self.sweeps.is_empty() || self.replays.values().any(|r| r.is_busy());
+        self.busy = (!self.sweeps.is_empty() && !self.is_sweep_waiting())
+            || self.replays.values().any(|r| r.is_busy())
+            || self.is_cleaning(now);
     }
 
     /// What the node must act on.
@@ -328,16 +393,31 @@ impl Master {
         effects: &mut Effects,
     ) -> Option<SegmentId> {
         let stats: Vec<_> = self.log.stats().collect();
-        match self.log.roll(stream, view.time(now), &stats) {
-            Ok(segment) => {
-                let tail = LogSegments(&self.log).tail(segment).expect("just rolled");
-                self.replicator.head_rolled(stream, segment, tail);
-                self.appended = true;
-                effects.report(Level::Debug, "mark:head_rolled");
-                Some(segment)
-            }
-            Err(ramhold_log::OutOfMemory) => None,
-        }
+        let segment = self.log.roll(stream, view.time(now), &stats).ok()?;
+        self.rolled(stream, segment, effects);
+        Some(segment)
+    }
+
+    /// The head that enters side segments: it may use memory that others leave free. `None`: its digest has outgrown a
+    /// segment, or there is no memory at all.
+    fn roll_entering(
+        &mut self,
+        now: Instant,
+        stream: StreamId,
+        view: &View,
+        effects: &mut Effects,
+    ) -> Option<SegmentId> {
+        let stats: Vec<_> = self.log.stats().collect();
+        let segment = self.log.roll_entering(stream, view.time(now), &stats).ok()?;
+        self.rolled(stream, segment, effects);
+        Some(segment)
+    }
+
+    fn rolled(&mut self, stream: StreamId, segment: SegmentId, effects: &mut Effects) {
+        let tail = LogSegments(&self.log).tail(segment).expect("just rolled");
+        self.replicator.head_rolled(stream, segment, tail);
+        self.appended = true;
+        effects.report(Level::Debug, "mark:head_rolled");
     }
 
     fn durable(&self, stream: StreamId) -> Position {
@@ -346,6 +426,17 @@ impl Master {
 
     pub fn log(&self) -> &Log {
         &self.log
+    }
+
+    /// What cleaning has done since the start.
+    pub fn cleaning(&self) -> CleaningCounters {
+        self.cleaning.counters
+    }
+
+    /// Flips one bit of a segment in memory, as a cosmic ray would: for those who test what comes of it.
+    #[doc(hidden)]
+    pub fn flip_bit(&mut self, segment: SegmentId, offset: u32, bit: u8) {
+        self.log.flip_bit(segment, offset, bit);
     }
 
     pub fn replicator(&self) -> &Replicator {

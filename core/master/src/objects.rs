@@ -4,13 +4,21 @@ use crate::Master;
 use crate::parked::{self, Answer};
 use crate::sessions::Admission;
 use crate::tablets::{Tablet, TabletState};
-use ramhold_base::{ConnId, Effects, Instant, KeyHash, Peer, Position, Status, TableId, Version};
-use ramhold_log::{AppendRefusal, Found, Kind, Object, Purpose, Removal, Written};
-use ramhold_wire::data::{KeyRequest, ReadReply, WriteRequest};
+use ramhold_base::{ConnId, Effects, Instant, KeyHash, Level, Peer, Position, Status, TableId, Version};
+use ramhold_log::{AppendRefusal, Found, Kind, Object, Purpose, Reference, Removal, Unreadable, Written};
+use ramhold_wire::data::{KeyRequest, ReadReply, RejectRules, WriteRequest};
 use ramhold_wire::{Header, View, frame, reply};
 
 impl Master {
-    pub(crate) fn on_read(&mut self, header: &Header, body: &[u8], from: ConnId, effects: &mut Effects) {
+    pub(crate) fn on_read(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        body: &[u8],
+        from: ConnId,
+        view: &View,
+        effects: &mut Effects,
+    ) {
         let request = match KeyRequest::decode(body) {
             Ok(request) => request,
             Err(status) => return reply(effects, Peer::Conn(from), header, status),
@@ -20,7 +28,18 @@ impl Master {
             Err(status) => return reply(effects, Peer::Conn(from), header, status),
         };
         self.counters.reads += 1;
-        let found = self.log.lookup(request.table, hash, request.key).filter(is_object);
+        if let Err(status) =
+            self.expire_if_over(now, &tablet, request.table, hash, request.key, view, effects)
+        {
+            return reply(effects, Peer::Conn(from), header, status);
+        }
+        let found = match self.log.lookup(request.table, hash, request.key) {
+            Ok(found) => found.filter(is_object),
+            Err(unreadable) => {
+                let status = self.unreadable(now, unreadable, view, effects);
+                return reply(effects, Peer::Conn(from), header, status);
+            }
+        };
         let version = found.map(|f| f.version);
         let refusal = request.rules.check(version).err().or(version.is_none().then_some(Status::NotFound));
         let position = self.depends_on(&tablet, request.table, hash, found.as_ref());
@@ -34,7 +53,7 @@ impl Master {
         let found = found.expect("an absent object has been refused");
         let write = |out: &mut Vec<u8>| {
             frame::write(out, &header.answer(Status::Ok), |out| {
-                ReadReply::encode_head(out, found.version, found.time);
+                ReadReply::encode_head(out, found.version, found.time, found.expires);
                 found.value.append_to(out);
             });
         };
@@ -65,7 +84,20 @@ impl Master {
             Ok(None) => return,
             Err(status) => return reply(effects, Peer::Conn(from), header, status),
         };
-        let found = self.log.lookup(request.table, hash, request.key);
+        if let Err(status) =
+            self.expire_if_over(now, &tablet, request.table, hash, request.key, view, effects)
+        {
+            return reply(effects, Peer::Conn(from), header, status);
+        }
+        let found = match self.log.lookup(request.table, hash, request.key) {
+            Ok(found) => found,
+            // Who does not care what was there may write anew.
+            Err(Unreadable::Lost) if request.rules == RejectRules::default() => None,
+            Err(unreadable) => {
+                let status = self.unreadable(now, unreadable, view, effects);
+                return reply(effects, Peer::Conn(from), header, status);
+            }
+        };
         let current = found.filter(is_object).map(|f| f.version);
         if let Err(status) = request.rules.check(current) {
             let position = self.depends_on(&tablet, request.table, hash, found.filter(is_object).as_ref());
@@ -77,9 +109,22 @@ impl Master {
         if !self.ceiling.admits(version) {
             return reply(effects, Peer::Conn(from), header, Status::Retry);
         }
-        let time = view.time(now).seconds();
-        let object = Object { table: request.table, version, time, key: request.key, value: request.value };
-        let written = self.append(now, &tablet, view, effects, |master| {
+        let time = view.time(now);
+        let expires = match request.expiry.map(|expiry| expiry.end(time)).transpose() {
+            Ok(expires) => expires,
+            Err(status) => return reply(effects, Peer::Conn(from), header, status),
+        };
+        let object = Object {
+            table: request.table,
+            version,
+            time: time.seconds(),
+            expires,
+            key: request.key,
+            value: request.value,
+        };
+        let written = self.append(now, &tablet, Purpose::Ordinary, view, effects, |master, is_moved| {
+            let replaces =
+                if is_moved { master.found_again(object.table, hash, object.key)? } else { replaces };
             master.log.write(tablet.stream, Purpose::Ordinary, hash, &object, replaces)
         });
         match written {
@@ -110,38 +155,107 @@ impl Master {
             Ok(None) => return,
             Err(status) => return reply(effects, Peer::Conn(from), header, status),
         };
-        let found = self.log.lookup(request.table, hash, request.key).filter(is_object);
+        if let Err(status) =
+            self.expire_if_over(now, &tablet, request.table, hash, request.key, view, effects)
+        {
+            return reply(effects, Peer::Conn(from), header, status);
+        }
+        let found = match self.log.lookup(request.table, hash, request.key) {
+            Ok(found) => found.filter(is_object),
+            // Who does not care what was there has it removed with this.
+            Err(Unreadable::Lost) if request.rules == RejectRules::default() => None,
+            Err(unreadable) => {
+                let status = self.unreadable(now, unreadable, view, effects);
+                return reply(effects, Peer::Conn(from), header, status);
+            }
+        };
         let current = found.map(|f| f.version);
         let checked = request.rules.check(current);
         let (Some(found), Ok(())) = (found, checked) else {
             // Refused by the rules, or nothing there: then there is nothing to do.
             let status = checked.err().unwrap_or(Status::Ok);
+            let is_gone = current.is_none() && status == Status::Ok;
             let position = self.depends_on(&tablet, request.table, hash, found.as_ref());
+            if is_gone {
+                self.log.forgive_key(request.table, hash);
+            }
             let answer = Answer::Version(status, current.unwrap_or_default());
             return self.answer_when_durable(tablet.stream, position, from, header, answer, effects);
         };
-        let at = found.at;
-        let version = self.next_version(&tablet, Some(found.version));
-        if !self.ceiling.admits(version) {
-            return reply(effects, Peer::Conn(from), header, Status::Retry);
-        }
-        let time = view.time(now).seconds();
-        let removal = Removal { table: request.table, key: request.key, version, time };
-        let written = self.append(now, &tablet, view, effects, |master| {
-            master.log.remove(tablet.stream, hash, &removal, at)
-        });
-        match written {
-            Ok(written) => {
+        let (at, version) = (found.at, found.version);
+        match self.take_out(now, &tablet, request.table, hash, request.key, (at, version), view, effects) {
+            Ok((position, version)) => {
                 self.counters.writes += 1;
-                if !tablet.unreplicated {
-                    let key = parked_key(request.table, hash);
-                    self.parked.entry(tablet.stream).or_default().remember_removal(written.position, key);
-                }
                 let answer = Answer::Version(Status::Ok, version);
-                self.answer_mutation(&tablet, written.position, from, header, answer, effects);
+                self.answer_mutation(&tablet, position, from, header, answer, effects);
             }
             Err(status) => reply(effects, Peer::Conn(from), header, status),
         }
+    }
+
+    /// Takes an object that was just found out of the index, with a tombstone. Returns where that ends, and its version.
+    pub(crate) fn take_out(
+        &mut self,
+        now: Instant,
+        tablet: &Tablet,
+        table: TableId,
+        hash: KeyHash,
+        key: &[u8],
+        (at, version): (Reference, Version),
+        view: &View,
+        effects: &mut Effects,
+    ) -> Result<(Position, Version), Status> {
+        let version = self.next_version(tablet, Some(version));
+        if !self.ceiling.admits(version) {
+            return Err(Status::Retry);
+        }
+        let removal = Removal { table, key, version, time: view.time(now).seconds() };
+        let written = self.append(now, tablet, Purpose::Freeing, view, effects, |master, is_moved| {
+            let at = if is_moved { master.found_again(table, hash, key)?.unwrap_or(at) } else { at };
+            master.log.remove(tablet.stream, hash, &removal, at)
+        })?;
+        if !tablet.unreplicated {
+            self.appended = true;
+            let key = parked_key(table, hash);
+            self.parked.entry(tablet.stream).or_default().remember_removal(written.position, key);
+        }
+        Ok((written.position, version))
+    }
+
+    /// Removes the object of a key if its time is over, as a client would: so nobody can see it again, whatever the
+    /// clock of the next owner says (consistency rule 8).
+    fn expire_if_over(
+        &mut self,
+        now: Instant,
+        tablet: &Tablet,
+        table: TableId,
+        hash: KeyHash,
+        key: &[u8],
+        view: &View,
+        effects: &mut Effects,
+    ) -> Result<(), Status> {
+        // Seldom: what only looks as if its time were over is looked up in earnest.
+        if self.log.peek_expiry(table, hash, key).is_none_or(|end| end > view.time(now)) {
+            return Ok(());
+        }
+        let found = match self.log.lookup(table, hash, key) {
+            Ok(found) => found.filter(is_object),
+            Err(unreadable) => return Err(self.unreadable(now, unreadable, view, effects)),
+        };
+        let Some(found) = found.filter(|f| f.expires.is_some_and(|end| end <= view.time(now))) else {
+            return Ok(());
+        };
+        let found = (found.at, found.version);
+        self.take_out(now, tablet, table, hash, key, found, view, effects).map_err(
+            |status| match status {
+                // It is not there any more, but until its tombstone has room nobody may be told so.
+                Status::OutOfMemory => Status::Retry,
+                other => other,
+            },
+        )?;
+        self.cleaning.counters.expired += 1;
+        effects.report(Level::Debug, "mark:expired");
+        Ok(())
     }
 
     /// The tablet of a key, if it is served here.
@@ -214,8 +328,35 @@ impl Master {
         }
     }
 
-    /// Appends, rolling the head once if the group does not fit.
+    /// Appends, rolling the head once if the group does not fit, and cleaning a little if there is no memory. The group
+    /// is told whether cleaning may have moved what was found before.
     fn append(
+        &mut self,
+        now: Instant,
+        tablet: &Tablet,
+        purpose: Purpose,
+        view: &View,
+        effects: &mut Effects,
+        mut group: impl FnMut(&mut Master, bool) -> Result<Written, AppendRefusal>,
+    ) -> Result<Written, Status> {
+        match self.append_or_roll(now, tablet, view, effects, |master| group(master, false)) {
+            Err(Status::OutOfMemory) => {}
+            outcome => return outcome,
+        }
+        if self.cleaning_runs || !self.clean_for_room(now, purpose, view, effects) {
+            // A pass that removes what is over does not begin others.
+            return Err(if self.cleaning_runs { Status::Retry } else { Status::OutOfMemory });
+        }
+        // What was found before may have moved.
+        self.append_or_roll(now, tablet, view, effects, |master| group(master, true)).map_err(|status| {
+            match status {
+                Status::OutOfMemory => Status::Retry,
+                other => other,
+            }
+        })
+    }
+
+    fn append_or_roll(
         &mut self,
         now: Instant,
         tablet: &Tablet,
@@ -228,12 +369,28 @@ impl Master {
             Err(AppendRefusal::HeadFull) => {}
             Err(AppendRefusal::OutOfMemory) => return Err(Status::OutOfMemory),
             Err(AppendRefusal::TooLarge) => return Err(Status::ValueTooLarge),
+            Err(AppendRefusal::Unreadable(what)) => return Err(self.unreadable(now, what, view, effects)),
         }
         self.roll(now, tablet.stream, view, effects).ok_or(Status::OutOfMemory)?;
         group(self).map_err(|refusal| match refusal {
             AppendRefusal::HeadFull | AppendRefusal::TooLarge => Status::ValueTooLarge,
             AppendRefusal::OutOfMemory => Status::OutOfMemory,
+            AppendRefusal::Unreadable(what) => self.unreadable(now, what, view, effects),
         })
+    }
+
+    /// Where a key's object or tombstone is, after cleaning may have moved it.
+    fn found_again(
+        &self,
+        table: TableId,
+        hash: KeyHash,
+        key: &[u8],
+    ) -> Result<Option<Reference>, AppendRefusal> {
+        match self.log.lookup(table, hash, key) {
+            Ok(found) => Ok(found.map(|found| found.at)),
+            Err(Unreadable::Lost) => Ok(None),
+            Err(damaged @ Unreadable::Damaged(_)) => Err(AppendRefusal::Unreadable(damaged)),
+        }
     }
 
     fn answer_mutation(

@@ -17,7 +17,7 @@ use ramhold_base::{
     ConnId, Effects, Instant, Level, LogId, Peer, RecoveryId, SegmentId, ServerId, Status, StreamId, TableId,
     Version,
 };
-use ramhold_log::{AppendRefusal, Cursor, Entry, EntryReader, HashRange, SideId};
+use ramhold_log::{AppendRefusal, Cursor, Entry, EntryReader, HashRange, Purpose, SideId, Unreadable};
 use ramhold_replication::Segments;
 use ramhold_wire::membership::Durability;
 use ramhold_wire::recovery::{
@@ -30,6 +30,8 @@ use std::time::Duration;
 const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long to leave a backup alone that has no room just now.
 const FETCH_PAUSE: Duration = Duration::from_millis(10);
+/// How often a recovery that finds no memory waits for cleaning before it gives up.
+const MEMORY_WAITS_MAX: u32 = 500;
 const REPORT_TIMEOUT: Duration = Duration::from_millis(500);
 const REPORT_PAUSE: Duration = Duration::from_millis(50);
 /// Index buckets looked at in one turn.
@@ -118,6 +120,7 @@ pub(crate) struct PartitionReplay {
     refetch_at: Option<Instant>,
     bytes: u64,
     records: u64,
+    memory_waits: u32,
     /// Tables that were dropped when it was too late to fail: given up as soon as the rest is published.
     dropped: Vec<TableId>,
 }
@@ -271,11 +274,13 @@ impl Master {
             };
             self.tablets.insert(range.seed, tablet);
         }
-        let jobs = recover
+        // The newest first: what older segments hold of the same keys is then not taken in at all.
+        let mut jobs: Vec<Job> = recover
             .segments
             .into_iter()
             .map(|segment| Job { segment, state: JobState::Todo, source: 0, not_before: Instant::ZERO })
             .collect();
+        jobs.sort_by_key(|job| std::cmp::Reverse(job.segment.segment));
         let replay = PartitionReplay {
             attempt: recover.attempt,
             crashed: recover.crashed,
@@ -290,6 +295,7 @@ impl Master {
             refetch_at: None,
             bytes: 0,
             records: 0,
+            memory_waits: 0,
             dropped: Vec::new(),
         };
         self.replays.insert(key, replay);
@@ -436,8 +442,8 @@ impl Master {
         fetch: Fetch,
         status: Status,
         body: &[u8],
-        _view: &View,
-        _effects: &mut Effects,
+        view: &View,
+        effects: &mut Effects,
     ) {
         match status {
             Status::Ok => {}
@@ -453,10 +459,40 @@ impl Master {
                     self.begin_side_segments(&mut replay);
                 }
                 Err(ReplayTrouble::Corrupt) => next_source(&mut replay, fetch),
-                Err(ReplayTrouble::OutOfMemory) => replay.fail("not enough memory on the recovery master"),
+                Err(ReplayTrouble::Damaged(what)) => match self.unreadable(now, what, view, effects) {
+                    Status::Retry => {
+                        replay.jobs[fetch.job].state = JobState::Todo;
+                        replay.jobs[fetch.job].not_before = now + FETCH_PAUSE;
+                    }
+                    _ => replay.fail("the recovery master's own memory is damaged"),
+                },
+                Err(ReplayTrouble::OutOfMemory) => {
+                    self.wait_for_memory(now, &mut replay, fetch, view, effects)
+                }
             }
         }
         self.replays.insert(fetch.key, replay);
+    }
+
+    /// What was replayed stays; the rest is fetched again when cleaning has made room, if it can.
+    fn wait_for_memory(
+        &mut self,
+        now: Instant,
+        replay: &mut PartitionReplay,
+        fetch: Fetch,
+        view: &View,
+        effects: &mut Effects,
+    ) {
+        self.begin_side_segments(replay);
+        replay.memory_waits += 1;
+        if replay.memory_waits <= MEMORY_WAITS_MAX
+            && self.clean_for_room(now, Purpose::Ordinary, view, effects)
+        {
+            replay.jobs[fetch.job].state = JobState::Todo;
+            replay.jobs[fetch.job].not_before = now + FETCH_PAUSE;
+        } else {
+            replay.fail("not enough memory on the recovery master");
+        }
     }
 
     fn replay_records(&mut self, replay: &mut PartitionReplay, body: &[u8]) -> Result<(), ReplayTrouble> {
@@ -478,6 +514,7 @@ impl Master {
                 Err(AppendRefusal::OutOfMemory | AppendRefusal::HeadFull | AppendRefusal::TooLarge) => {
                     return Err(ReplayTrouble::OutOfMemory);
                 }
+                Err(AppendRefusal::Unreadable(what)) => return Err(ReplayTrouble::Damaged(what)),
             }
         }
         Ok(())
@@ -528,7 +565,7 @@ impl Master {
         // A head for every stream must be possible before anything is entered.
         let needed: u64 =
             replay.sides.iter().map(|side| self.opening_bytes(side.stream, side.begun.len())).sum();
-        if self.log.usage().free_bytes < needed {
+        if self.log.usage().free_bytes < needed + self.config.cleaning_reserve_bytes {
             return replay.fail("not enough memory on the recovery master for another head");
         }
         self.log.raise_safe_version(replay.safe_version);
@@ -671,7 +708,10 @@ fn is_sound(ranges: &[PartitionRange]) -> bool {
 }
 
 enum ReplayTrouble {
+    /// What came is damaged.
     Corrupt,
+    /// What is here is damaged.
+    Damaged(Unreadable),
     OutOfMemory,
 }
 

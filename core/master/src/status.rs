@@ -30,6 +30,8 @@ impl Master {
         status.writes = self.counters.writes;
         status.streams = self.replicator.status(view, |stream| self.unreplicated_bytes(stream));
         status.recovering_partitions = self.replays.len() as u64;
+        status.cleaning = Some(self.cleaning_status());
+        status.scrub = Some(self.scrub.status());
     }
 
     fn unreplicated_bytes(&self, stream: StreamId) -> u64 {

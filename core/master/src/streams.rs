@@ -179,14 +179,27 @@ impl Master {
         })
     }
 
-    pub(crate) fn advance_sweeps(&mut self) {
+    /// Whether the first sweep has met damage that is being repaired.
+    pub(crate) fn is_sweep_waiting(&self) -> bool {
+        self.sweep_waits_for.is_some_and(|segment| self.scrub.is_damaged(segment))
+    }
+
+    pub(crate) fn advance_sweeps(&mut self, now: Instant, effects: &mut Effects) {
+        if self.is_sweep_waiting() {
+            return;
+        }
         let log = &mut self.log;
         let Some(sweep) = self.sweeps.first_mut() else { return };
         let hasher = sweep.hasher;
         match log.drop_range_step(sweep.range, sweep.cursor, SWEEP_BUCKETS, &|key| hasher.hash(key)) {
-            Some(cursor) => sweep.cursor = cursor,
-            None => {
+            Ok(Some(cursor)) => sweep.cursor = cursor,
+            Ok(None) => {
                 self.sweeps.remove(0);
+            }
+            Err(at) => {
+                let (segment, offset) = log.place_of(at);
+                self.sweep_waits_for = Some(segment);
+                self.note_damage(now, segment, offset, effects);
             }
         }
     }

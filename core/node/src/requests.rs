@@ -50,7 +50,7 @@ impl ServerNode {
                 }
                 self.backup.on_request(now, header, body, from, &self.view, effects);
             }
-            Opcode::Append | Opcode::ReplicaFree | Opcode::RecoveryRead => {
+            Opcode::Append | Opcode::ReplicaFree | Opcode::ReplicaRead | Opcode::RecoveryRead => {
                 if let Err(status) = self.check_identity(header) {
                     return reply(effects, to, header, status);
                 }

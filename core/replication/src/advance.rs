@@ -6,6 +6,7 @@ use ramhold_placement::{Wish, choose_backup};
 use ramhold_wire::data::{AppendRequest, Certificate};
 use ramhold_wire::membership::{HeadRecord, StreamRegister};
 use ramhold_wire::{Header, Opcode, View, frame, request};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// How long a call to the coordinator may take before it is repeated.
@@ -33,8 +34,10 @@ impl Replicator {
         streams.extend(self.streams.keys().copied());
         for stream in streams.drain(..) {
             self.settle(now, stream, log, view, effects);
+            self.settle_flushed(stream);
         }
         self.scratch = (segments, streams);
+        self.advance_probes(now, view, effects);
         self.advance_frees(now, view, effects);
     }
 
@@ -48,8 +51,10 @@ impl Replicator {
         streams.extend(self.streams.keys().copied());
         for stream in streams.drain(..) {
             self.settle(now, stream, log, view, effects);
+            self.settle_flushed(stream);
         }
         self.scratch = (segments, streams);
+        self.advance_probes(now, view, effects);
     }
 
     pub fn deadline(&self) -> Option<Instant> {
@@ -60,6 +65,9 @@ impl Replicator {
     fn wanted(&self, id: SegmentId, log: &dyn Segments) -> Option<(Tail, bool)> {
         let segment = &self.segments[&id];
         let tail = log.tail(id)?;
+        if log.copy_after(id) > self.flushed(segment.stream) {
+            return None;
+        }
         if segment.side {
             return Some((tail, tail.closed));
         }
@@ -160,7 +168,7 @@ impl Replicator {
     ) -> bool {
         let is_head = self.is_in_order(id);
         let segment = self.segments.get_mut(&id).expect("callers pass segments of ours");
-        let (stream, side, epoch) = (segment.stream, segment.side, segment.epoch);
+        let (side, epoch) = (segment.side, segment.epoch);
         let place = &mut segment.places[index];
         let Some(backup) = place.backup else { return false };
         let missing =
@@ -191,16 +199,37 @@ impl Replicator {
             offset: from,
             data: &[],
         };
-        place.touched = true;
         place.sent = to;
         if whole {
             place.sent_epoch = Some(epoch);
             place.sent_close = close;
         }
+        let data = |out: &mut Vec<u8>| log.copy(id, from, to, out);
+        self.send_append(now, (id, index), address, &request, to - from, &data, view, effects);
+        true
+    }
+
+    /// Sends one message for a replica; `data` writes that many bytes behind its head.
+    pub(crate) fn send_append(
+        &mut self,
+        now: Instant,
+        (id, index): (SegmentId, usize),
+        address: SocketAddr,
+        request: &AppendRequest<'_>,
+        bytes: u32,
+        data: &dyn Fn(&mut Vec<u8>),
+        view: &View,
+        effects: &mut Effects,
+    ) {
+        let segment = self.segments.get_mut(&id).expect("callers pass segments of ours");
+        let (stream, epoch) = (segment.stream, segment.epoch);
+        let place = &mut segment.places[index];
+        let backup = place.backup.expect("callers pass places that are taken");
+        place.touched = true;
         place.in_flight += 1;
         let context = Context::Append { segment: id, place: index, backup, attempt: place.attempt };
         // A large message takes its time, and a slow backup gets more of it after each one that was too late.
-        let patience = (self.config.append_timeout + transfer_time(to - from)) * (1 << place.patience);
+        let patience = (self.config.append_timeout + transfer_time(bytes)) * (1 << place.patience);
         let rpc = self.calls.open(address, now, now + patience, context);
         let header = Header {
             opcode: Opcode::Append.code(),
@@ -214,10 +243,9 @@ impl Replicator {
         effects.send_with(Peer::Addr(address), |out| {
             frame::write(out, &header, |out| {
                 request.encode_head(out);
-                log.copy(id, from, to, out);
+                data(out);
             });
         });
-        true
     }
 
     /// Moves the durable position of a stream, and tells the coordinator what it must know first.

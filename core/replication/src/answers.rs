@@ -89,10 +89,7 @@ impl Replicator {
         let reached = AppendReply::decode(body).unwrap_or_default();
         match status {
             Status::Ok => {
-                place.certified = place.certified.max(reached.certified);
-                place.epoch = place.epoch.max(Some(reached.epoch));
-                place.closed |= reached.closed;
-                place.sent = place.sent.max(place.certified);
+                place.reached(&reached, wanted_epoch);
                 if place.closed && !self.is_in_order(id) {
                     self.check_complete(id, log);
                 }

@@ -14,6 +14,7 @@
 
 mod advance;
 mod answers;
+mod flushed;
 mod segment;
 mod status;
 mod stream;
@@ -35,6 +36,9 @@ pub trait Segments {
     fn tail(&self, segment: SegmentId) -> Option<Tail>;
     /// Appends the bytes `from..to` of a segment to `out`.
     fn copy(&self, segment: SegmentId, from: u32, to: u32, out: &mut Vec<u8>);
+    /// A closed segment may be copied again only when its stream is flushed up to this: it was compacted, and what was
+    /// left out must not be needed any more, whatever is lost.
+    fn copy_after(&self, segment: SegmentId) -> Position;
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,6 +90,15 @@ pub enum Event {
     Suspect(ServerId),
 }
 
+/// What somebody waits for to be on the backups' devices.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FlushWish {
+    /// Until `is_flushed` of this segment.
+    Whole(SegmentId),
+    /// Until `flushed` of the stream has come to this position.
+    UpTo(StreamId, Position),
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Context {
     Append { segment: SegmentId, place: usize, backup: ServerId, attempt: u32 },
@@ -116,6 +129,7 @@ pub struct Replicator {
     primaries: BTreeMap<ServerId, u32>,
     calls: Calls<Context>,
     frees: Vec<Free>,
+    wishes: Vec<FlushWish>,
     events: Vec<Event>,
     /// The earliest time at which a place may be tried again.
     retry: Option<Instant>,
@@ -138,6 +152,7 @@ impl Replicator {
             primaries: BTreeMap::new(),
             calls,
             frees: Vec::new(),
+            wishes: Vec::new(),
             events: Vec::new(),
             retry: None,
             copies: 0,
@@ -157,6 +172,9 @@ impl Replicator {
         let owner = self.streams.get_mut(&stream).expect("streams are added before their heads");
         owner.order.push_back(segment);
         let replicas = owner.replicas;
+        if replicas > 0 {
+            owner.unflushed.push_back(segment);
+        }
         self.segments.insert(segment, Segment::new(stream, false, replicas, opening));
         self.active.insert(segment);
     }
@@ -164,14 +182,30 @@ impl Replicator {
     /// The log began a side segment.
     pub fn side_begun(&mut self, stream: StreamId, segment: SegmentId, opening: Tail) {
         let replicas = self.streams.get(&stream).expect("streams are added before their segments").replicas;
-        self.segments.insert(segment, Segment::new(stream, true, replicas, opening));
-        self.active.insert(segment);
+        let mut entry = Segment::new(stream, true, replicas, opening);
+        // Without replicas there is nothing to wait for.
+        entry.complete = replicas == 0;
+        if !entry.complete {
+            self.active.insert(segment);
+        }
+        self.segments.insert(segment, entry);
     }
 
     /// The log gave up a segment that no digest names: its replicas are freed.
     pub fn abandon(&mut self, segment: SegmentId) {
         let Some(gone) = self.segments.remove(&segment) else { return };
         assert!(gone.side, "only side segments can be abandoned");
+        self.free_replicas(segment, gone);
+    }
+
+    /// No digest that a recovery may choose names this closed segment any more: its replicas are freed.
+    pub fn retire(&mut self, segment: SegmentId) {
+        let gone = self.segments.remove(&segment).expect("a segment is retired once");
+        assert!(!self.streams[&gone.stream].order.contains(&segment), "a head is not retired");
+        self.free_replicas(segment, gone);
+    }
+
+    fn free_replicas(&mut self, segment: SegmentId, gone: Segment) {
         self.active.remove(&segment);
         for (index, place) in gone.places.iter().enumerate() {
             let Some(backup) = place.backup else { continue };

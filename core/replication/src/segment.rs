@@ -2,6 +2,7 @@
 
 use crate::Tail;
 use ramhold_base::{Epoch, Instant, ServerId, StreamId};
+use ramhold_wire::data::AppendReply;
 use std::time::Duration;
 
 const BACKOFF_FIRST: Duration = Duration::from_millis(5);
@@ -41,6 +42,10 @@ pub(crate) struct Place {
     pub certified: u32,
     pub epoch: Option<Epoch>,
     pub closed: bool,
+    /// On the device there, at the wanted epoch; of a closed replica all or nothing.
+    pub flushed: u32,
+    /// It is not asked for what is flushed before this.
+    pub probe_at: Instant,
     pub in_flight: u16,
     /// Answers of earlier attempts do not count for `in_flight`.
     pub attempt: u32,
@@ -94,6 +99,7 @@ impl Segment {
         self.epoch = self.epoch.next();
         for place in &mut self.places {
             place.sent_epoch = None;
+            place.flushed = 0;
         }
     }
 }
@@ -109,6 +115,8 @@ impl Place {
             certified: 0,
             epoch: None,
             closed: false,
+            flushed: 0,
+            probe_at: Instant::ZERO,
             in_flight: 0,
             attempt: 0,
             born: 0,
@@ -117,6 +125,26 @@ impl Place {
             patience: 0,
             silent_since: None,
         }
+    }
+
+    /// Takes in what an answer tells. Answers come in any order: one from before the closing, or of an older epoch, says
+    /// nothing of what the device has now.
+    pub fn reached(&mut self, reached: &AppendReply, wanted_epoch: Epoch) {
+        self.certified = self.certified.max(reached.certified);
+        self.epoch = self.epoch.max(Some(reached.epoch));
+        if reached.closed && !self.closed {
+            self.closed = true;
+            self.flushed = 0;
+        }
+        if reached.epoch == wanted_epoch && reached.closed == self.closed {
+            self.flushed = self.flushed.max(reached.flushed.min(reached.certified));
+        }
+        self.sent = self.sent.max(self.certified);
+    }
+
+    /// Closed there, and the device has it as that.
+    pub fn is_flushed(&self) -> bool {
+        self.closed && self.flushed >= self.certified
     }
 
     /// Empties the place; answers to what was sent before are not its own any more.

@@ -23,6 +23,11 @@ impl Replicator {
         self.streams.iter().map(|(id, s)| (*id, s.durability, s.replicas))
     }
 
+    /// How many replicas a stream's segments have.
+    pub fn replica_count(&self, stream: StreamId) -> u8 {
+        self.streams.get(&stream).map_or(0, |s| s.replicas)
+    }
+
     /// One stream's state for the operator; `appended` is its end in DRAM.
     pub fn status(&self, view: &View, unreplicated: impl Fn(StreamId) -> u64) -> Vec<StreamStatus> {
         self.streams
@@ -74,11 +79,16 @@ impl Replicator {
     }
 
     pub fn replicas(&self) -> impl Iterator<Item = ReplicaSeen> {
-        self.segments.iter().flat_map(|(id, s)| {
-            s.places.iter().filter_map(|p| {
+        self.segments.keys().flat_map(|id| self.replicas_of(*id))
+    }
+
+    /// The replicas of one segment; none when it is not replicated here.
+    pub fn replicas_of(&self, id: SegmentId) -> impl Iterator<Item = ReplicaSeen> {
+        self.segments.get(&id).into_iter().flat_map(move |s| {
+            s.places.iter().filter_map(move |p| {
                 Some(ReplicaSeen {
                     stream: s.stream,
-                    segment: *id,
+                    segment: id,
                     epoch: p.epoch?,
                     backup: p.backup?,
                     certified: p.certified,
@@ -91,6 +101,7 @@ impl Replicator {
     /// Panics when a rule of the protocol is broken. Cheap enough for every step in the simulator.
     pub fn check_invariants(&self) {
         for stream in self.streams.values() {
+            assert!(stream.flushed <= stream.durable);
             for (at, id) in stream.order.iter().enumerate() {
                 let segment = &self.segments[id];
                 assert!(!segment.side);
@@ -110,6 +121,7 @@ impl Replicator {
             for place in &segment.places {
                 assert!(place.certified <= place.sent || place.in_flight == 0, "{id}: {place:?}");
                 assert!(place.epoch.is_none_or(|e| e <= segment.epoch), "{id}: {place:?}");
+                assert!(place.flushed <= place.certified, "{id}: {place:?}");
             }
             if !segment.complete {
                 assert!(self.active.contains(id), "{id} is not complete and forgotten");

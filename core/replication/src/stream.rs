@@ -1,4 +1,4 @@
-//! One stream: its heads that are not durably closed, oldest first, and how far it is durable.
+//! One stream: its heads that are not durably closed or not flushed, oldest first, and how far it is both.
 
 use ramhold_base::{Instant, Position, SegmentId};
 use ramhold_wire::membership::Durability;
@@ -16,6 +16,9 @@ pub(crate) struct Stream {
     /// The first is the head that recovery would choose, the second the next one; later ones are not sent yet.
     pub order: VecDeque<SegmentId>,
     pub durable: Position,
+    /// Heads that are not known to be on all devices as a whole, oldest first; a durably closed one may be among them.
+    pub unflushed: VecDeque<SegmentId>,
+    pub flushed: Position,
 }
 
 impl Stream {
@@ -28,6 +31,8 @@ impl Stream {
             ask_at: Instant::ZERO,
             order: VecDeque::new(),
             durable: Position::default(),
+            unflushed: VecDeque::new(),
+            flushed: Position::default(),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! `decode` takes bytes from outside: it answers a status, never panics, and allocates nothing.
 
 use ramhold_base::bytes::{Put, Reader};
-use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use ramhold_base::limits::{EXPIRY_MILLIS_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use ramhold_base::{ClusterTime, Epoch, Status, TableId, Version};
 
 /// Under which conditions an operation is refused (A4). For an absent object only `absent` counts.
@@ -26,7 +26,12 @@ impl RejectRules {
     const OTHER_THAN: u8 = 8;
 
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let mut flags = 0;
+        self.encode_with(0, out);
+    }
+
+    /// With bits that belong to the request that the rules are a part of.
+    fn encode_with(&self, others: u8, out: &mut Vec<u8>) {
+        let mut flags = others;
         flags |= if self.absent { Self::ABSENT } else { 0 };
         flags |= if self.exists { Self::EXISTS } else { 0 };
         flags |= if self.version_at_most.is_some() { Self::AT_MOST } else { 0 };
@@ -38,19 +43,25 @@ impl RejectRules {
     }
 
     fn decode(reader: &mut Reader<'_>) -> Option<RejectRules> {
+        Self::decode_with(0, reader).map(|(rules, _)| rules)
+    }
+
+    /// The rules, and those bits of their flags that are among `others`.
+    fn decode_with(others: u8, reader: &mut Reader<'_>) -> Option<(RejectRules, u8)> {
         let flags = reader.u8()?;
-        if flags & !(Self::ABSENT | Self::EXISTS | Self::AT_MOST | Self::OTHER_THAN) != 0 {
+        if flags & !(Self::ABSENT | Self::EXISTS | Self::AT_MOST | Self::OTHER_THAN | others) != 0 {
             return None;
         }
         let version_at_most = if flags & Self::AT_MOST != 0 { Some(Version(reader.u64()?)) } else { None };
         let version_other_than =
             if flags & Self::OTHER_THAN != 0 { Some(Version(reader.u64()?)) } else { None };
-        Some(RejectRules {
+        let rules = RejectRules {
             absent: flags & Self::ABSENT != 0,
             exists: flags & Self::EXISTS != 0,
             version_at_most,
             version_other_than,
-        })
+        };
+        Some((rules, flags & others))
     }
 
     /// What the rules say of an object with this version, or of an absent one.
@@ -99,12 +110,48 @@ impl<'a> KeyRequest<'a> {
     }
 }
 
-/// The body of `Write`: table u32, rules, key length u32, key, value. Its answer: version u64 (also when refused by
-/// the rules: that of the object there).
+/// When an object that is written ends by itself (A12).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Expiry {
+    /// So many milliseconds after the write is carried out: 1 to [`EXPIRY_MILLIS_MAX`].
+    After { millis: u64 },
+    /// At this cluster time, not 0 and at most [`EXPIRY_MILLIS_MAX`] ahead. One that has passed: the object is written
+    /// and over at once.
+    At(ClusterTime),
+}
+
+impl Expiry {
+    const AFTER: u8 = 16;
+    const AT: u8 = 32;
+
+    /// The limits that can be told without knowing the time. `BadRequest`: it is outside them.
+    pub fn check(self) -> Result<(), Status> {
+        match self {
+            Expiry::After { millis: 1..=EXPIRY_MILLIS_MAX } => Ok(()),
+            Expiry::At(end) if end.0 > 0 => Ok(()),
+            Expiry::After { .. } | Expiry::At(_) => Err(Status::BadRequest),
+        }
+    }
+
+    /// The first moment at which an object written at `now` is over. `BadRequest`: the expiry is outside its limits.
+    pub fn end(self, now: ClusterTime) -> Result<ClusterTime, Status> {
+        self.check()?;
+        match self {
+            Expiry::After { millis } => Ok(ClusterTime(now.0.saturating_add(millis))),
+            Expiry::At(end) if end.0 > now.0.saturating_add(EXPIRY_MILLIS_MAX) => Err(Status::BadRequest),
+            Expiry::At(end) => Ok(end),
+        }
+    }
+}
+
+/// The body of `Write`: table u32, rules, expiry u64 if the rules' flags have a bit for it, key length u32, key, value.
+/// Its answer: version u64 (also when refused by the rules: that of the object there).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WriteRequest<'a> {
     pub table: TableId,
     pub rules: RejectRules,
+    /// None: the object stays until it is removed, also if the one that it replaces was to end.
+    pub expiry: Option<Expiry>,
     pub key: &'a [u8],
     pub value: &'a [u8],
 }
@@ -112,7 +159,17 @@ pub struct WriteRequest<'a> {
 impl<'a> WriteRequest<'a> {
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.put_u32(self.table.raw());
-        self.rules.encode(out);
+        match self.expiry {
+            None => self.rules.encode(out),
+            Some(Expiry::After { millis }) => {
+                self.rules.encode_with(Expiry::AFTER, out);
+                out.put_u64(millis);
+            }
+            Some(Expiry::At(end)) => {
+                self.rules.encode_with(Expiry::AT, out);
+                out.put_u64(end.0);
+            }
+        }
         out.put_u32(self.key.len() as u32);
         out.put_bytes(self.key);
         out.put_bytes(self.value);
@@ -120,8 +177,19 @@ impl<'a> WriteRequest<'a> {
 
     pub fn decode(body: &'a [u8]) -> Result<WriteRequest<'a>, Status> {
         let mut reader = Reader::new(body);
-        let mut head = || Some((TableId(reader.u32()?), RejectRules::decode(&mut reader)?, reader.u32()?));
-        let (table, rules, key_bytes) = head().ok_or(Status::BadRequest)?;
+        let mut head = || {
+            let table = TableId(reader.u32()?);
+            let (rules, bits) = RejectRules::decode_with(Expiry::AFTER | Expiry::AT, &mut reader)?;
+            let expiry = match bits {
+                0 => None,
+                Expiry::AFTER => Some(Expiry::After { millis: reader.u64()? }),
+                Expiry::AT => Some(Expiry::At(ClusterTime(reader.u64()?))),
+                _ => return None,
+            };
+            Some((table, rules, expiry, reader.u32()?))
+        };
+        let (table, rules, expiry, key_bytes) = head().ok_or(Status::BadRequest)?;
+        expiry.map_or(Ok(()), Expiry::check)?;
         if key_bytes as usize > KEY_BYTES_MAX {
             return Err(Status::KeyTooLarge);
         }
@@ -130,29 +198,34 @@ impl<'a> WriteRequest<'a> {
         if value.len() > VALUE_BYTES_MAX {
             return Err(Status::ValueTooLarge);
         }
-        Ok(WriteRequest { table, rules, key, value })
+        Ok(WriteRequest { table, rules, expiry, key, value })
     }
 }
 
-/// The body of the answer to `Read`: version u64, write time u32 (cluster seconds), value.
+/// The body of the answer to `Read`: version u64, write time u32 (cluster seconds), end u64 (cluster milliseconds, 0:
+/// none), value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReadReply<'a> {
     pub version: Version,
     pub time: u32,
+    /// From when on the object is not returned any more.
+    pub expires: Option<ClusterTime>,
     pub value: &'a [u8],
 }
 
 impl<'a> ReadReply<'a> {
-    pub fn encode_head(out: &mut Vec<u8>, version: Version, time: u32) {
+    pub fn encode_head(out: &mut Vec<u8>, version: Version, time: u32, expires: Option<ClusterTime>) {
         out.put_u64(version.raw());
         out.put_u32(time);
+        out.put_u64(expires.unwrap_or_default().0);
     }
 
     pub fn decode(body: &'a [u8]) -> Result<ReadReply<'a>, Status> {
         let mut reader = Reader::new(body);
-        let mut head = || Some((Version(reader.u64()?), reader.u32()?));
-        let (version, time) = head().ok_or(Status::BadRequest)?;
-        Ok(ReadReply { version, time, value: reader.rest() })
+        let mut head = || Some((Version(reader.u64()?), reader.u32()?, ClusterTime(reader.u64()?)));
+        let (version, time, end) = head().ok_or(Status::BadRequest)?;
+        let expires = (end.0 != 0).then_some(end);
+        Ok(ReadReply { version, time, expires, value: reader.rest() })
     }
 }
 
@@ -181,7 +254,8 @@ pub struct Certificate {
 /// - `certificate`: without one the data counts only when a later message brings one.
 /// - `raise_epoch`: the replica takes the header's epoch even if its own is lower; otherwise epochs must be equal.
 ///
-/// An append without data and with the present certificate is a keepalive: checked like any other.
+/// An append without data and with the present certificate is a keepalive: checked like any other. One without flags
+/// and data, at offset 0, is a probe: it changes nothing, and its answer tells what is held and flushed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AppendRequest<'a> {
     pub open: bool,
@@ -262,6 +336,10 @@ pub struct AppendReply {
     pub certified: u32,
     pub epoch: Epoch,
     pub closed: bool,
+    /// Bytes that a certificate on the backup's device covers, both synced: they outlive a loss of power. 0 as long as
+    /// the device does not have the epoch and the closing that this answer tells; so of a closed replica all or nothing.
+    /// A backup of a version without this field tells 0.
+    pub flushed: u32,
 }
 
 impl AppendReply {
@@ -270,6 +348,7 @@ impl AppendReply {
         out.put_u32(self.certified);
         out.put_u32(self.epoch.raw());
         out.put_u32(u32::from(self.closed));
+        out.put_u32(self.flushed);
     }
 
     pub fn decode(body: &[u8]) -> Result<AppendReply, Status> {
@@ -280,6 +359,7 @@ impl AppendReply {
                 certified: reader.u32()?,
                 epoch: Epoch(reader.u32()?),
                 closed: reader.u32()? != 0,
+                flushed: reader.u32().unwrap_or(0),
             })
         };
         read().ok_or(Status::BadRequest)
@@ -306,13 +386,72 @@ mod tests {
         assert_eq!(rules.check(Some(Version(6))), Ok(()));
     }
 
+    /// The bytes of a plain write are what they were before objects could end; the bits mean nothing elsewhere. // A12
+    #[test]
+    fn an_expiry_stands_behind_the_rules_and_only_in_a_write() {
+        let bytes_of = |expiry| {
+            let rules = RejectRules { exists: true, ..RejectRules::default() };
+            let mut bytes = Vec::new();
+            WriteRequest { table: TableId(1), rules, expiry, key: b"k", value: b"v" }.encode(&mut bytes);
+            bytes
+        };
+        assert_eq!(bytes_of(None), *b"\x01\0\0\0\x02\x01\0\0\0kv");
+        let after = bytes_of(Some(Expiry::After { millis: 258 }));
+        assert_eq!(after, *b"\x01\0\0\0\x12\x02\x01\0\0\0\0\0\0\x01\0\0\0kv");
+        let at = bytes_of(Some(Expiry::At(ClusterTime(258))));
+        assert_eq!(at, *b"\x01\0\0\0\x22\x02\x01\0\0\0\0\0\0\x01\0\0\0kv");
+        let mut both = at.clone();
+        both[4] |= Expiry::AFTER;
+        assert_eq!(WriteRequest::decode(&both), Err(Status::BadRequest));
+        assert_eq!(WriteRequest::decode(&at[..12]), Err(Status::BadRequest));
+        for bits in [Expiry::AFTER, Expiry::AT, 64, 128] {
+            assert_eq!(
+                KeyRequest::decode(&[1, 0, 0, 0, bits, 0, 0, 0, 0, 0, 0, 0, 1]),
+                Err(Status::BadRequest)
+            );
+        }
+    }
+
+    #[test]
+    fn an_expiry_outside_its_limits_is_refused() {
+        // A12
+        let now = ClusterTime(1_700_000_000_000);
+        let decoded = |expiry| {
+            let mut bytes = Vec::new();
+            let rules = RejectRules::default();
+            WriteRequest { table: TableId(1), rules, expiry: Some(expiry), key: b"k", value: b"" }
+                .encode(&mut bytes);
+            WriteRequest::decode(&bytes).map(|request| request.expiry)
+        };
+        for (millis, holds) in [
+            (0, false),
+            (1, true),
+            (EXPIRY_MILLIS_MAX, true),
+            (EXPIRY_MILLIS_MAX + 1, false),
+            (u64::MAX, false),
+        ] {
+            let after = Expiry::After { millis };
+            assert_eq!(decoded(after).is_ok(), holds, "{millis}");
+            assert_eq!(after.end(now).ok(), holds.then(|| ClusterTime(now.0 + millis)), "{millis}");
+        }
+        let last = now.0 + EXPIRY_MILLIS_MAX;
+        for (at, holds) in [(1, true), (now.0, true), (last, true), (last + 1, false), (u64::MAX, false)] {
+            assert_eq!(decoded(Expiry::At(ClusterTime(at))), Ok(Some(Expiry::At(ClusterTime(at)))));
+            assert_eq!(Expiry::At(ClusterTime(at)).end(now).ok(), holds.then_some(ClusterTime(at)), "{at}");
+        }
+        assert_eq!(decoded(Expiry::At(ClusterTime(0))), Err(Status::BadRequest));
+    }
+
     proptest! {
         #[test]
         fn requests_round_trip(table: u32, key in proptest::collection::vec(any::<u8>(), 0..50),
                                value in proptest::collection::vec(any::<u8>(), 0..50),
-                               absent: bool, exists: bool, at_most: Option<u64>, other: Option<u64>) {
+                               absent: bool, exists: bool, at_most: Option<u64>, other: Option<u64>,
+                               after in proptest::option::of(1..=EXPIRY_MILLIS_MAX), at in proptest::option::of(1u64..)) {
             let rules = RejectRules { absent, exists, version_at_most: at_most.map(Version), version_other_than: other.map(Version) };
-            let request = WriteRequest { table: TableId(table), rules, key: &key, value: &value };
+            let after = after.map(|millis| Expiry::After { millis });
+            let expiry = after.or(at.map(|at| Expiry::At(ClusterTime(at))));
+            let request = WriteRequest { table: TableId(table), rules, expiry, key: &key, value: &value };
             let mut bytes = Vec::new();
             request.encode(&mut bytes);
             prop_assert_eq!(WriteRequest::decode(&bytes), Ok(request));
@@ -320,6 +459,29 @@ mod tests {
             bytes.clear();
             request.encode(&mut bytes);
             prop_assert_eq!(KeyRequest::decode(&bytes), Ok(request));
+        }
+
+        #[test]
+        fn append_replies_round_trip(length: u32, certified: u32, epoch: u32, closed: bool, flushed: u32) {
+            let reply = AppendReply { length, certified, epoch: Epoch(epoch), closed, flushed };
+            let mut bytes = Vec::new();
+            reply.encode(&mut bytes);
+            prop_assert_eq!(AppendReply::decode(&bytes), Ok(reply));
+            // An older backup ends before `flushed`; a newer one may go on behind it.
+            prop_assert_eq!(AppendReply::decode(&bytes[..16]), Ok(AppendReply { flushed: 0, ..reply }));
+            prop_assert_eq!(AppendReply::decode(&bytes[..15]), Err(Status::BadRequest));
+            bytes.push(7);
+            prop_assert_eq!(AppendReply::decode(&bytes), Ok(reply));
+        }
+
+        #[test]
+        fn read_replies_round_trip(version: u64, time: u32, end in proptest::option::of(1u64..),
+                                   value in proptest::collection::vec(any::<u8>(), 0..50)) {
+            let (version, expires) = (Version(version), end.map(ClusterTime));
+            let mut bytes = Vec::new();
+            ReadReply::encode_head(&mut bytes, version, time, expires);
+            bytes.extend_from_slice(&value);
+            prop_assert_eq!(ReadReply::decode(&bytes), Ok(ReadReply { version, time, expires, value: &value }));
         }
 
         #[test]

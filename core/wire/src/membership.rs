@@ -270,3 +270,17 @@ impl Message for ReplicasNeeded {
     const OPCODE: Opcode = Opcode::ReplicasNeeded;
     type Reply = ReplicasNotNeeded;
 }
+
+/// Master to backup: what you hold of this segment of mine, whose memory is damaged (C8).
+/// The answer's body is not CBOR: the replica's bytes up to its newest certificate, which they match.
+/// `CorruptReplica`, `UnknownReplica`: ask another backup. `Retry`: too many are being read just now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct ReplicaRead {
+    #[n(0)]
+    pub replica: ReplicaName,
+}
+
+impl Message for ReplicaRead {
+    const OPCODE: Opcode = Opcode::ReplicaRead;
+    type Reply = Empty;
+}

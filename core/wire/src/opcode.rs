@@ -48,6 +48,8 @@ opcodes! {
     ReplicaFree = 31;
     // Backups to masters (D7).
     ReplicasNeeded = 32;
+    // Masters to backups (C8).
+    ReplicaRead = 33;
 
     // Recovery masters to backups (F4).
     RecoveryRead = 40;

@@ -70,6 +70,60 @@ pub struct ProcessStatus {
     pub recovering_partitions: u64,
     #[n(18)]
     pub bad_frames: u64,
+    #[n(19)]
+    pub cleaning: Option<CleaningStatus>,
+    #[n(20)]
+    pub scrub: Option<ScrubStatus>,
+}
+
+/// What cleaning does and has done since the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Encode, Decode)]
+pub struct CleaningStatus {
+    /// Free memory is low: every write pays for cleaning.
+    #[n(0)]
+    pub is_needed: bool,
+    /// Writes find no memory: only removes and reads go on.
+    #[n(1)]
+    pub is_full: bool,
+    #[n(2)]
+    pub combined_passes: u64,
+    #[n(3)]
+    pub compactions: u64,
+    #[n(4)]
+    pub entries_moved: u64,
+    #[n(5)]
+    pub bytes_moved: u64,
+    /// The part of `bytes_moved` that went to the backups too.
+    #[n(6)]
+    pub bytes_combined: u64,
+    #[n(7)]
+    pub segments_retired: u64,
+    /// Objects taken out because their time was over.
+    #[n(8)]
+    pub expired: u64,
+}
+
+/// What was found rotten in a master's memory (C8).
+#[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode)]
+pub struct ScrubStatus {
+    /// Verified in the background since the start, in bytes.
+    #[n(0)]
+    pub bytes: u64,
+    /// Walks over the whole log since the start.
+    #[n(1)]
+    pub rounds: u64,
+    /// Segments that were found damaged.
+    #[n(2)]
+    pub damaged: u64,
+    /// Those that are whole again.
+    #[n(3)]
+    pub repaired: u64,
+    /// Objects without replicas that were given up.
+    #[n(4)]
+    pub lost: u64,
+    /// Segments that are damaged now.
+    #[n(5)]
+    pub waiting: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]

@@ -19,6 +19,18 @@ pub struct TableOptions {
     pub tablets: u32,
 }
 
+/// What whoever creates a table leaves to the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum LeftOpen {
+    /// How many replicas; a cluster whose default is none refuses, since the durability wants some.
+    #[n(0)]
+    Replicas,
+    /// How many replicas, and whether any: a default of none makes the durability `none`.
+    #[n(1)]
+    Durability,
+}
+
 /// Client to coordinator. Idempotent by (name, token): repeating it gives the same answer; another token with a
 /// name in use gives `TableExists`.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -29,6 +41,10 @@ pub struct TableCreate {
     pub options: TableOptions,
     #[n(2)]
     pub token: u64,
+    /// Then the cluster's default counts, and `options.replicas` only for a coordinator that does not know this field.
+    /// Means nothing when the durability is `none`.
+    #[n(3)]
+    pub left_open: Option<LeftOpen>,
 }
 
 /// Answered when every tablet has an owner that serves it.

@@ -261,14 +261,16 @@ fn the_bodies_of_the_vectors_mean_what_their_names_say() {
                 request.encode(&mut written);
             }
             "read_reply" => {
-                let reply = ReadReply { version: Version(1), time: 1_700_000_000, value: b"one" };
+                let reply =
+                    ReadReply { version: Version(1), time: 1_700_000_000, expires: None, value: b"one" };
                 assert_eq!(ReadReply::decode(body), Ok(reply));
-                ReadReply::encode_head(&mut written, reply.version, reply.time);
+                ReadReply::encode_head(&mut written, reply.version, reply.time, reply.expires);
                 written.extend_from_slice(reply.value);
             }
             "write_request" => {
                 let rules = RejectRules { version_other_than: Some(Version(1)), ..RejectRules::default() };
-                let request = WriteRequest { table: TableId(1), rules, key: b"k", value: b"two" };
+                let request =
+                    WriteRequest { table: TableId(1), rules, expiry: None, key: b"k", value: b"two" };
                 assert_eq!(WriteRequest::decode(body), Ok(request));
                 request.encode(&mut written);
             }
@@ -299,7 +301,8 @@ fn the_bodies_of_the_vectors_mean_what_their_names_say() {
                 written.extend_from_slice(request.data);
             }
             "append_out_of_order_reply" => {
-                let reply = AppendReply { length: 5, certified: 5, epoch: Epoch(2), closed: false };
+                let reply =
+                    AppendReply { length: 5, certified: 5, epoch: Epoch(2), closed: false, flushed: 3 };
                 assert_eq!(AppendReply::decode(body), Ok(reply));
                 reply.encode(&mut written);
             }

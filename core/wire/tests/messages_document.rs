@@ -6,9 +6,10 @@
 use ramhold_base::limits::{KEY_BYTES_MAX, LABEL_COUNT_MAX, REPLICA_COUNT_MAX, VALUE_BYTES_MAX};
 use ramhold_base::{ClusterTime, LogId, ServerId, ShardId, Status};
 use ramhold_wire::control::encode_into;
-use ramhold_wire::membership::{Label, ServerListUpdate, SuspectServer};
+use ramhold_wire::membership::{Durability, Label, ServerListUpdate, SuspectServer};
 use ramhold_wire::recovery::RecoveryOutcome;
 use ramhold_wire::status::Ping;
+use ramhold_wire::table::{LeftOpen, TableCreate, TableOptions};
 use ramhold_wire::{Opcode, decode};
 use std::collections::BTreeMap;
 
@@ -194,6 +195,11 @@ fn the_limits_that_the_page_tells_are_those_of_the_code() {
     assert!(below("#### Enlist").contains(&format!("at most {LABEL_COUNT_MAX} |")));
 }
 
+fn table_create(left_open: Option<LeftOpen>) -> TableCreate {
+    let options = TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 0 };
+    TableCreate { name: "t".into(), options, token: 9, left_open }
+}
+
 // E1
 #[test]
 fn structures_are_encoded_as_the_page_says() {
@@ -205,7 +211,11 @@ fn structures_are_encoded_as_the_page_says() {
         .map(|(example, bytes)| (example.trim(), bytes.trim().trim_matches('`').to_string()))
         .collect();
     let label = Label { name: "host".into(), value: "a".into() };
+    let said = table_create(None);
+    let open = table_create(Some(LeftOpen::Replicas));
     let known = BTreeMap::from([
+        ("`TableCreate`, table t, buffered, 3 replicas, token 9, all said", hex(&encoded(&said))),
+        ("`TableCreate`, the same, the number left open", hex(&encoded(&open))),
         ("`SuspectServer`, server 5", hex(&encoded(&SuspectServer { server: ServerId(5) }))),
         ("`Label`, host = a", hex(&encoded(&label))),
         (
@@ -238,6 +248,9 @@ fn old_and_new_understand_each_other_as_the_page_says() {
     // Fields of later versions, and bytes behind the structure, are passed over.
     assert_eq!(decode(&[0x82, 5, 0x61, b'x']), Ok(SuspectServer { server: ServerId(5) }));
     assert_eq!(decode(&[0x81, 5, 0x00]), Ok(SuspectServer { server: ServerId(5) }));
+    // Before `left_open` was a field, all was said.
+    assert_eq!(decode(&[0x83, 0x61, b't', 0x83, 1, 3, 0, 9]), Ok(table_create(None)));
     // A name that is not known is refused.
+    assert_eq!(decode::<TableCreate>(&[0x84, 0x61, b't', 0x83, 1, 3, 0, 9, 2]), Err(Status::BadRequest));
     assert_eq!(decode::<RecoveryOutcome>(&[0x82, 9, 0x80]), Err(Status::BadRequest));
 }

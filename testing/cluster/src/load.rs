@@ -170,8 +170,13 @@ impl Worker {
         self.next_stamp += 1;
         let stamp = self.next_stamp;
         let rules = RejectRules::default();
-        let operation =
-            Operation::Write { table: self.table, key: key.clone(), value: value_of(stamp), rules, expiry: None };
+        let operation = Operation::Write {
+            table: self.table,
+            key: key.clone(),
+            value: value_of(stamp),
+            rules,
+            expiry: None,
+        };
         let outcome = self.complete(operation, shared);
         let history = self.journal.keys.entry(key).or_default();
         match outcome {

@@ -5,14 +5,20 @@
 //! (an absence) is put into the earliest gap that real time allows. Unknown mutations count only where somebody
 //! observed them: writes by their unique values, removes by an absence that nothing else explains.
 //!
+//! An object with a time to live is removed by time itself, once, without a version that anybody is told: not before
+//! the call of its write plus that time, and not after the return of its write, or of the first read that saw it, plus
+//! that time, but for the spread of the clocks. So it may be seen absent from the first moment on, must not be seen
+//! after the second, and once seen absent it does not come back.
+//!
 //! A stale read by a server that the coordinator had declared dead before the read returned is counted apart
 //! (`zombie_reads`); everything else is a violation.
 //!
 //! Invariant: when nothing is reported, the order found is a linearization.
 //!
-//! Not here: exactly-once beyond what duplicate values and versions show; transactions. Catalogue: A4, A11, J2, J3.
+//! Not here: exactly-once beyond what duplicate values and versions show; transactions. Catalogue: A4, A11, A12, J2, J3.
 
 mod absence;
+mod expiry;
 mod order;
 
 use crate::history::{Operation, Outcome};
@@ -41,6 +47,8 @@ pub enum ViolationKind {
     ImpossibleAbsence,
     /// The object was said to exist when it cannot have.
     ImpossiblePresence,
+    /// An object was seen when its time was over.
+    SeenAfterExpiry,
     /// An outcome that does not fit its operation.
     Nonsense,
 }
@@ -75,6 +83,10 @@ pub struct Seen {
     pub unknown: u64,
     /// Unknown mutations that somebody observed.
     pub unknown_bound: u64,
+    /// Objects that were seen to be absent because their time was over.
+    pub expired: u64,
+    /// Absences of an object that would have been a violation to be seen, its time being over on every clock.
+    pub overdue: u64,
 }
 
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
@@ -87,8 +99,8 @@ pub struct Verdict {
 /// When the coordinator declared each server dead.
 pub type Deaths = BTreeMap<ServerId, u64>;
 
-/// Checks a whole history; keys are independent.
-pub fn version_witness(history: &[Operation], deaths: &Deaths) -> Verdict {
+/// Checks a whole history; keys are independent. Expiry may be off by `clock_spread` nanoseconds.
+pub fn version_witness(history: &[Operation], deaths: &Deaths, clock_spread: u64) -> Verdict {
     let mut by_key: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for (at, operation) in history.iter().enumerate() {
         by_key.entry(operation.key).or_default().push(at);
@@ -99,9 +111,12 @@ pub fn version_witness(history: &[Operation], deaths: &Deaths) -> Verdict {
     verdict.seen.unknown = history.iter().filter(|o| o.outcome == Outcome::Unknown).count() as u64;
     let mut found = Vec::new();
     for (key, places) in by_key {
-        let mut order = order::Order::new(history, key, &places, &mut found, &mut verdict.seen);
+        let mut order = order::Order::new(history, key, &places, clock_spread, &mut found, &mut verdict.seen);
         if order.sound {
             order.check_real_time(&mut found);
+        }
+        if order.sound {
+            order.check_expiry(&mut found);
         }
         if order.sound {
             absence::place(&mut order, &mut found, &mut verdict.seen);

@@ -115,7 +115,7 @@ impl<S: Session> Client<S> {
         };
         let ask = match action {
             Action::Read => Ask::Read,
-            Action::Write { condition, .. } => Ask::Write { value: &value, condition },
+            Action::Write { condition, ttl, .. } => Ask::Write { value: &value, condition, ttl },
             Action::Remove { condition } => Ask::Remove { condition },
         };
         let operation = Operation {

@@ -6,11 +6,13 @@
 
 use crate::disk::DiskOptions;
 use crate::history::{Condition, Outcome, ValueId};
-use crate::scenario::Actor;
+use crate::network::MILLI;
+use crate::scenario::{Actor, RATE_PPM_MAX};
 use crate::system::{Ask, End, MakeProcess, MakeSession, Member, Request, Role, Session, System, Tolerance};
+use crate::workload::Workload;
 use crate::world::World;
 use ramhold_backup::{BackupConfig, Buffers};
-use ramhold_base::{Effects, Input, Instant, Machine, ShardId, Status, TableId, Version};
+use ramhold_base::{Effects, Input, Instant, Level, Machine, Rng, ShardId, Status, TableId, Version};
 use ramhold_client_core as core;
 use ramhold_client_core::{Operation, OperationId, Reply};
 use ramhold_detector::DetectorConfig;
@@ -26,14 +28,25 @@ use std::time::Duration;
 
 const SEGMENT_BYTES: u32 = 32 * 1024;
 const SEGLET_BYTES: u32 = 4 * 1024;
-/// More than a run can write: nothing is cleaned yet, and a full log refusing writes would look like a cluster that is stuck.
-const LOG_BYTES: u64 = 32 * 1024 * 1024;
+/// Room for everything that clients keep alive, on one server.
+const LOG_BYTES: u64 = 1024 * 1024;
+/// Cleaning begins as soon as a few segments are in use, so that every run does much of it.
+const USED_BEFORE_CLEANING: u64 = 4 * SEGMENT_BYTES as u64;
+/// Less than what the clients of a tight cluster would keep alive.
+const TIGHT_LOG_BYTES: u64 = 256 * 1024;
 const INDEX_BYTES: u64 = 512 * 1024;
 const TABLE: &str = "world";
 
 /// Crash points of masters; those of backups are listed there.
-const SERVER_MARKS: [&str; 8] = [
+const SERVER_MARKS: [&str; 15] = [
     "head_rolled",
+    "combined_begun",
+    "survivors_copied",
+    "survivors_entered",
+    "sources_retired",
+    "compaction_begun",
+    "compacted",
+    "expired",
     "tablet_taken",
     "recovery_begun",
     "recovery_replayed",
@@ -58,21 +71,52 @@ const COORDINATOR_MARKS: [&str; 9] = [
 
 /// A process of the cluster.
 pub enum Process {
-    Server(Box<ServerNode>),
+    Server(Box<Server>),
     Coordinator(Box<Coordinator>),
+}
+
+/// A storage server that states a fact `time MILLIS` whenever it begins to count the cluster time from another point.
+pub struct Server {
+    pub node: ServerNode,
+    /// Cluster time less the own clock, nanoseconds, as last stated.
+    stated: Option<i128>,
+}
+
+/// Differences from what was stated that are not stated: more than what rounding to milliseconds makes.
+const TIME_SLACK: u64 = 2 * MILLI;
+
+impl Server {
+    fn new(node: ServerNode) -> Server {
+        Server { node, stated: None }
+    }
+
+    fn state_time(&mut self, now: Instant, effects: &mut Effects) {
+        if self.node.view().me.is_none() {
+            return;
+        }
+        let time = self.node.view().time(now).0;
+        let offset = i128::from(time) * i128::from(MILLI) - i128::from(now.0);
+        if self.stated.is_none_or(|stated| offset.abs_diff(stated) > u128::from(TIME_SLACK)) {
+            self.stated = Some(offset);
+            effects.report(Level::Debug, format!("fact:time {time}"));
+        }
+    }
 }
 
 impl Machine for Process {
     fn step(&mut self, now: Instant, input: Input<'_>, effects: &mut Effects) {
         match self {
-            Process::Server(server) => server.step(now, input, effects),
+            Process::Server(server) => {
+                server.node.step(now, input, effects);
+                server.state_time(now, effects);
+            }
             Process::Coordinator(coordinator) => coordinator.step(now, input, effects),
         }
     }
 
     fn deadline(&self) -> Option<Instant> {
         match self {
-            Process::Server(server) => server.deadline(),
+            Process::Server(server) => server.node.deadline(),
             Process::Coordinator(coordinator) => coordinator.deadline(),
         }
     }
@@ -83,11 +127,13 @@ impl Machine for Process {
 pub struct Cluster {
     pub servers: u8,
     pub replicas: u8,
+    /// So little memory that clients fill it: writes are refused, and everything else has to go on.
+    pub tight: bool,
 }
 
 impl Default for Cluster {
     fn default() -> Cluster {
-        Cluster { servers: 5, replicas: 3 }
+        Cluster { servers: 5, replicas: 3, tight: false }
     }
 }
 
@@ -98,6 +144,8 @@ fn coordinator_address() -> SocketAddr {
 impl Cluster {
     fn server_config(self, addr: SocketAddr, host: &str) -> ServerConfig {
         let geometry = Geometry { segment_bytes: SEGMENT_BYTES, seglet_bytes: SEGLET_BYTES };
+        let log_bytes = if self.tight { TIGHT_LOG_BYTES } else { LOG_BYTES };
+        let plain = MasterConfig::new(geometry, log_bytes, INDEX_BYTES);
         ServerConfig {
             advertise: addr,
             coordinator: coordinator_address(),
@@ -109,7 +157,8 @@ impl Cluster {
                     append_bytes_max: SEGLET_BYTES,
                     ..ReplicationConfig::new(ShardId(0))
                 },
-                ..MasterConfig::new(geometry, LOG_BYTES, INDEX_BYTES)
+                cleaning_runway_bytes: log_bytes - USED_BEFORE_CLEANING - plain.reserve_bytes,
+                ..plain
             },
             backup_config: BackupConfig {
                 segment_bytes: SEGMENT_BYTES,
@@ -122,7 +171,7 @@ impl Cluster {
                 mode: "buffers".into(),
             },
             detector: DetectorConfig::default(),
-            memory_bytes: LOG_BYTES + INDEX_BYTES,
+            memory_bytes: log_bytes + INDEX_BYTES,
             read_speed: 100,
             enlist_interval: Duration::from_millis(100),
             version: "world".into(),
@@ -150,6 +199,28 @@ impl System for Cluster {
         [coordinator].into_iter().chain((1..=self.servers).map(server)).collect()
     }
 
+    fn is_tight(&self) -> bool {
+        self.tight
+    }
+
+    fn workload(&self, rng: &mut Rng) -> Workload {
+        let drawn = Workload::draw(rng);
+        if !self.tight {
+            return drawn;
+        }
+        // Enough keys and writes to fill the memory within a few seconds, and to stay at the limit.
+        Workload {
+            cold_keys: rng.between(900, 2000) as u32,
+            hot_percent: rng.below(20),
+            reads: rng.between(1, 2),
+            writes: rng.between(4, 6),
+            removes: rng.below(2),
+            value_bytes_max: 6000,
+            think_max: 1_000_000 * rng.between(10, 20),
+            ..drawn
+        }
+    }
+
     fn processes(&self, member: &Member) -> MakeProcess<Process> {
         let (cluster, member) = (*self, member.clone());
         Box::new(move |life| match member.role {
@@ -165,7 +236,7 @@ impl System for Cluster {
             Role::Server => {
                 let config = cluster.server_config(member.addr, &member.name);
                 let region = vec![0; config.master_config.log_bytes as usize];
-                Process::Server(Box::new(ServerNode::new(config, region, life.seed)))
+                Process::Server(Box::new(Server::new(ServerNode::new(config, region, life.seed))))
             }
         })
     }
@@ -196,15 +267,31 @@ impl System for Cluster {
             Role::Server => ramhold_backup::MARKS
                 .iter()
                 .chain(&SERVER_MARKS)
+                // Passed less often than the others: a share more.
+                .chain(&SERVER_MARKS[1..7])
                 .map(|mark| mark.strip_prefix("mark:").unwrap_or(mark))
                 .collect(),
             Role::Coordinator => COORDINATOR_MARKS.to_vec(),
         }
     }
 
+    /// The cluster time of two servers differs by much: a server hears it late (a frame that is held, a process that
+    /// stands still), and a coordinator that starts begins at the ceiling that it had stored, up to 10 s ahead. All that
+    /// is in the facts; to it comes what the servers' own clocks drift apart in the meantime, and rounding.
+    fn clock_spread(&self, world: &World<Actor<Process, ClusterSession>>) -> u64 {
+        let offsets = world.facts.iter().filter_map(|fact| {
+            let millis: i64 = fact.text.strip_prefix("time ")?.parse().ok()?;
+            Some(millis - i64::try_from(fact.at / MILLI).expect("a run of less than centuries"))
+        });
+        let (least, most) = offsets.fold((i64::MAX, i64::MIN), |(a, b), o| (a.min(o), b.max(o)));
+        let told = most.saturating_sub(least).max(0).unsigned_abs() * MILLI;
+        let drift = world.now() / 1_000_000 * u64::from(RATE_PPM_MAX);
+        told + 2 * drift + 2 * (TIME_SLACK + MILLI)
+    }
+
     fn is_broken(&self, process: &Process) -> bool {
         match process {
-            Process::Server(server) => server.backup().status().failed.is_some(),
+            Process::Server(server) => server.node.backup().status().failed.is_some(),
             Process::Coordinator(_) => false,
         }
     }
@@ -241,7 +328,7 @@ struct Wanted {
 #[derive(Clone)]
 enum Kind {
     Read,
-    Write(Vec<u8>, RejectRules),
+    Write(Vec<u8>, RejectRules, Option<core::Expiry>),
     Remove(RejectRules),
 }
 
@@ -267,7 +354,8 @@ impl ClusterSession {
             return;
         }
         self.retry_at = None;
-        let create = Operation::CreateTable { name: TABLE.into(), options: self.options.clone() };
+        let create =
+            Operation::CreateTable { name: TABLE.into(), options: self.options.clone(), left_open: None };
         self.creating = Some(self.session.start(now, create, effects));
     }
 
@@ -284,7 +372,7 @@ impl ClusterSession {
         let key = wanted.key;
         let operation = match wanted.kind {
             Kind::Read => Operation::Read { table, key, rules: RejectRules::default() },
-            Kind::Write(value, rules) => Operation::Write { table, key, value, rules },
+            Kind::Write(value, rules, expiry) => Operation::Write { table, key, value, rules, expiry },
             Kind::Remove(rules) => Operation::Remove { table, key, rules },
         };
         let asked = if matches!(operation, Operation::Read { .. }) { Asked::Read } else { Asked::Mutation };
@@ -367,7 +455,11 @@ impl Session for ClusterSession {
     fn begin(&mut self, now: Instant, request: &Request<'_>, effects: &mut Effects) {
         let kind = match request.ask {
             Ask::Read => Kind::Read,
-            Ask::Write { value, condition } => Kind::Write(value.to_vec(), rules(condition)),
+            Ask::Write { value, condition, ttl } => {
+                let millis = |ttl: Duration| u64::try_from(ttl.as_millis()).expect("a short time");
+                let expiry = ttl.map(|ttl| core::Expiry::After { millis: millis(ttl) });
+                Kind::Write(value.to_vec(), rules(condition), expiry)
+            }
             Ask::Remove { condition } => Kind::Remove(rules(condition)),
         };
         self.start(now, Wanted { key: request.key.to_vec(), kind }, effects);

@@ -7,6 +7,7 @@
 use crate::trace::fingerprint;
 use ramhold_base::{ServerId, Status, Version};
 use std::fmt;
+use std::time::Duration;
 
 /// The end of an operation whose outcome nobody knows.
 pub const NEVER: u64 = u64::MAX;
@@ -34,8 +35,15 @@ pub enum Condition {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
     Read,
-    Write { value: ValueId, condition: Condition },
-    Remove { condition: Condition },
+    /// With a time to live the object ends so long after the write took effect.
+    Write {
+        value: ValueId,
+        condition: Condition,
+        ttl: Option<Duration>,
+    },
+    Remove {
+        condition: Condition,
+    },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -11,9 +11,8 @@ use crate::fault::{Faults, Swarm};
 use crate::history::{Operation, Outcome};
 use crate::network::{MILLI, SECOND};
 use crate::system::{Role, Session, System};
-use crate::workload::Workload;
 use crate::world::{Clock, Exit, Log, NodeOptions, World};
-use ramhold_base::{Machine, Rng};
+use ramhold_base::{Machine, Rng, Status};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -24,6 +23,9 @@ pub enum Actor<P: Machine, S: Session> {
     Process(Box<P>),
     Client(Box<Client<S>>),
 }
+
+/// By how much the clocks of processes run too fast or too slow.
+pub const RATE_PPM_MAX: u32 = 200;
 
 /// How long a run is, in simulated nanoseconds, and how patient.
 #[derive(Clone, Debug)]
@@ -57,6 +59,8 @@ pub struct Report {
     pub seed: u64,
     pub history: Vec<Operation>,
     pub verdict: Verdict,
+    /// By how much processes took different times for the present one, in nanoseconds: what expiry may be off by.
+    pub clock_spread: u64,
     /// Reads answered by a server after it was declared dead, stale or not: the hole was tried so often.
     pub reads_by_the_dead: u64,
     /// What did not come to life again in time.
@@ -87,13 +91,15 @@ pub fn run<T: System>(system: &T, seed: u64, plan: &Plan, log: Option<Log>) -> R
     let Scenario { world, history, .. } = scenario;
     let history = history.borrow().clone();
     let deaths = system.deaths(&world);
-    let verdict = version_witness(&history, &deaths);
+    let clock_spread = system.clock_spread(&world);
+    let verdict = version_witness(&history, &deaths, clock_spread);
     let late = |o: &&Operation| o.answered_by.and_then(|s| deaths.get(&s)).is_some_and(|died| *died < o.ret);
     let reads_by_the_dead = history.iter().filter(late).count() as u64;
     Report {
         seed,
         history,
         verdict,
+        clock_spread,
         reads_by_the_dead,
         stuck,
         findings,
@@ -123,7 +129,7 @@ impl<'a, T: System> Scenario<'a, T> {
     fn new(system: &'a T, seed: u64, log: Option<Log>) -> Scenario<'a, T> {
         let mut rng = Rng::new(seed ^ 0x5EED_0000_0000_0000);
         let swarm = Swarm::draw(&mut rng, system.tolerance());
-        let workload = Workload::draw(&mut rng);
+        let workload = system.workload(&mut rng);
         let calm = crate::network::NetworkOptions::calm();
         let mut world = World::new(rng.u64(), calm);
         world.log = log;
@@ -134,7 +140,7 @@ impl<'a, T: System> Scenario<'a, T> {
             let clock = Clock {
                 origin: rng.between(SECOND, 1000 * SECOND),
                 since: world.now(),
-                rate_ppm: rng.between(0, 400) as i32 - 200,
+                rate_ppm: rng.between(0, 2 * u64::from(RATE_PPM_MAX)) as i32 - RATE_PPM_MAX as i32,
                 wall_skew_millis: rng.between(0, 20_000) as i64 - 10_000,
             };
             let mut options = NodeOptions {
@@ -265,7 +271,9 @@ impl<'a, T: System> Scenario<'a, T> {
             let now = self.world.now();
             self.world.run_until(now + 50 * MILLI);
             let history = self.history.borrow();
-            for operation in history[from..].iter().filter(|o| is_answered(o)) {
+            let full = Outcome::Refused { status: Status::OutOfMemory };
+            let is_served = |o: &&Operation| is_answered(o) || (self.system.is_tight() && o.outcome == full);
+            for operation in history[from..].iter().filter(is_served) {
                 missing.remove(&operation.client);
             }
             // Those still open may be answered later: begin again at the first of them.

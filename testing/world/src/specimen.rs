@@ -13,6 +13,8 @@ pub use session::SpecimenSession;
 
 use crate::disk::DiskOptions;
 use crate::system::{MakeProcess, MakeSession, Member, Role, System, Tolerance};
+use crate::workload::Workload;
+use ramhold_base::Rng;
 use std::net::SocketAddr;
 
 /// One thing done wrongly on purpose.
@@ -75,6 +77,11 @@ impl System for Specimen {
             disk: DiskOptions::default(),
         };
         self.addresses().into_iter().map(member).collect()
+    }
+
+    /// Its objects do not end by themselves.
+    fn workload(&self, rng: &mut Rng) -> Workload {
+        Workload { ttl_percent: 0, ..Workload::draw(rng) }
     }
 
     fn processes(&self, _: &Member) -> MakeProcess<SpecimenServer> {

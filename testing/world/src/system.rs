@@ -7,9 +7,11 @@ use crate::checker::Deaths;
 use crate::disk::DiskOptions;
 use crate::history::{Condition, Outcome};
 use crate::scenario::Actor;
+use crate::workload::Workload;
 use crate::world::{Life, World};
-use ramhold_base::{Effects, Input, Instant, Machine, ServerId};
+use ramhold_base::{Effects, Input, Instant, Machine, Rng, ServerId};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// What a client asks for; the system says which table it means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,7 +23,7 @@ pub struct Request<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ask<'a> {
     Read,
-    Write { value: &'a [u8], condition: Condition },
+    Write { value: &'a [u8], condition: Condition, ttl: Option<Duration> },
     Remove { condition: Condition },
 }
 
@@ -77,6 +79,16 @@ pub trait System {
     /// In the order of their start.
     fn members(&self) -> Vec<Member>;
 
+    /// What the clients of one run ask for.
+    fn workload(&self, rng: &mut Rng) -> Workload {
+        Workload::draw(rng)
+    }
+
+    /// Whether clients may fill the memory, so that a refusal for want of it is an answer like any other.
+    fn is_tight(&self) -> bool {
+        false
+    }
+
     /// Makes the machine of each life of a member.
     fn processes(&self, member: &Member) -> MakeProcess<Self::Process>;
 
@@ -95,6 +107,13 @@ pub trait System {
     fn crash_points(&self, role: Role) -> Vec<&'static str> {
         let _ = role;
         Vec::new()
+    }
+
+    /// By how many nanoseconds what two processes take for the time may differ, from each other and over the whole run,
+    /// when both are held against the world's time. Expiry goes by that time.
+    fn clock_spread(&self, world: &World<Actor<Self::Process, Self::Session>>) -> u64 {
+        let _ = world;
+        0
     }
 
     /// Whether a process can be of use again only after an operator has acted.

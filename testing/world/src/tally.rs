@@ -31,6 +31,9 @@ impl Tally {
             ("checked.absences", seen.absences),
             ("checked.conditions failed", seen.conditions_failed),
             ("checked.unknown bound", seen.unknown_bound),
+            ("checked.expired", seen.expired),
+            ("checked.expired for sure", seen.overdue),
+            ("clock spread millis", report.clock_spread / 1_000_000),
             ("violations", report.verdict.violations.len() as u64),
             ("zombie reads", report.verdict.zombie_reads.len() as u64),
             ("reads answered by servers declared dead", report.reads_by_the_dead),
@@ -83,6 +86,7 @@ impl Tally {
         demand("operations done", self.sum("operations.done"), 5000);
         demand("crashes", self.sum("fault.crash") + self.sum("fault.crash between effects"), 2);
         demand("recoveries with data", self.sum("mark.recovery_published"), 1);
+        demand("objects seen to have expired", self.sum("checked.expired"), 10);
         let (unknown, all) = (self.sum("operations.unknown"), self.sum("operations"));
         if unknown * 5 > all {
             lacks.push(format!("{unknown} of {all} operations ended unknown, at most a fifth may"));

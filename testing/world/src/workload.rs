@@ -6,6 +6,7 @@
 use crate::history::{Action, Condition, ValueId};
 use ramhold_base::{Rng, Version};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// The mix of one run. Weights are relative.
 #[derive(Clone, Debug)]
@@ -19,6 +20,8 @@ pub struct Workload {
     pub removes: u64,
     /// Of 100 mutations, how many have a condition.
     pub conditional_percent: u64,
+    /// Of 100 writes, how many give the object a time to live.
+    pub ttl_percent: u64,
     pub value_bytes_max: u64,
     /// Nanoseconds between two operations of one client, at most.
     pub think_max: u64,
@@ -35,6 +38,7 @@ impl Workload {
             writes: rng.between(1, 6),
             removes: rng.below(3),
             conditional_percent: rng.below(60),
+            ttl_percent: rng.below(31),
             value_bytes_max: *rng.pick(&[16, 200, 1500, 6000]).expect("four sizes"),
             think_max: 1_000_000 * rng.between(10, 60),
             clients: rng.between(3, 7) as u32,
@@ -70,7 +74,8 @@ impl Workload {
         if choice < self.reads + self.writes {
             let empty = rng.chance(1, 40) && !empty_written();
             let bytes = if empty { Vec::new() } else { self.value(rng, tag) };
-            return (Action::Write { value: ValueId::of(&bytes), condition }, bytes);
+            let ttl = rng.chance(self.ttl_percent, 100).then(|| ttl(rng));
+            return (Action::Write { value: ValueId::of(&bytes), condition, ttl }, bytes);
         }
         // "Remove what is absent" is no operation.
         let condition = if condition == Condition::Absent { Condition::Free } else { condition };
@@ -83,6 +88,12 @@ impl Workload {
         bytes.resize(8 + padding as usize, tag as u8);
         bytes
     }
+}
+
+/// From 100 ms to 20 s; half are short, so that many end while clients work.
+fn ttl(rng: &mut Rng) -> Duration {
+    let most = if rng.chance(1, 2) { 2_000 } else { 20_000 };
+    Duration::from_millis(rng.between(100, most))
 }
 
 /// The bytes of a key; their length varies.

@@ -1,6 +1,9 @@
-//! `bench kv`: how many operations per second, how long each takes, and how many fail.
+//! `bench`: what a cluster answers in a second (`kv`), and what a nearly full log costs (`log`).
+//!
+//! Of `bench kv`: how many operations per second, how long each takes, and how many fail.
 
 mod load;
+mod log;
 mod machine;
 mod report;
 
@@ -12,7 +15,7 @@ use load::Load;
 use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use std::time::Duration;
 
-/// Measure the cluster.
+/// Measure the cluster, or the log of one shard.
 #[derive(Args, Debug)]
 pub struct Bench {
     #[command(subcommand)]
@@ -22,6 +25,7 @@ pub struct Bench {
 #[derive(Subcommand, Debug)]
 enum BenchCommand {
     Kv(KeyValue),
+    Log(Box<log::Log>),
 }
 
 /// Read and write small objects as fast as the cluster answers.
@@ -31,6 +35,7 @@ Examples:
   ramhold bench kv
   ramhold bench kv --replicas 2 --read-percent 95 --clients 2 --pipeline 32 --seconds 30
   ramhold bench kv --pipeline 1 --json        (latency of one operation at a time)
+  ramhold bench kv --rate 20000 --pipeline 512  (latency at a given load)
 
 All objects are written once, then chosen evenly at random for the given time. A time is that from submitting an
 operation to having its outcome. 'steal' is the time that this machine's host kept its processors from it: with
@@ -54,6 +59,13 @@ struct KeyValue {
     /// Operations under way at once, per client.
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pipeline: u16,
+    /// The objects are there already, from an earlier run with the same keys.
+    #[arg(long)]
+    no_fill: bool,
+    /// Begin so many operations a second at even distances, however long earlier ones take (an open loop); a time then
+    /// counts from when the operation was due. Without it the pipelines are kept full.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    rate: Option<u64>,
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
     /// Threads, each with its own connections.
@@ -63,8 +75,10 @@ struct KeyValue {
 
 impl Bench {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
-        let BenchCommand::Kv(key_value) = self.command;
-        key_value.run(global)
+        match self.command {
+            BenchCommand::Kv(key_value) => key_value.run(global),
+            BenchCommand::Log(log) => log.run(global),
+        }
     }
 }
 
@@ -89,8 +103,10 @@ impl KeyValue {
             value_bytes: self.value_bytes,
             read_percent: self.read_percent,
             pipeline: usize::from(self.pipeline),
+            rate: self.rate,
         };
-        let filled = load::fill(&load, global, self.clients)?;
+        let filled =
+            if self.no_fill { load::Measured::new() } else { load::fill(&load, global, self.clients)? };
         let machine_before = machine::Times::now();
         let measured = load::measure(&load, global, self.clients, Duration::from_secs(self.seconds))?;
         let steal = machine::steal_percent(machine_before, machine::Times::now());

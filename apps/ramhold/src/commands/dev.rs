@@ -52,10 +52,10 @@ pub struct Dev {
         value_parser = clap::value_parser!(u16).range(1..=64))]
     servers: u16,
     /// Copies of a table that is made without '--replicas', each on another server than its data: 0 to 7. Another number
-    /// at the next start is for new tables.
-    #[arg(long, env = "RAMHOLD_REPLICAS", default_value_t = REPLICA_COUNT_DEFAULT, value_name = "COUNT",
+    /// at the next start is for new tables. [default: 3, or as many as there are other servers]
+    #[arg(long, env = "RAMHOLD_REPLICAS", value_name = "COUNT",
         value_parser = clap::value_parser!(u8).range(0..=i64::from(REPLICA_COUNT_MAX)))]
-    replicas: u8,
+    replicas: Option<u8>,
     /// Memory of each server.
     #[arg(long, env = "RAMHOLD_MEMORY", value_name = "SIZE", default_value = "512MiB", value_parser = parse_bytes)]
     memory: u64,
@@ -116,7 +116,7 @@ fn prepare(arguments: &Dev, dir: &Path) -> Result<Plan, Failure> {
     let Ok(last) = u16::try_from(last) else {
         return Err(Failure::usage(format!("--port {} leaves no ports for the servers", arguments.port)));
     };
-    check_replicas(arguments.replicas, arguments.servers).map_err(Failure::usage)?;
+    let replicas = default_replicas(arguments.replicas, arguments.servers).map_err(Failure::usage)?;
     let missing = (usize::from(arguments.servers) + 1..)
         .take_while(|member| dir.join(crate::local::name(*member)).exists());
     let more = missing.count();
@@ -143,17 +143,19 @@ fn prepare(arguments: &Dev, dir: &Path) -> Result<Plan, Failure> {
         ports,
         memory_bytes: arguments.memory,
         disk_bytes: arguments.disk.unwrap_or(arguments.memory.saturating_mul(DISK_PER_MEMORY)),
-        default_replicas: arguments.replicas,
+        default_replicas: replicas,
         buffer_dir: None,
         output: Output::Warnings,
     })
 }
 
-/// Writes to a table wait until each of its copies has a server of its own, so a default beyond that serves nobody.
-fn check_replicas(replicas: u8, servers: u16) -> Result<(), String> {
-    let others = servers.saturating_sub(1);
-    if u16::from(replicas) <= others {
-        return Ok(());
+/// What `--replicas` says, or what fits. Writes to a table wait until each of its copies has a server of its own, so a
+/// default beyond that would serve nobody.
+fn default_replicas(said: Option<u8>, servers: u16) -> Result<u8, String> {
+    let others = u8::try_from(servers.saturating_sub(1)).unwrap_or(u8::MAX);
+    let replicas = said.unwrap_or(REPLICA_COUNT_DEFAULT.min(others));
+    if replicas <= others {
+        return Ok(replicas);
     }
     Err(format!(
         "{replicas} replicas need {} servers, since each copy is on another server than the data, and these are \
@@ -223,10 +225,11 @@ mod tests {
     #[test]
     fn each_copy_needs_a_server_of_its_own() {
         // D2
-        assert_eq!(check_replicas(3, 4), Ok(()));
-        assert_eq!(check_replicas(0, 1), Ok(()));
-        let refused = check_replicas(3, 3).unwrap_err();
+        assert_eq!(default_replicas(Some(3), 4), Ok(3));
+        assert_eq!(default_replicas(Some(0), 1), Ok(0));
+        assert_eq!([1, 3, 4, 5].map(|servers| default_replicas(None, servers)), [Ok(0), Ok(2), Ok(3), Ok(3)]);
+        let refused = default_replicas(Some(3), 3).unwrap_err();
         assert!(refused.contains("--servers 4, or --replicas 2"), "{refused}");
-        assert!(check_replicas(1, 1).is_err());
+        assert!(default_replicas(Some(1), 1).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! `put`, `get` and `del`: one object, binary-safe (A3, A4), for ever or for a time (C8).
+//! `put`, `get` and `del`: one object, binary-safe (A3, A4), for ever or for a time (A12).
 
 use crate::cli::Global;
 use crate::failure::{self, Failure};

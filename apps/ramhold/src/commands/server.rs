@@ -76,6 +76,25 @@ pub struct Server {
     /// Room on the device for replicas of other servers' data.
     #[arg(long, env = "RAMHOLD_DISK", value_name = "SIZE", default_value = "4GiB", value_parser = parse_bytes)]
     disk: u64,
+    /// How many times the log's memory its replicas may take in frames, on each set of backups. More spares them
+    /// bandwidth when memory is nearly full.
+    #[arg(
+        long,
+        env = "RAMHOLD_DISK_EXPANSION",
+        value_name = "FACTOR",
+        default_value_t = ramhold_master::DISK_EXPANSION,
+        value_parser = clap::value_parser!(u32).range(1..=100)
+    )]
+    disk_expansion: u32,
+    /// How much of the log's memory is verified in a second, in the background, to find what has rotted there; 0: none.
+    #[arg(
+        long,
+        env = "RAMHOLD_SCRUB_RATE",
+        value_name = "SIZE",
+        default_value_t = ramhold_master::SCRUB_BYTES_PER_SECOND,
+        value_parser = parse_bytes
+    )]
+    scrub_rate: u64,
     /// What this server shares with others, and fails together with: host=NAME, rack=NAME.
     #[arg(
         long,
@@ -234,6 +253,8 @@ impl Prepared {
         let geometry = Geometry { segment_bytes: SEGMENT_BYTES, seglet_bytes: SEGLET_BYTES };
         let mut master_config = MasterConfig::new(geometry, self.memory.log_bytes, self.memory.index_bytes);
         master_config.replication.local_allowed = arguments.allow_local_backup;
+        master_config.scrub_bytes_per_second = arguments.scrub_rate;
+        master_config.disk_bytes_max = u64::from(arguments.disk_expansion) * self.memory.log_bytes;
         ServerConfig {
             advertise,
             coordinator: self.coordinator,

@@ -1,9 +1,13 @@
-//! The real binary against a played cluster: output, exit codes, errors.
+//! The real binary, mostly against a played cluster: output, exit codes, errors.
 
 #[cfg(test)]
 mod asking;
 #[cfg(test)]
+mod bench_log;
+#[cfg(test)]
 mod binary;
+#[cfg(test)]
+mod expiry;
 #[cfg(test)]
 mod files;
 #[cfg(test)]

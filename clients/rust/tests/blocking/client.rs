@@ -2,7 +2,8 @@
 
 use crate::played::{Mischief, Played};
 use ramhold_client::{
-    Client, Durability, Error, Operation, Options, Outcome, RejectRules, Reply, Status, TableId, TableOptions,
+    Client, ClusterTime, Durability, Error, Operation, Options, Outcome, PutOptions, RejectRules, Reply,
+    Status, TableId, TableOptions,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, TcpListener};
@@ -45,6 +46,40 @@ fn objects_are_written_read_and_removed() {
 }
 
 #[test]
+fn an_object_ends_when_its_writer_said() {
+    // A12
+    let played = Played::start(Mischief::default());
+    let (mut client, table) = connect(&played);
+    let put = PutOptions::default();
+    let expires = |client: &mut Client| client.get(table, b"key").unwrap().map(|object| object.expires);
+    client.put_with(table, b"key", b"1", put.time_to_live(Duration::from_secs(60))).unwrap();
+    let end = expires(&mut client).unwrap().unwrap();
+    // Rounded up to a whole millisecond.
+    client.put_with(table, b"key", b"1", put.time_to_live(Duration::from_nanos(60_001_000_001))).unwrap();
+    assert_eq!(expires(&mut client), Some(Some(ClusterTime(end.0 + 2))));
+    client.put_with(table, b"key", b"1", put.expires_at(ClusterTime(end.0 + 77))).unwrap();
+    assert_eq!(expires(&mut client), Some(Some(ClusterTime(end.0 + 77))));
+    client.put(table, b"key", b"2").unwrap();
+    assert_eq!(expires(&mut client), Some(None), "a plain write takes it away");
+    let exists = RejectRules { exists: true, ..RejectRules::default() };
+    let refused = client.put_with(table, b"key", b"3", put.unless(exists).expires_at(ClusterTime(1)));
+    assert!(matches!(refused, Err(Error::Refused { status: Status::Exists, .. })), "{refused:?}");
+    client.put_with(table, b"key", b"3", put.expires_at(ClusterTime(1))).unwrap();
+    assert_eq!(client.get(table, b"key").unwrap(), None);
+    let outside = [
+        put.time_to_live(Duration::ZERO),
+        put.time_to_live(Duration::from_secs(36_526 * 86_400)),
+        put.time_to_live(Duration::MAX),
+        put.expires_at(ClusterTime(0)),
+        put.expires_at(ClusterTime(u64::MAX)),
+    ];
+    for options in outside {
+        let refused = client.put_with(table, b"key", b"4", options);
+        assert!(matches!(refused, Err(Error::Refused { status: Status::BadRequest, .. })), "{refused:?}");
+    }
+}
+
+#[test]
 fn many_operations_are_under_way_at_once_and_each_ends_once() {
     // B5
     let played = Played::start(Mischief { retry_every: 7, ..Mischief::default() });
@@ -52,8 +87,13 @@ fn many_operations_are_under_way_at_once_and_each_ends_once() {
     let mut wanted = BTreeMap::new();
     for number in 0..500u32 {
         let key = number.to_le_bytes().to_vec();
-        let operation =
-            Operation::Write { table, key: key.clone(), value: key, rules: RejectRules::default(), expiry: None };
+        let operation = Operation::Write {
+            table,
+            key: key.clone(),
+            value: key,
+            rules: RejectRules::default(),
+            expiry: None,
+        };
         wanted.insert(client.submit(operation), number);
     }
     // A blocking call in between neither waits for them nor loses what ends meanwhile.

@@ -8,6 +8,8 @@ mod appends;
 mod collecting;
 mod damage;
 mod flips;
+mod flushed;
+mod giving_back;
 mod lives;
 mod reading;
 mod torture;

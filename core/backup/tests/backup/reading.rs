@@ -292,7 +292,8 @@ fn hostile_bodies_are_answered() {
     let mut rig = Rig::new(config());
     let mut rng = Rng::new(5);
     for _ in 0..2000 {
-        let opcodes = [Opcode::Append, Opcode::Fence, Opcode::RecoveryRead, Opcode::ReplicaFree];
+        let opcodes =
+            [Opcode::Append, Opcode::Fence, Opcode::RecoveryRead, Opcode::ReplicaFree, Opcode::ReplicaRead];
         let opcode = *rng.pick(&opcodes).unwrap();
         let sender = if opcode == Opcode::Fence { ServerId::NONE } else { OTHER };
         let mut header = rig.header(opcode, sender);

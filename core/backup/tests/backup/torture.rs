@@ -41,12 +41,13 @@ struct Model {
 
 impl Model {
     fn step(&mut self, rig: &mut Rig) {
-        match self.rng.below(12) {
+        match self.rng.below(14) {
             0 | 1 => self.open(rig),
             2..=6 => self.grow(rig),
             7 => self.close(rig),
             8 => self.raise(rig),
             9 => self.free(rig),
+            11 | 12 => self.probe(rig),
             10 => {
                 let millis = if self.rng.chance(1, 2) { 250 } else { self.rng.below(120) };
                 let pause = Duration::from_millis(millis);
@@ -133,6 +134,14 @@ impl Model {
         }
     }
 
+    /// Asks what is held and flushed.
+    fn probe(&mut self, rig: &mut Rig) {
+        if !self.live.is_empty() {
+            let index = self.rng.below(self.live.len() as u64) as usize;
+            self.send(rig, index, &AppendRequest::default());
+        }
+    }
+
     fn free(&mut self, rig: &mut Rig) {
         let Some(index) = self.rng.pick(&(0..self.live.len()).collect::<Vec<_>>()).copied() else { return };
         if rig.fuse.is_some() || self.live[index].pending.is_empty() {
@@ -154,6 +163,12 @@ impl Model {
                     assert!(reply.certified >= before.certified, "seed {}", self.seed);
                     assert!(reply.epoch >= before.epoch, "seed {}", self.seed);
                     known.acknowledged = reply;
+                    assert!(reply.flushed <= reply.certified, "seed {}", self.seed);
+                    if reply.flushed > 0 {
+                        // Whatever happens to the power from now on.
+                        known.durable =
+                            AppendReply { length: reply.flushed, certified: reply.flushed, ..reply };
+                    }
                 }
                 false
             });
@@ -189,6 +204,7 @@ impl Model {
             let certificate = state.certificate.expect("what is found has a certificate");
             assert_eq!(certificate, log.certificate(certificate.length as usize), "{what}");
             assert!(!state.corrupt, "{what}");
+            assert!(state.flushed <= certificate.length, "{what}");
             let is_all = certificate.length >= acknowledged.certified
                 && state.epoch >= acknowledged.epoch
                 && (state.closed || !acknowledged.closed);
@@ -202,7 +218,7 @@ impl Model {
                 // Nothing serves before what was found is on the device.
                 let (certified, epoch, closed) =
                     (certificate.length, state.epoch, state.closed && !state.cut);
-                *durable = AppendReply { length: certified, certified, epoch, closed };
+                *durable = AppendReply { length: certified, certified, epoch, closed, flushed: certified };
             }
             if *may_be_cut {
                 assert!(is_all || state.cut, "{what}: shorter than acknowledged and not cut");

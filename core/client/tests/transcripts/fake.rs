@@ -272,7 +272,13 @@ pub fn read(key: &[u8]) -> Operation {
 }
 
 pub fn write(key: &[u8], value: &[u8]) -> Operation {
-    Operation::Write { table: TABLE, key: key.to_vec(), value: value.to_vec(), rules: RejectRules::default(), expiry: None }
+    Operation::Write {
+        table: TABLE,
+        key: key.to_vec(),
+        value: value.to_vec(),
+        rules: RejectRules::default(),
+        expiry: None,
+    }
 }
 
 pub fn remove(key: &[u8]) -> Operation {

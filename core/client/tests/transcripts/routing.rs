@@ -26,8 +26,13 @@ fn a_key_goes_to_its_owner_by_one_description_for_all() {
 
     fake.answer_value(&second, 8, b"found");
     fake.answer_version(&first, Status::Ok, 3);
-    let read_reply =
-        Reply::Read { version: Version(8), time: 1234, expires: None, value: b"found".to_vec(), answered_by: ServerId(2) };
+    let read_reply = Reply::Read {
+        version: Version(8),
+        time: 1234,
+        expires: None,
+        value: b"found".to_vec(),
+        answered_by: ServerId(2),
+    };
     assert_eq!(fake.outcome().1, Outcome::Done(read_reply));
     fake.expect_written(3);
 

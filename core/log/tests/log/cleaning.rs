@@ -140,11 +140,13 @@ impl Rig {
     }
 
     fn begin(&mut self) -> bool {
-        let is_whole: BTreeSet<SegmentId> = self.replicas.keys().copied().filter(|id| self.is_whole(*id)).collect();
+        let is_whole: BTreeSet<SegmentId> =
+            self.replicas.keys().copied().filter(|id| self.is_whole(*id)).collect();
         let choice = self.harness.log.choose(&Wish {
             now: self.harness.now.seconds(),
             is_replicated: &|stream| stream == STREAM,
             is_whole: &|id| is_whole.contains(&id),
+            is_settled: &|_| true,
             disk_bytes_max: 2 * self.harness.log.config().log_bytes,
             is_two_level: self.two_level,
             is_pressed: self.pressed,
@@ -189,7 +191,7 @@ impl Rig {
             }
             self.harness.log.enter_combined(&pass);
             let stats: Vec<_> = self.harness.log.stats().collect();
-            let head = self.harness.log.roll_for_cleaning(pass.stream(), self.harness.now, &stats).unwrap();
+            let head = self.harness.log.roll_entering(pass.stream(), self.harness.now, &stats).unwrap();
             self.retiring.push((pass.stream(), head, pass.sources().to_vec()));
         }
         for (stream, head, sources) in std::mem::take(&mut self.retiring) {
@@ -230,7 +232,10 @@ impl Rig {
             head.truncate(durable.offset as usize);
             let digest = opening::parse(&head).unwrap().digest.unwrap();
             segments.extend(digest.iter().filter(|id| **id != durable.segment).map(|id| {
-                self.replicas.get(id).unwrap_or_else(|| panic!("{id} is in the digest of {durable:?} and gone")).clone()
+                self.replicas
+                    .get(id)
+                    .unwrap_or_else(|| panic!("{id} is in the digest of {durable:?} and gone"))
+                    .clone()
             }));
             segments.push(head);
         }
@@ -302,7 +307,10 @@ fn a_crash_at_any_point_of_cleaning_loses_nothing_and_revives_nothing() {
         passes = [passes[0] + rig.passes[0], passes[1] + rig.passes[1]];
         rewritten += rig.rewritten;
     }
-    println!("{} combined passes, {} compactions, {rewritten} replicas made anew, {refused} refused", passes[0], passes[1]);
+    println!(
+        "{} combined passes, {} compactions, {rewritten} replicas made anew, {refused} refused",
+        passes[0], passes[1]
+    );
     assert!(passes[0] > 500 && passes[1] > 500 && rewritten > 200);
 }
 
@@ -373,7 +381,7 @@ fn a_dropped_range_is_cleaned_away() {
     let mut cursor = Some(Cursor::default());
     while let Some(from) = cursor {
         let range = ramhold_log::HashRange::whole(table);
-        cursor = rig.harness.log.drop_range_step(range, from, 4, &|key| hash_of(table, key));
+        cursor = rig.harness.log.drop_range_step(range, from, 4, &|key| hash_of(table, key)).unwrap();
     }
     rig.harness.model.retain(|(of, _), _| *of != table);
     let live = |log: &Log| log.stats().map(|stat| stat.bytes).sum::<u64>();

@@ -266,7 +266,7 @@ fn what_is_freed_leaves_lists_and_counts() {
         harness.write(TABLE, b"key", b"value").unwrap();
         harness.roll(STREAM).unwrap();
         free_all(&mut harness.log);
-        let found = harness.log.lookup(TABLE, hash_of(TABLE, b"key"), b"key").unwrap();
+        let found = harness.log.lookup(TABLE, hash_of(TABLE, b"key"), b"key").unwrap().unwrap();
         assert!(found.entry_bytes() <= 22 + 3 + 5 + 8 + 11);
     }
     // Its tombstone names the segment of the last version, which then goes, and the first, which stays.

@@ -70,7 +70,7 @@ impl Harness {
     pub fn write(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<Written, AppendRefusal> {
         let hash = hash_of(table, key);
         let stream = stream_of(table);
-        let before = self.log.lookup(table, hash, key).map(|found| (found.at, found.version));
+        let before = self.log.lookup(table, hash, key).unwrap().map(|found| (found.at, found.version));
         let version = before.map_or(self.log.safe_version(), |(_, version)| version.next());
         let (time, expires) = (self.now.seconds(), expires_of(version));
         let object = Object { table, version, time, expires, key, value };
@@ -92,7 +92,7 @@ impl Harness {
     pub fn remove(&mut self, table: TableId, key: &[u8]) -> Result<Written, AppendRefusal> {
         let hash = hash_of(table, key);
         let stream = stream_of(table);
-        let found = self.log.lookup(table, hash, key).expect("the model says it exists");
+        let found = self.log.lookup(table, hash, key).unwrap().expect("the model says it exists");
         let (at, version) = (found.at, found.version.next());
         let removal = Removal { table, key, version, time: self.now.seconds() };
         let written = match self.log.remove(stream, hash, &removal, at) {
@@ -138,7 +138,11 @@ impl Harness {
     pub fn check(&self) {
         self.log.check_invariants();
         for ((table, key), (version, value)) in &self.model {
-            let found = self.log.lookup(*table, hash_of(*table, key), key).expect("the model says it exists");
+            let found = self
+                .log
+                .lookup(*table, hash_of(*table, key), key)
+                .unwrap()
+                .expect("the model says it exists");
             assert_eq!((found.version, found.expires), (*version, expires_of(*version)));
             assert!(found.value.is_equal(value));
             assert_eq!(found.value.to_vec(), *value);
@@ -149,7 +153,7 @@ impl Harness {
         }
         assert_eq!(self.log.usage().index_entry_count, self.model.len() as u64);
         for (key, version) in self.versions.iter().filter(|(key, _)| !self.model.contains_key(key)) {
-            assert!(self.log.lookup(key.0, hash_of(key.0, &key.1), &key.1).is_none());
+            assert!(self.log.lookup(key.0, hash_of(key.0, &key.1), &key.1).unwrap().is_none());
             assert!(self.log.safe_version() > *version);
         }
         self.check_stats();
@@ -162,7 +166,8 @@ impl Harness {
             for ((table, key), (version, value)) in of_table {
                 let (table, version, expires) = (*table, *version, expires_of(*version));
                 let object = Object { table, version, time: 0, expires, key, value };
-                let found = self.log.lookup(table, hash_of(table, key), key).expect("it is in the model");
+                let found =
+                    self.log.lookup(table, hash_of(table, key), key).unwrap().expect("it is in the model");
                 let list_bytes = u64::from(found.entry_bytes()) - object.entry_bytes() as u64;
                 assert!(list_bytes == 0 || (6..=41).contains(&list_bytes) && list_bytes % 5 == 1);
                 bytes += u64::from(found.entry_bytes());

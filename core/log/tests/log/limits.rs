@@ -86,11 +86,7 @@ fn a_group_that_no_segment_could_take_is_refused_for_good() {
     assert_eq!(harness.write(TABLE, b"key", &[0; 2048]), Err(AppendRefusal::TooLarge));
     let fits = 2048 - 22 - 3;
     harness.write(TABLE, b"key", &vec![0; fits]).unwrap();
-    assert_eq!(
-        harness.write(TABLE, b"key", &vec![0; fits]),
-        Err(AppendRefusal::TooLarge),
-        "its list counts"
-    );
+    assert_eq!(harness.write(TABLE, b"key", &vec![0; fits]), Err(AppendRefusal::TooLarge), "its list counts");
     harness.check();
 }
 

@@ -10,4 +10,5 @@ mod harness;
 mod limits;
 mod model;
 mod replay;
+mod rot;
 mod side;

@@ -22,7 +22,7 @@ fn random_histories_agree_with_a_map() {
         harness.check();
         assert!(refused > 0, "the history is long enough to fill the memory");
         for (table, key) in harness.model.keys() {
-            let found = harness.log.lookup(*table, hash_of(*table, key), key).unwrap();
+            let found = harness.log.lookup(*table, hash_of(*table, key), key).unwrap().unwrap();
             split_values += u32::from(found.value.contiguous().is_none());
         }
     }

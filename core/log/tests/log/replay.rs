@@ -101,7 +101,7 @@ fn a_tombstone_kills_its_own_version_and_lower_ones_only() {
             harness.log.replay(side, &rest.remove(digit), hash()).unwrap();
         }
         harness.finish_replay(side);
-        let found = harness.log.lookup(TABLE, hash(), b"k").unwrap();
+        let found = harness.log.lookup(TABLE, hash(), b"k").unwrap().unwrap();
         assert_eq!((found.version, found.value.to_vec()), (Version(6), b"six".to_vec()), "order {order}");
     }
     for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
@@ -111,7 +111,7 @@ fn a_tombstone_kills_its_own_version_and_lower_ones_only() {
             harness.log.replay(side, &entries[at], hash()).unwrap();
         }
         harness.finish_replay(side);
-        assert!(harness.log.lookup(TABLE, hash(), b"k").is_none(), "order {order:?}");
+        assert!(harness.log.lookup(TABLE, hash(), b"k").unwrap().is_none(), "order {order:?}");
     }
     let mut harness = Harness::new(config(64 * 1024));
     let side = harness.log.open_side(STREAM, ClusterTime(0));
@@ -120,7 +120,7 @@ fn a_tombstone_kills_its_own_version_and_lower_ones_only() {
     assert_eq!(harness.log.replay(side, &tombstone(4), hash()), Ok(Replayed::Superseded));
     assert_eq!(harness.log.safe_version(), Version(6));
     harness.finish_replay(side);
-    assert!(harness.log.lookup(TABLE, hash(), b"k").is_none());
+    assert!(harness.log.lookup(TABLE, hash(), b"k").unwrap().is_none());
     assert_eq!(harness.log.usage().index_entry_count, 0);
 }
 
@@ -140,13 +140,13 @@ fn a_write_over_a_replayed_tombstone_leaves_one_entry() {
     harness.roll(STREAM).unwrap();
     let side = harness.log.open_side(STREAM, ClusterTime(0));
     harness.log.replay(side, &tombstone(5), hash()).unwrap();
-    let at = harness.log.lookup(TABLE, hash(), b"k").unwrap().at;
+    let at = harness.log.lookup(TABLE, hash(), b"k").unwrap().unwrap().at;
     let version = harness.log.safe_version();
     let object = Object { table: TABLE, version, time: 1, expires: None, key: b"k", value: b"new" };
     harness.log.write(STREAM, ramhold_log::Purpose::Ordinary, hash(), &object, Some(at)).unwrap();
     harness.finish_replay(side);
     assert_eq!(harness.log.usage().index_entry_count, 1);
-    assert_eq!(harness.log.lookup(TABLE, hash(), b"k").unwrap().version, version);
+    assert_eq!(harness.log.lookup(TABLE, hash(), b"k").unwrap().unwrap().version, version);
     harness.log.close_side(side);
     harness.log.enter_side(side);
     harness.log.check_invariants();

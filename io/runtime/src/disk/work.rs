@@ -1,7 +1,7 @@
 //! One disk effect, done with plain system calls.
 
 use super::{DiskFiles, Lane};
-use ramhold_base::{DiskError, DiskFile};
+use ramhold_base::{DiskError, DiskFile, DiskToken, Effect};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use std::borrow::Cow;
@@ -76,6 +76,31 @@ impl Work<'_> {
             Work::Sync { file } => ("sync", *file),
             Work::Reserve { file, .. } => ("reserve", *file),
         }
+    }
+}
+
+impl DiskFiles {
+    /// Does a disk effect on the caller's thread and answers with its completion; the bytes are those of a read. For
+    /// programs that drive a backup without a loop. `bytes` are those of the effects. `None`: it is no disk effect.
+    pub fn perform(&self, effect: &Effect, bytes: &[u8]) -> Option<(DiskToken, Result<Vec<u8>, DiskError>)> {
+        let (token, work) = match *effect {
+            Effect::DiskWrite { token, file, offset, ref data } => {
+                (token, Work::Write { file, offset, data: Cow::Borrowed(&bytes[data.clone()]) })
+            }
+            Effect::DiskRead { token, file, offset, bytes } => (token, Work::Read { file, offset, bytes }),
+            Effect::DiskCopy { token, from, from_offset, to, to_offset, bytes } => {
+                (token, Work::Copy { from, from_offset, to, to_offset, bytes })
+            }
+            Effect::DiskSync { token, file } => (token, Work::Sync { file }),
+            Effect::DiskReserve { token, file, bytes } => (token, Work::Reserve { file, bytes }),
+            Effect::Send { .. }
+            | Effect::Close { .. }
+            | Effect::Store { .. }
+            | Effect::Report { .. }
+            | Effect::Named { .. }
+            | Effect::Exit { .. } => return None,
+        };
+        Some((token, work.perform(self)))
     }
 }
 
@@ -184,6 +209,21 @@ mod tests {
         Work::Sync { file: DiskFile::Frames }.perform(&files).unwrap();
         let read = Work::Read { file: DiskFile::Frames, offset: 5, bytes }.perform(&files).unwrap();
         assert!(read == long);
+    }
+
+    #[test]
+    fn a_disk_effect_is_performed_without_a_loop() {
+        let scratch = Scratch::new();
+        let files = files(&scratch, &scratch.path().join("frames"));
+        let (token, file) = (DiskToken(7), DiskFile::Frames);
+        let write = Effect::DiskWrite { token, file, offset: 2, data: 1..3 };
+        assert_eq!(files.perform(&write, b"abcd"), Some((token, Ok(Vec::new()))));
+        let read = Effect::DiskRead { token, file, offset: 2, bytes: 9 };
+        assert_eq!(files.perform(&read, b""), Some((token, Ok(b"bc".to_vec()))));
+        let past_the_end =
+            Effect::DiskCopy { token, from: file, from_offset: 9, to: file, to_offset: 0, bytes: 1 };
+        assert!(matches!(files.perform(&past_the_end, b""), Some((_, Err(DiskError::Failed(_))))));
+        assert_eq!(files.perform(&Effect::Named { server: ramhold_base::ServerId(1) }, b""), None);
     }
 
     #[test]

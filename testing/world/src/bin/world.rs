@@ -66,6 +66,9 @@ struct Arguments {
     /// seeds twice, to compare their traces.
     #[arg(long)]
     demand: bool,
+    /// Gives the servers so little memory that the clients fill it: writes are refused, all else has to go on.
+    #[arg(long)]
+    tight: bool,
     /// Runs the small specimen store instead of Ramhold, to test the simulator itself.
     #[arg(long)]
     specimen: bool,
@@ -162,7 +165,7 @@ fn main() -> ExitCode {
     let system = if arguments.specimen || planted.is_some() {
         Which::Specimen(Specimen { servers: 3, planted })
     } else {
-        Which::Cluster(Cluster::default())
+        Which::Cluster(Cluster { tight: arguments.tight, ..Cluster::default() })
     };
     let seeds = arguments.replay.map_or(arguments.seeds.clone(), |seed| seed..seed + 1);
     let begun = Instant::now();
@@ -197,8 +200,9 @@ fn main() -> ExitCode {
         if let Some(why) = why {
             println!("seed {seed} FAILED: {why}");
             let planted = arguments.planted.as_ref().map_or(String::new(), |p| format!(" --planted {p}"));
+            let tight = if arguments.tight { " --tight" } else { "" };
             println!(
-                "replay: ramhold-world --replay {seed} --verbose --seconds {}{planted}",
+                "replay: ramhold-world --replay {seed} --verbose --seconds {}{tight}{planted}",
                 arguments.seconds
             );
             tally.add_failure(seed, &why);

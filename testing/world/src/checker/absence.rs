@@ -3,7 +3,8 @@
 //! A position is `2 * state`, or `2 * state + 1` for an absence that an unknown remove made within a state.
 //! A free observation goes to the earliest position that real time allows; that is right because all its constraints
 //! are lower bounds, so the earliest choice never forbids a later one. An unknown remove is spent only on an absence
-//! that nothing else explains, as late as possible, so that neighbours can share it. Which remove serves which state
+//! that nothing else explains, as late as possible, so that neighbours can share it. An object that ended by itself
+//! explains absences for nothing: its state has such a position from the beginning, that counts from its end on. Which remove serves which state
 //! stays open: it is enough that there are enough that began in time.
 
 use super::order::{Before, FreeKind, Order, suffice};
@@ -54,10 +55,16 @@ pub(super) fn place(order: &mut Order, found: &mut Vec<Violation>, seen: &mut Se
             found.push(Violation { kind, key, operations });
             continue;
         };
+        if position % 2 == 1 && places.order.is_over(position / 2, f.seen.call) {
+            seen.overdue += 1;
+        }
         let greatest = returned.last().map_or(position, |(_, last)| position.max(*last));
         returned.push((f.seen.ret, greatest));
     }
-    seen.unknown_bound += places.gaps.len() as u64;
+    let expired =
+        places.gaps.iter().filter(|(state, limit)| places.has_ended(**state, **limit)).count() as u64;
+    seen.expired += expired;
+    seen.unknown_bound += places.gaps.len() as u64 - expired;
 }
 
 impl Places<'_> {
@@ -77,20 +84,25 @@ impl Places<'_> {
             let observations = order.fixed[state + 1].iter().map(|o| o.ret).min().unwrap_or(NEVER);
             earliest_ret[state] = earliest_ret[state + 1].min(observations).min(order.mutations[state].ret);
         }
-        let absent = (0..states).filter(|s| order.present(*s).is_none()).map(|s| 2 * s).collect();
+        let absent = (0..states).filter(|s| order.present(*s).is_none()).map(|s| 2 * s);
+        // Before a remove that found something the end of what was there is not for nothing.
+        let costly = |s: usize| order.mutations.get(s).is_some_and(|m| m.before == Before::Something);
+        let ended = (1..states).filter(|s| order.expiry(*s).is_some() && !costly(*s)).map(|s| 2 * s + 1);
+        let absent = absent.chain(ended).collect();
         Places { order, latest_call, earliest_ret, absent, gaps: BTreeMap::new() }
     }
 
     fn check_conditions(&mut self, found: &mut Vec<Violation>) {
         for state in 0..self.order.mutations.len() {
             let mutation = self.order.mutations[state];
-            let there = self.order.present(state);
+            let there = self.order.present(state).filter(|_| !self.order.is_over(state, mutation.call));
             let holds = match (mutation.before, there) {
                 (Before::Anything, _) | (Before::Nothing, None) | (Before::Something, Some(_)) => true,
                 (Before::Nothing, Some(_)) => self.open_gap(state, NEVER),
                 // It removed what an unknown write left that nobody saw.
                 (Before::Something, None) => self.order.spend_write(self.earliest_ret[state]),
-                (Before::Version(wanted), there) => there == Some(wanted),
+                // Whether that was over has been checked.
+                (Before::Version(wanted), _) => self.order.present(state) == Some(wanted),
             };
             if !holds {
                 let mut operations = vec![mutation.at];
@@ -117,7 +129,11 @@ impl Places<'_> {
         }
         let reachable: Vec<usize> = self.absent.range(start..=2 * last + 1).copied().collect();
         for position in reachable {
-            if position % 2 == 0 || self.open_gap(position / 2, ret) {
+            let state = position / 2;
+            let is_open = position % 2 == 0
+                || ((self.gaps.contains_key(&state) || self.may_end(state, ret))
+                    && self.open_gap(state, ret));
+            if is_open {
                 return Some(position);
             }
         }
@@ -134,8 +150,18 @@ impl Places<'_> {
     fn place_presence(&self, call: u64, ret: u64) -> Option<usize> {
         (self.first_state(call)..self.latest_call.len())
             .take_while(|state| self.entered(*state) <= ret)
-            .find(|state| self.order.present(*state).is_some())
+            .find(|state| self.order.present(*state).is_some() && !self.order.is_over(*state, call))
             .map(|state| 2 * state)
+    }
+
+    /// Whether what is there in a state can have ended by itself by `limit`.
+    fn has_ended(&self, state: usize, limit: u64) -> bool {
+        self.order.expiry(state).is_some_and(|expiry| expiry.earliest <= limit)
+    }
+
+    /// Whether an absence that ends at `ret` can be explained so: also all that comes after the state must allow it.
+    fn may_end(&self, state: usize, ret: u64) -> bool {
+        self.has_ended(state, ret.min(self.earliest_ret[state])) && self.gap_allowed(state)
     }
 
     /// The latest beginning of all that comes before the observations of a state; those are in any order.
@@ -181,6 +207,9 @@ impl Places<'_> {
     fn removes_suffice(&self) -> bool {
         let removes = &self.order.loose_removes;
         let own = |state: usize, limit: u64| {
+            if self.has_ended(state, limit) {
+                return true;
+            }
             let there = self.order.present(state);
             removes.iter().any(|r| {
                 matches!(r.condition, Condition::VersionIs(v) if Some(v) == there) && r.call <= limit

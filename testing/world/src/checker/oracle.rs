@@ -1,4 +1,6 @@
 //! A second opinion for the checker's tests: tries every order of a short history of one key.
+//!
+//! That an object ends by itself is an operation of its own, after that which wrote it.
 
 use crate::history::{Action, Condition, NEVER, Operation, Outcome, ValueId};
 use ramhold_base::Version;
@@ -12,32 +14,79 @@ struct State {
     present: Option<(ValueId, Option<u64>)>,
 }
 
-/// Whether some order of the operations explains all outcomes. Exponential: for a dozen operations at most.
-pub(super) fn is_linearizable(history: &[Operation]) -> bool {
-    let mut visited = BTreeSet::new();
-    search(history, 0, State { floor: 0, present: None }, &mut visited)
+/// An operation of the history, or the end of what one of them wrote.
+#[derive(Clone, Copy)]
+enum What {
+    Operation(usize),
+    EndOf(usize),
 }
 
-fn search(history: &[Operation], done: u32, state: State, visited: &mut BTreeSet<(u32, State)>) -> bool {
+struct Step {
+    call: u64,
+    ret: u64,
+    what: What,
+}
+
+/// Whether some order of the operations explains all outcomes. Exponential: for a dozen operations at most.
+pub(super) fn is_linearizable(history: &[Operation], clock_spread: u64) -> bool {
+    let mut steps: Vec<Step> = history
+        .iter()
+        .enumerate()
+        .map(|(at, o)| Step { call: o.call, ret: o.ret, what: What::Operation(at) })
+        .collect();
+    for (at, operation) in history.iter().enumerate() {
+        let Action::Write { value, ttl: Some(ttl), .. } = operation.action else { continue };
+        if !operation.may_mutate() {
+            continue;
+        }
+        let ttl = ttl.as_nanos() as u64;
+        let reads = history
+            .iter()
+            .filter(|o| matches!(o.outcome, Outcome::Found { value: read, .. } if read == value));
+        let written = reads.map(|o| o.ret).min().unwrap_or(NEVER).min(operation.ret);
+        steps.push(Step {
+            call: (operation.call + ttl).saturating_sub(clock_spread),
+            ret: written.saturating_add(ttl).saturating_add(clock_spread),
+            what: What::EndOf(at),
+        });
+    }
+    search(history, &steps, 0, State { floor: 0, present: None }, &mut BTreeSet::new())
+}
+
+fn search(
+    history: &[Operation],
+    steps: &[Step],
+    done: u32,
+    state: State,
+    visited: &mut BTreeSet<(u32, State)>,
+) -> bool {
     let waiting = |at: usize| done & (1 << at) == 0;
-    let first_end =
-        (0..history.len()).filter(|at| waiting(*at)).map(|at| history[at].ret).min().unwrap_or(NEVER);
+    let first_end = (0..steps.len()).filter(|at| waiting(*at)).map(|at| steps[at].ret).min().unwrap_or(NEVER);
     if first_end == NEVER {
         return true;
     }
     if !visited.insert((done, state)) {
         return false;
     }
-    for at in (0..history.len()).filter(|at| waiting(*at)) {
-        if history[at].call > first_end {
+    for at in (0..steps.len()).filter(|at| waiting(*at)) {
+        if steps[at].call > first_end {
             continue;
         }
-        let next = apply(&history[at], state);
-        if next.is_some_and(|next| search(history, done | 1 << at, next, visited)) {
+        let next = match steps[at].what {
+            What::Operation(operation) => apply(&history[operation], state),
+            What::EndOf(write) => (!waiting(write)).then(|| end(&history[write], state)),
+        };
+        if next.is_some_and(|next| search(history, steps, done | 1 << at, next, visited)) {
             return true;
         }
     }
     false
+}
+
+/// What is there when the time of what a write left is over. Values are unique.
+fn end(write: &Operation, state: State) -> State {
+    let is_it = |value| matches!(write.action, Action::Write { value: left, .. } if left == value);
+    State { present: state.present.filter(|(value, _)| !is_it(*value)), ..state }
 }
 
 /// The state with the version that somebody tells of what is there, if it can be that.
@@ -71,7 +120,7 @@ fn apply(operation: &Operation, state: State) -> Option<State> {
                 Outcome::Done { .. } | Outcome::ConditionFailed { .. } => None,
             };
         }
-        Action::Write { value, condition } => (condition, Some(value)),
+        Action::Write { value, condition, .. } => (condition, Some(value)),
         Action::Remove { condition } => (condition, None),
     };
     match operation.outcome {

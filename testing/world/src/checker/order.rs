@@ -3,6 +3,7 @@
 //! State 0 is absence before the first mutation; state `i` is what mutation `i` left. Fixed observations belong to the
 //! state whose version they tell; free ones (absences, presences without a version) are placed afterwards.
 
+use super::expiry::{Ends, earliest};
 use super::{Seen, Violation, ViolationKind};
 use crate::history::{Action, Condition, NEVER, Operation, Outcome, ValueId};
 use ramhold_base::Version;
@@ -27,6 +28,7 @@ pub(super) struct Mutation {
     pub before: Before,
     /// The value it left; none: a removal. A write seen only by its version left some value.
     pub left: Left,
+    pub expiry: Option<Ends>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,6 +64,8 @@ pub(super) struct Loose {
     pub at: usize,
     pub call: u64,
     pub condition: Condition,
+    /// Of a write: when what it left may end by itself at the earliest.
+    pub expiry: Option<Ends>,
 }
 
 pub(super) struct Order {
@@ -73,6 +77,7 @@ pub(super) struct Order {
     pub loose_writes: Vec<Loose>,
     /// By when the loose writes that something gives away, though not which, must have begun.
     pub writes_spent: Vec<u64>,
+    /// Also loose writes whose object ended by itself: as if they had been removes.
     pub loose_removes: Vec<Loose>,
     /// False after a violation that leaves no order to go on with.
     pub sound: bool,
@@ -85,12 +90,14 @@ impl Order {
         history: &[Operation],
         key: u32,
         places: &[usize],
+        clock_spread: u64,
         found: &mut Vec<Violation>,
         seen: &mut Seen,
     ) -> Order {
         let mut draft = Draft {
             history,
             key,
+            clock_spread,
             found,
             known: BTreeMap::new(),
             unknown_writes: Vec::new(),
@@ -184,6 +191,7 @@ pub(super) fn suffice<'a>(mutations: impl Iterator<Item = &'a Loose>, mut limits
 struct Draft<'a> {
     history: &'a [Operation],
     key: u32,
+    clock_spread: u64,
     found: &'a mut Vec<Violation>,
     known: BTreeMap<Version, Mutation>,
     unknown_writes: Vec<(Loose, ValueId, bool)>,
@@ -200,11 +208,12 @@ impl Draft<'_> {
 
     fn take_mutation(&mut self, at: usize) {
         let operation = &self.history[at];
-        let (condition, left) = match operation.action {
+        let (condition, left, ttl) = match operation.action {
             Action::Read => return,
-            Action::Write { value, condition } => (condition, Left::Value(value)),
-            Action::Remove { condition } => (condition, Left::Nothing),
+            Action::Write { value, condition, ttl } => (condition, Left::Value(value), ttl),
+            Action::Remove { condition } => (condition, Left::Nothing, None),
         };
+        let expiry = ttl.map(|ttl| Ends::of(operation.call, ttl, self.clock_spread));
         match operation.outcome {
             Outcome::Done { version } if version.is_none() => {
                 if left == Left::Nothing && matches!(condition, Condition::Free) {
@@ -222,11 +231,11 @@ impl Draft<'_> {
                     self.violation(ViolationKind::DuplicateVersion, vec![at, other]);
                     self.order.sound = false;
                 } else {
-                    self.known.insert(version, Mutation { at, version, call, ret, before, left });
+                    self.known.insert(version, Mutation { at, version, call, ret, before, left, expiry });
                 }
             }
             Outcome::Unknown => {
-                let loose = Loose { at, call: operation.call, condition };
+                let loose = Loose { at, call: operation.call, condition, expiry };
                 match left {
                     Left::Value(value) => self.unknown_writes.push((loose, value, false)),
                     Left::Nothing | Left::SomeValue => self.order.loose_removes.push(loose),
@@ -340,6 +349,8 @@ impl Draft<'_> {
         if alike.clone().count() > 1 {
             loose.call = alike.map(|(loose, _, _)| loose.call).min().unwrap_or(loose.call);
             loose.condition = Condition::Free;
+            loose.expiry =
+                earliest(self.unknown_writes.iter().filter(|(_, left, _)| *left == value).map(|(l, _, _)| l));
         }
         if let Condition::VersionIs(version) = loose.condition
             && !self.known.contains_key(&version)
@@ -354,9 +365,44 @@ impl Draft<'_> {
             ret: NEVER,
             before,
             left: Left::Value(value),
+            expiry: loose.expiry,
         };
         self.known.insert(version, mutation);
         true
+    }
+
+    /// A write has taken effect when it returned, and when somebody read its value.
+    fn close_expiries(&mut self) {
+        let mut read_by: BTreeMap<Version, u64> = BTreeMap::new();
+        for (version, seen) in &self.watched {
+            if matches!(self.history[seen.at].outcome, Outcome::Found { .. }) {
+                let by = read_by.entry(*version).or_insert(NEVER);
+                *by = seen.ret.min(*by);
+            }
+        }
+        for (version, mutation) in &mut self.known {
+            let by = read_by.get(version).copied().unwrap_or(NEVER).min(mutation.ret);
+            if let Some(expiry) = &mut mutation.expiry {
+                expiry.close(by, self.clock_spread);
+            }
+        }
+    }
+
+    /// An unknown write that replaced what was there, and whose object then ended, looks like a remove. One for an
+    /// absent object leaves everything as it was.
+    fn count_unseen_ends(&mut self) {
+        for write in &self.order.loose_writes {
+            let Some(expiry) = write.expiry else { continue };
+            let condition = match write.condition {
+                Condition::Absent => continue,
+                Condition::VersionIs(version) if self.known.contains_key(&version) => write.condition,
+                // What it replaced was seen by nobody either.
+                Condition::VersionIs(_) | Condition::Free => Condition::Free,
+            };
+            let remove = Loose { call: expiry.earliest, condition, expiry: None, ..*write };
+            self.order.loose_removes.push(remove);
+        }
+        self.order.loose_removes.sort_by_key(|l| l.call);
     }
 
     fn writer_of(&self, value: ValueId) -> Option<usize> {
@@ -372,7 +418,6 @@ impl Draft<'_> {
         loose.sort_by_key(|l| l.call);
         seen.unknown_bound += (self.unknown_writes.len() - loose.len()) as u64;
         self.order.loose_writes = loose;
-        self.order.loose_removes.sort_by_key(|l| l.call);
         // Versions told without a value: lower versions to earlier writes, which constrains least.
         let mut unheard = BTreeSet::new();
         for (version, told) in std::mem::take(&mut self.phantoms) {
@@ -385,10 +430,13 @@ impl Draft<'_> {
                 continue;
             }
             let Loose { at, call, .. } = self.order.loose_writes[self.order.writes_spent.len() - 1];
-            let before = Before::Anything;
-            self.known
-                .insert(version, Mutation { at, version, call, ret: NEVER, before, left: Left::SomeValue });
+            let (before, left) = (Before::Anything, Left::SomeValue);
+            // Nobody knows which of them it is, so whether it ends at all.
+            let expiry = earliest(self.order.loose_writes.iter());
+            self.known.insert(version, Mutation { at, version, call, ret: NEVER, before, left, expiry });
         }
+        self.close_expiries();
+        self.count_unseen_ends();
         let mut order = self.order;
         order.fixed = vec![Vec::new(); self.known.len() + 1];
         let states: BTreeMap<Version, usize> = self.known.keys().copied().zip(1..).collect();

@@ -4,6 +4,7 @@ use super::oracle::is_linearizable;
 use super::*;
 use crate::history::{Action, Condition, NEVER, ValueId};
 use ramhold_base::{Rng, Status, Version};
+use std::time::Duration;
 
 const FREE: Condition = Condition::Free;
 
@@ -12,7 +13,7 @@ fn operation(call: u64, ret: u64, action: Action, outcome: Outcome) -> Operation
 }
 
 fn write_if(call: u64, ret: u64, value: u64, condition: Condition, version: u64) -> Operation {
-    let action = Action::Write { value: ValueId(value), condition };
+    let action = Action::Write { value: ValueId(value), condition, ttl: None };
     operation(call, ret, action, Outcome::Done { version: Version(version) })
 }
 
@@ -21,11 +22,16 @@ fn write(call: u64, ret: u64, value: u64, version: u64) -> Operation {
 }
 
 fn write_unknown(call: u64, value: u64) -> Operation {
-    operation(call, NEVER, Action::Write { value: ValueId(value), condition: FREE }, Outcome::Unknown)
+    operation(
+        call,
+        NEVER,
+        Action::Write { value: ValueId(value), condition: FREE, ttl: None },
+        Outcome::Unknown,
+    )
 }
 
 fn write_failed(call: u64, ret: u64, value: u64, condition: Condition, version: u64) -> Operation {
-    let action = Action::Write { value: ValueId(value), condition };
+    let action = Action::Write { value: ValueId(value), condition, ttl: None };
     operation(call, ret, action, Outcome::ConditionFailed { version: Some(Version(version)) })
 }
 
@@ -47,13 +53,19 @@ fn remove_unknown(call: u64) -> Operation {
     operation(call, NEVER, Action::Remove { condition: FREE }, Outcome::Unknown)
 }
 
+/// The object of a write ends by itself so long after it.
+fn with_ttl(ttl: u64, write: Operation) -> Operation {
+    let Action::Write { value, condition, .. } = write.action else { panic!("no write") };
+    Operation { action: Action::Write { value, condition, ttl: Some(Duration::from_nanos(ttl)) }, ..write }
+}
+
 fn is(version: u64) -> Condition {
     Condition::VersionIs(Version(version))
 }
 
 /// The kinds of violations, in order of discovery.
 fn kinds(history: &[Operation]) -> Vec<ViolationKind> {
-    version_witness(history, &Deaths::new()).violations.iter().map(|v| v.kind).collect()
+    version_witness(history, &Deaths::new(), 0).violations.iter().map(|v| v.kind).collect()
 }
 
 #[test]
@@ -106,7 +118,7 @@ fn good_histories_are_accepted() {
                 operation(
                     3,
                     NEVER,
-                    Action::Write { value: ValueId(0), condition: Condition::Absent },
+                    Action::Write { value: ValueId(0), condition: Condition::Absent, ttl: None },
                     Outcome::Unknown,
                 ),
                 write_unknown(4, 0),
@@ -117,7 +129,7 @@ fn good_histories_are_accepted() {
     ];
     for (name, history) in good {
         assert_eq!(kinds(&history), [], "{name}");
-        assert!(is_linearizable(&history), "{name}");
+        assert!(is_linearizable(&history, 0), "{name}");
     }
 }
 
@@ -125,7 +137,7 @@ fn good_histories_are_accepted() {
 fn bad_histories_are_rejected() {
     use ViolationKind::*;
     let refused = |call, ret, value| {
-        let action = Action::Write { value: ValueId(value), condition: FREE };
+        let action = Action::Write { value: ValueId(value), condition: FREE, ttl: None };
         operation(call, ret, action, Outcome::Refused { status: Status::OutOfMemory })
     };
     let bad: Vec<(&str, ViolationKind, Vec<Operation>)> = vec![
@@ -246,8 +258,118 @@ fn bad_histories_are_rejected() {
     assert!(bad.len() >= 20);
     for (name, kind, history) in bad {
         assert!(kinds(&history).contains(&kind), "{name}: {:?}", kinds(&history));
-        assert!(!is_linearizable(&history), "{name}: the oracle sees nothing wrong");
+        assert!(!is_linearizable(&history, 0), "{name}: the oracle sees nothing wrong");
     }
+}
+
+/// The write of key 7 is carried out between 10 and 12 and is to end 100 later; clocks differ by at most 20.
+#[test]
+fn objects_end_when_their_time_is_over() {
+    // A12
+    use ViolationKind::*;
+    let ends = || with_ttl(100, write(10, 12, 50, 1));
+    let both = |later: Vec<Operation>| [vec![ends()], later].concat();
+    let good: Vec<(&str, Vec<Operation>)> = vec![
+        ("absent as early as may be", both(vec![absent(80, 90)])),
+        ("seen as late as may be", both(vec![read(132, 140, 50, 1)])),
+        ("seen, then absent", both(vec![read(20, 30, 50, 1), absent(100, 110), absent(500, 501)])),
+        (
+            "versions jump over it",
+            both(vec![absent(110, 111), write(120, 121, 51, 3), read(122, 123, 51, 3)]),
+        ),
+        ("made anew as an absent one", both(vec![write_if(112, 113, 51, Condition::Absent, 3)])),
+        ("a remove finds nothing", both(vec![remove(112, 113, 0)])),
+        ("a condition finds nothing", both(vec![write_failed(112, 113, 51, is(1), 0)])),
+        ("a plain write keeps it", both(vec![write(20, 21, 51, 2), read(500, 501, 51, 2)])),
+        (
+            "another time instead",
+            both(vec![with_ttl(300, write(20, 21, 51, 2)), read(320, 321, 51, 2), absent(400, 401)]),
+        ),
+        (
+            "unknown, never seen, over",
+            vec![write(1, 2, 9, 1), with_ttl(100, write_unknown(10, 50)), absent(90, 91)],
+        ),
+        (
+            "unknown and late",
+            vec![with_ttl(100, write_unknown(10, 50)), read(900, 901, 50, 4), absent(1000, 1001)],
+        ),
+        (
+            "unknown, told by its version",
+            vec![
+                with_ttl(100, write_unknown(10, 50)),
+                write_failed(15, 16, 51, Condition::Absent, 4),
+                absent(90, 91),
+            ],
+        ),
+    ];
+    for (name, history) in good {
+        let verdict = version_witness(&history, &Deaths::new(), 20);
+        assert_eq!(verdict.violations, [], "{name}");
+        assert!(is_linearizable(&history, 20), "{name}");
+    }
+    let bad: Vec<(&str, ViolationKind, Vec<Operation>)> = vec![
+        ("returned after its end", SeenAfterExpiry, both(vec![read(133, 140, 50, 1)])),
+        ("absent too early", ImpossibleAbsence, both(vec![absent(80, 89)])),
+        (
+            "came back after it was seen absent",
+            ImpossibleAbsence,
+            both(vec![absent(95, 96), read(97, 98, 50, 1)]),
+        ),
+        (
+            "came back later, while it may live",
+            ImpossibleAbsence,
+            both(vec![absent(91, 92), absent(93, 94), read(130, 131, 50, 1)]),
+        ),
+        (
+            "its version goes back",
+            VersionWentBack,
+            vec![with_ttl(100, write(10, 12, 50, 5)), absent(200, 201), write(210, 211, 51, 4)],
+        ),
+        (
+            "its version is given again",
+            DuplicateVersion,
+            both(vec![absent(200, 201), write(210, 211, 51, 1)]),
+        ),
+        (
+            "a condition on it holds after its end",
+            SeenAfterExpiry,
+            both(vec![write_if(133, 134, 51, is(1), 2)]),
+        ),
+        (
+            "refused for it after its end",
+            SeenAfterExpiry,
+            both(vec![write_failed(133, 134, 51, Condition::Absent, 1)]),
+        ),
+        ("removed after its end", ConditionIgnored, both(vec![remove(133, 134, 2)])),
+        (
+            "made anew before its end",
+            ConditionIgnored,
+            both(vec![write_if(50, 51, 51, Condition::Absent, 3)]),
+        ),
+        (
+            "the next object goes with it",
+            ImpossibleAbsence,
+            both(vec![write(20, 21, 51, 2), absent(500, 501)]),
+        ),
+        (
+            "seen long after the first sight",
+            SeenAfterExpiry,
+            vec![with_ttl(100, write_unknown(10, 50)), read(20, 22, 50, 4), read(143, 144, 50, 4)],
+        ),
+        (
+            "refused with a time to live, and gone",
+            ImpossibleAbsence,
+            vec![write(1, 2, 9, 1), with_ttl(5, write_failed(10, 11, 50, is(7), 1)), absent(90, 91)],
+        ),
+    ];
+    for (name, kind, history) in bad {
+        let verdict = version_witness(&history, &Deaths::new(), 20);
+        let kinds: Vec<ViolationKind> = verdict.violations.iter().map(|v| v.kind).collect();
+        assert!(kinds.contains(&kind), "{name}: {kinds:?}");
+        assert!(!is_linearizable(&history, 20), "{name}: the oracle sees nothing wrong");
+    }
+    let verdict = version_witness(&both(vec![absent(91, 92), absent(140, 141)]), &Deaths::new(), 20);
+    assert_eq!((verdict.seen.expired, verdict.seen.overdue, verdict.seen.unknown_bound), (1, 1, 0));
 }
 
 /// A stale read of a dead server is counted apart, one of a living server is not. // F8
@@ -257,17 +379,26 @@ fn zombie_reads_are_counted_apart() {
     let stale = Operation { answered_by: Some(server), ..read(5, 6, 10, 1) };
     let history = [write(1, 2, 10, 1), write(3, 4, 11, 2), stale];
     for (died, zombies) in [(4, 1), (6, 1), (7, 0)] {
-        let verdict = version_witness(&history, &Deaths::from([(server, died)]));
+        let verdict = version_witness(&history, &Deaths::from([(server, died)]), 0);
         assert_eq!((verdict.zombie_reads.len(), verdict.violations.len()), (zombies, 1 - zombies));
     }
     // A mutation is never excused.
     let late = Operation { answered_by: Some(server), ..write(5, 6, 12, 1) };
-    let verdict = version_witness(&[write(1, 2, 10, 2), late], &Deaths::from([(server, 4)]));
+    let verdict = version_witness(&[write(1, 2, 10, 2), late], &Deaths::from([(server, 4)]), 0);
     assert_eq!((verdict.zombie_reads.len(), verdict.violations.len()), (0, 1));
 }
 
+/// Which of 100 writes have a time to live, and how far the clocks that it goes by may differ.
+#[derive(Clone, Copy)]
+struct Ending {
+    percent: u64,
+    clock_spread: u64,
+}
+
+const ENDLESS: Ending = Ending { percent: 0, clock_spread: 0 };
+
 /// A history as an honest store would give it: each operation takes effect at one instant of its interval.
-fn honest(rng: &mut Rng, count: u64, clients: u64, span: u64) -> Vec<Operation> {
+fn honest(rng: &mut Rng, count: u64, clients: u64, span: u64, ending: Ending) -> Vec<Operation> {
     let mut free_at = vec![0; clients as usize];
     let mut plan = Vec::new();
     for number in 0..count {
@@ -284,7 +415,14 @@ fn honest(rng: &mut Rng, count: u64, clients: u64, span: u64) -> Vec<Operation> 
     let (mut version, mut present): (u64, Option<(u64, ValueId)>) = (0, None);
     let mut versions = vec![1];
     let mut history = Vec::new();
-    for (_, number, client, call, ret, unknown, takes_place) in plan {
+    // When what is there ends by itself.
+    let mut end = NEVER;
+    for (effect, number, client, call, ret, unknown, takes_place) in plan {
+        if end < effect {
+            present = None;
+            version += 1;
+            end = NEVER;
+        }
         let condition = match rng.below(4) {
             0 => Condition::Absent,
             1 => is(*rng.pick(&versions).unwrap()),
@@ -293,7 +431,10 @@ fn honest(rng: &mut Rng, count: u64, clients: u64, span: u64) -> Vec<Operation> 
         let action = match rng.below(7) {
             0 | 1 => Action::Read,
             2 => Action::Remove { condition: if condition == Condition::Absent { FREE } else { condition } },
-            _ => Action::Write { value: ValueId(1000 + number), condition },
+            _ => {
+                let ttl = rng.chance(ending.percent, 100).then(|| rng.between(1, 3 * span));
+                Action::Write { value: ValueId(1000 + number), condition, ttl: ttl.map(Duration::from_nanos) }
+            }
         };
         let there = present.map_or(0, |(v, _)| v);
         let met = |condition| match condition {
@@ -323,6 +464,16 @@ fn honest(rng: &mut Rng, count: u64, clients: u64, span: u64) -> Vec<Operation> 
             }
         };
         if takes_place {
+            if next != present {
+                let ttl = match action {
+                    Action::Write { ttl, .. } => ttl,
+                    Action::Read | Action::Remove { .. } => None,
+                };
+                end = ttl.map_or(NEVER, |ttl| {
+                    let drift = rng.below(2 * ending.clock_spread + 1);
+                    (effect + ttl.as_nanos() as u64 + drift).saturating_sub(ending.clock_spread).max(effect)
+                });
+            }
             present = next;
             versions.push(present.map_or(1, |(v, _)| v));
         }
@@ -339,11 +490,14 @@ fn long_honest_histories_are_accepted() {
         let mut rng = Rng::new(seed);
         let span = rng.between(2, 60);
         let clients = rng.between(1, 8);
-        let history = honest(&mut rng, 400, clients, span);
-        let verdict = version_witness(&history, &Deaths::new());
+        let clock_spread = rng.below(2 * span);
+        let ending = Ending { percent: 50 * (seed % 2), clock_spread };
+        let history = honest(&mut rng, 400, clients, span, ending);
+        let verdict = version_witness(&history, &Deaths::new(), clock_spread);
         let found: Vec<String> = verdict.violations.iter().map(|v| v.describe(&history)).collect();
         assert!(found.is_empty(), "seed {seed}: {}", found.join("\n"));
         assert!(verdict.seen.mutations > 50 && verdict.seen.absences > 0);
+        assert_eq!(verdict.seen.expired > 0, seed % 2 == 1, "seed {seed}");
     }
 }
 
@@ -378,18 +532,37 @@ fn falsify(rng: &mut Rng, history: &mut [Operation]) {
 /// it may be lenient only where a version was told whose write nobody knows, or a presence without a version.
 #[test]
 fn the_checker_agrees_with_the_oracle() {
+    let (good, bad, lenient) = agree(0..100_000, |_| ENDLESS);
+    assert!(good > 10_000 && bad > 10_000, "{good} good, {bad} bad");
+    assert!(lenient * 200 < bad, "{lenient} of {bad} bad histories passed");
+}
+
+/// The same where half of the objects end by themselves. It may also be lenient about unknown writes of such objects,
+/// which may count both as seen and as ended.
+#[test]
+fn the_checker_agrees_with_the_oracle_where_objects_end() {
+    // A12
+    let ending = |rng: &mut Rng| Ending { percent: 50, clock_spread: rng.below(6) };
+    let (good, bad, lenient) = agree(0..100_000, ending);
+    assert!(good > 10_000 && bad > 10_000, "{good} good, {bad} bad");
+    assert!(lenient * 50 < bad, "{lenient} of {bad} bad histories passed");
+}
+
+/// How many histories are good and bad, and how many bad ones the checker lets pass.
+fn agree(seeds: std::ops::Range<u64>, ending: fn(&mut Rng) -> Ending) -> (u64, u64, u64) {
     let (mut good, mut bad, mut lenient) = (0, 0, 0);
-    for seed in 0..100_000 {
+    for seed in seeds {
         let mut rng = Rng::new(seed);
         let clients = rng.between(1, 4);
         let count = rng.between(2, 9);
         let span = rng.between(2, 12);
-        let mut history = honest(&mut rng, count, clients, span);
+        let ending = ending(&mut rng);
+        let mut history = honest(&mut rng, count, clients, span, ending);
         for _ in 0..rng.below(3) {
             falsify(&mut rng, &mut history);
         }
-        let expected = is_linearizable(&history);
-        let verdict = version_witness(&history, &Deaths::new());
+        let expected = is_linearizable(&history, ending.clock_spread);
+        let verdict = version_witness(&history, &Deaths::new(), ending.clock_spread);
         *(if expected { &mut good } else { &mut bad }) += 1;
         if expected == verdict.violations.is_empty() {
             continue;
@@ -402,8 +575,12 @@ fn the_checker_agrees_with_the_oracle() {
             );
             conditional || matches!(o.outcome, Outcome::ConditionFailed { .. })
         };
-        let unclear = history.iter().any(tells)
-            && history.iter().any(|o| o.outcome == Outcome::Unknown && o.may_mutate());
+        let hidden = |o: &Operation| matches!(o.outcome, Outcome::ConditionFailed { version: None });
+        let ends = |o: &Operation| matches!(o.action, Action::Write { ttl: Some(_), .. });
+        let unknown = |o: &Operation| o.outcome == Outcome::Unknown && o.may_mutate();
+        let unclear = history.iter().any(tells) && history.iter().any(unknown)
+            || history.iter().any(hidden) && history.iter().any(ends)
+            || history.iter().any(|o| unknown(o) && ends(o));
         if !expected && unclear {
             lenient += 1;
             continue;
@@ -412,6 +589,5 @@ fn the_checker_agrees_with_the_oracle() {
         let found: Vec<String> = verdict.violations.iter().map(|v| v.describe(&history)).collect();
         panic!("seed {seed}: oracle {expected}\n{}\nfound:\n{}", lines.join("\n"), found.join("\n"));
     }
-    assert!(good > 10_000 && bad > 10_000, "{good} good, {bad} bad");
-    assert!(lenient * 200 < bad, "{lenient} of {bad} bad histories passed");
+    (good, bad, lenient)
 }

@@ -182,7 +182,7 @@ impl SpecimenServer {
         };
         match object {
             Some(object) => answer(effects, from, header, Status::Ok, |out| {
-                ReadReply::encode_head(out, object.version, 0);
+                ReadReply::encode_head(out, object.version, 0, None);
                 out.put_bytes(&object.value);
             }),
             None => answer(effects, from, header, Status::NotFound, |_| {}),

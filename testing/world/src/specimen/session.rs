@@ -101,8 +101,10 @@ impl Session for SpecimenSession {
         effects.send_with(Peer::Addr(addr), |out| {
             frame::write(out, &header, |out| match request.ask {
                 Ask::Read => KeyRequest { table: TABLE, rules: rules(Condition::Free), key }.encode(out),
-                Ask::Write { value, condition } => {
-                    WriteRequest { table: TABLE, rules: rules(condition), key, value }.encode(out);
+                Ask::Write { value, condition, ttl } => {
+                    assert!(ttl.is_none(), "the specimen's objects do not end");
+                    WriteRequest { table: TABLE, rules: rules(condition), expiry: None, key, value }
+                        .encode(out);
                 }
                 Ask::Remove { condition } => {
                     KeyRequest { table: TABLE, rules: rules(condition), key }.encode(out)

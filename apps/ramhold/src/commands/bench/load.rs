@@ -18,6 +18,9 @@ pub struct Load {
     pub value_bytes: usize,
     pub read_percent: u8,
     pub pipeline: usize,
+    /// Operations a second of all threads together, begun at even distances however long earlier ones take; none: as
+    /// fast as the pipelines allow.
+    pub rate: Option<u64>,
 }
 
 /// What came of it, of one thread or of all.
@@ -35,7 +38,8 @@ pub struct Measured {
 const NANOS_MAX: u64 = 3_600_000_000_000;
 
 impl Measured {
-    fn new() -> Measured {
+    /// Nothing yet.
+    pub fn new() -> Measured {
         let histogram = || {
             Histogram::new_with_bounds(1, NANOS_MAX, 3)
                 .expect("these bounds are in order and three digits are allowed")
@@ -80,7 +84,7 @@ pub fn fill(load: &Load, global: &Global, clients: u16) -> Result<Measured, Fail
     let clients = u64::from(clients);
     on_threads(load, global, clients, |mut worker, number| {
         for object in (number..load.objects).step_by(clients as usize) {
-            worker.submit(Kind::Write, object);
+            worker.submit(Kind::Write, object, Instant::now());
         }
         worker.finish()
     })
@@ -88,11 +92,25 @@ pub fn fill(load: &Load, global: &Global, clients: u16) -> Result<Measured, Fail
 
 /// Reads and writes objects at random for `time`.
 pub fn measure(load: &Load, global: &Global, clients: u16, time: Duration) -> Result<Measured, Failure> {
-    on_threads(load, global, u64::from(clients), |mut worker, _| {
-        while worker.began.elapsed() < time {
-            let is_read = worker.rng.chance(u64::from(load.read_percent), 100);
-            let object = worker.rng.below(load.objects);
-            worker.submit(if is_read { Kind::Read } else { Kind::Write }, object);
+    let clients = u64::from(clients);
+    on_threads(load, global, clients, |mut worker, number| {
+        let Some(rate) = load.rate else {
+            while worker.began.elapsed() < time {
+                worker.submit_any(Instant::now());
+            }
+            return worker.finish();
+        };
+        // The operations of all threads interleave at even distances.
+        let distance = |turn: u64| Duration::from_nanos((turn * clients + number) * 1_000_000_000 / rate);
+        for turn in 0.. {
+            let due = worker.began + distance(turn);
+            if due - worker.began >= time {
+                break;
+            }
+            while Instant::now() < due {
+                worker.poll();
+            }
+            worker.submit_any(due);
         }
         worker.finish()
     })
@@ -142,8 +160,22 @@ impl Worker<'_> {
         Worker { load, pipeline, rng, measured: Measured::new(), began: Instant::now(), material }
     }
 
+    /// A read or a write of any object. Its time counts from `due`.
+    fn submit_any(&mut self, due: Instant) {
+        let is_read = self.rng.chance(u64::from(self.load.read_percent), 100);
+        let object = self.rng.below(self.load.objects);
+        self.submit(if is_read { Kind::Read } else { Kind::Write }, object, due);
+    }
+
+    /// Takes in what has ended.
+    fn poll(&mut self) {
+        while let Some(((kind, began), outcome)) = self.pipeline.poll_outcome() {
+            self.measured.take(kind, began, outcome);
+        }
+    }
+
     /// Waits until there is room in the pipeline, then starts one operation.
-    fn submit(&mut self, kind: Kind, object: u64) {
+    fn submit(&mut self, kind: Kind, object: u64, due: Instant) {
         while self.pipeline.is_full() && self.take_one() {}
         let key = key(object, self.load.key_bytes);
         let (table, rules) = (self.load.table, RejectRules::default());
@@ -155,7 +187,7 @@ impl Worker<'_> {
                 Operation::Write { table, key, value, rules, expiry: None }
             }
         };
-        self.pipeline.submit(operation, 0, (kind, Instant::now()));
+        self.pipeline.submit(operation, 0, (kind, due));
     }
 
     fn take_one(&mut self) -> bool {

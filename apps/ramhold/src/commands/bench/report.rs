@@ -22,6 +22,7 @@ pub fn print(
             "value_bytes": load.value_bytes,
             "read_percent": load.read_percent,
             "pipeline": load.pipeline,
+            "rate": load.rate,
             "clients": clients,
             "fill": phase(filled),
             "run": phase(measured),

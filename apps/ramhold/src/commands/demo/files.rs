@@ -53,7 +53,8 @@ pub fn import(scene: &Scene, client: &mut Client, table: TableId, tree: &Tree) -
         held += value.len();
         let bytes = value.len();
         let rules = RejectRules::default();
-        let id = client.submit(Operation::Write { table, key: named.key.clone(), value, rules, expiry: None });
+        let id =
+            client.submit(Operation::Write { table, key: named.key.clone(), value, rules, expiry: None });
         under_way.insert(id, (file, bytes));
     }
     while !under_way.is_empty() {

@@ -2,7 +2,10 @@
 
 use super::Picture;
 use crate::commands::{recoveries, table};
-use ramhold_client::{BackupStatus, LossReport, ProcessStatus, ServerEntry, ServerState, StreamStatus};
+use ramhold_client::{
+    BackupStatus, CleaningStatus, LossReport, ProcessStatus, ScrubStatus, ServerEntry, ServerState,
+    StreamStatus,
+};
 use serde_json::{Map, Value, json};
 
 pub fn picture(picture: &Picture) -> Value {
@@ -78,8 +81,35 @@ fn process(process: &ProcessStatus) -> Value {
         "connections": process.connections,
         "recovering_partitions": process.recovering_partitions,
         "bad_frames": process.bad_frames,
+        "cleaning": process.cleaning.as_ref().map(cleaning),
+        "scrub": process.scrub.as_ref().map(scrub),
         "streams": process.streams.iter().map(stream).collect::<Vec<_>>(),
         "backup": process.backup.as_ref().map(backup),
+    })
+}
+
+fn cleaning(cleaning: &CleaningStatus) -> Value {
+    json!({
+        "is_needed": cleaning.is_needed,
+        "is_full": cleaning.is_full,
+        "combined_passes": cleaning.combined_passes,
+        "compactions": cleaning.compactions,
+        "entries_moved": cleaning.entries_moved,
+        "bytes_moved": cleaning.bytes_moved,
+        "bytes_combined": cleaning.bytes_combined,
+        "segments_retired": cleaning.segments_retired,
+        "expired": cleaning.expired,
+    })
+}
+
+fn scrub(scrub: &ScrubStatus) -> Value {
+    json!({
+        "bytes": scrub.bytes,
+        "rounds": scrub.rounds,
+        "damaged": scrub.damaged,
+        "repaired": scrub.repaired,
+        "lost": scrub.lost,
+        "waiting": scrub.waiting,
     })
 }
 

@@ -119,6 +119,18 @@ fn troubles(server: &ServerEntry, process: &ProcessStatus) -> String {
             ));
         }
     }
+    if process.cleaning.is_some_and(|cleaning| cleaning.is_full) {
+        notes.push_str(&format!(
+            "{} is full: it refuses writes until objects are removed or expire, or servers are added\n",
+            server.id
+        ));
+    }
+    if let Some(scrub) = process.scrub.as_ref().filter(|scrub| scrub.damaged > 0) {
+        notes.push_str(&format!(
+            "{} had damaged memory in {} segments: {} repaired, {} damaged now, {} objects lost; check its DRAM\n",
+            server.id, scrub.damaged, scrub.repaired, scrub.waiting, scrub.lost
+        ));
+    }
     if let Some(failed) = process.backup.as_ref().and_then(|backup| backup.failed.as_ref()) {
         notes.push_str(&format!("{} backup has failed: {}\n", server.id, bytes_for_eyes(failed.as_bytes())));
     }

@@ -1,9 +1,7 @@
-//! The replicator against simple backups behind a network that loses, doubles and reorders, while backups die.
+//! The replicator, simple backups with devices, a coordinator, and a network that loses, doubles and reorders.
 //!
-//! What must hold at every moment, for every stream: whatever the durable position covers, a recovery would find, from
-//! any set of backups that holds one current replica of the head. Catalogue: D1, D6, D8, D9.
-
-#![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is wrong")]
+//! Checked at every moment, for every set of backups: a recovery would find what the durable position covers, and the
+//! flushed position covers only what as many devices have had.
 
 use ramhold_base::{
     ClusterId, Effect, Effects, Epoch, Instant, Position, Rng, SegmentId, ServerId, ShardId, Status,
@@ -20,14 +18,18 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::net::SocketAddr;
 
-const STREAM: StreamId = StreamId(1);
-const OPENING: usize = 20;
+pub const STREAM: StreamId = StreamId(1);
+pub const OPENING: usize = 20;
 
 /// Segments that are nothing but bytes.
 #[derive(Default)]
-struct Log(BTreeMap<SegmentId, (Vec<u8>, bool)>);
+pub struct Log(pub BTreeMap<SegmentId, (Vec<u8>, bool)>, pub BTreeMap<SegmentId, Position>);
 
 impl Segments for Log {
+    fn copy_after(&self, segment: SegmentId) -> Position {
+        self.1.get(&segment).copied().unwrap_or_default()
+    }
+
     fn tail(&self, segment: SegmentId) -> Option<Tail> {
         let (bytes, closed) = self.0.get(&segment)?;
         Some(Tail { length: bytes.len() as u32, crc: ramhold_base::checksum::crc(bytes), closed: *closed })
@@ -38,16 +40,25 @@ impl Segments for Log {
 }
 
 #[derive(Default, Clone)]
-struct Replica {
+pub struct Replica {
     bytes: Vec<u8>,
     certified: usize,
     epoch: Epoch,
     closed: bool,
+    pub device: Device,
+}
+
+/// What a loss of power would leave of a replica.
+#[derive(Default, Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Device {
+    pub certified: usize,
+    pub epoch: Epoch,
+    pub closed: bool,
 }
 
 #[derive(Default)]
-struct Backup {
-    replicas: BTreeMap<SegmentId, Replica>,
+pub struct Backup {
+    pub replicas: BTreeMap<SegmentId, Replica>,
     fresh: BTreeMap<SegmentId, Replica>,
 }
 
@@ -77,6 +88,11 @@ impl Backup {
             certified: r.certified as u32,
             epoch: r.epoch,
             closed: r.closed,
+            flushed: if (r.device.epoch, r.device.closed) == (r.epoch, r.closed) {
+                r.device.certified as u32
+            } else {
+                0
+            },
         };
         if header.epoch < replica.epoch || (header.epoch > replica.epoch && !request.raise_epoch) {
             return (Status::StaleEpoch, told(replica));
@@ -109,23 +125,30 @@ impl Backup {
     }
 }
 
-struct Bench {
-    rng: Rng,
-    now: Instant,
-    view: View,
-    log: Log,
-    replicator: Replicator,
+pub struct Bench {
+    pub rng: Rng,
+    pub now: Instant,
+    pub view: View,
+    pub log: Log,
+    pub replicator: Replicator,
     /// A backup that died keeps what it held: it may come back in a recovery.
-    alive: BTreeMap<ServerId, Backup>,
-    dead: Vec<Backup>,
+    pub alive: BTreeMap<ServerId, Backup>,
+    pub dead: Vec<Backup>,
     /// What the coordinator has stored: the oldest (segment, epoch) that may be a head.
     recorded: Option<(SegmentId, Epoch)>,
-    wire: Vec<(Instant, bool, SocketAddr, Vec<u8>)>,
+    pub wire: Vec<(Instant, bool, SocketAddr, Vec<u8>)>,
     next_segment: u64,
     version: u64,
-    paused: std::collections::BTreeSet<ServerId>,
-    refuse: bool,
-    late: bool,
+    pub paused: std::collections::BTreeSet<ServerId>,
+    pub refuse: bool,
+    pub late: bool,
+    /// Nothing is lost or doubled, and every frame takes a millisecond.
+    pub calm: bool,
+    /// The most that each device ever had of each segment.
+    had: BTreeMap<SegmentId, BTreeMap<ServerId, Device>>,
+    flushed_before: Position,
+    /// Appends that were sent, in all.
+    pub appends: usize,
 }
 
 fn address(server: ServerId) -> SocketAddr {
@@ -133,7 +156,7 @@ fn address(server: ServerId) -> SocketAddr {
 }
 
 impl Bench {
-    fn new(seed: u64, backups: u64) -> Bench {
+    pub fn new(seed: u64, backups: u64) -> Bench {
         let mut view = View::new(SocketAddr::from(([10, 0, 0, 250], 1)));
         view.me = ServerId(200);
         view.cluster = ClusterId(7);
@@ -155,6 +178,10 @@ impl Bench {
             paused: Default::default(),
             refuse: false,
             late: false,
+            calm: false,
+            had: BTreeMap::new(),
+            flushed_before: Position::default(),
+            appends: 0,
         };
         bench.publish();
         bench.replicator.add_stream(STREAM, Durability::Buffered, 3);
@@ -162,7 +189,7 @@ impl Bench {
         bench
     }
 
-    fn publish(&mut self) {
+    pub fn publish(&mut self) {
         self.version += 1;
         let changed = self
             .alive
@@ -190,7 +217,7 @@ impl Bench {
         self.replicator.on_list(self.now, &self.view);
     }
 
-    fn roll(&mut self) {
+    pub fn roll(&mut self) {
         if let Some((_, (_, closed))) = self.log.0.iter_mut().next_back() {
             *closed = true;
         }
@@ -201,7 +228,7 @@ impl Bench {
         self.replicator.head_rolled(STREAM, id, tail);
     }
 
-    fn advance(&mut self) {
+    pub fn advance(&mut self) {
         let mut effects = Effects::new();
         self.replicator.advance(self.now, &self.log, &self.view, &mut effects);
         self.take(effects);
@@ -211,11 +238,16 @@ impl Bench {
     fn take(&mut self, effects: Effects) {
         for effect in effects.list {
             let Effect::Send { to: ramhold_base::Peer::Addr(to), frame } = effect else { continue };
+            self.appends += usize::from(is_append(&effects.bytes[frame.clone()]));
             self.post(true, to, effects.bytes[frame].to_vec());
         }
     }
 
     fn post(&mut self, request: bool, to: SocketAddr, bytes: Vec<u8>) {
+        if self.calm {
+            self.wire.push((Instant(self.now.0 + 1_000_000), request, to, bytes));
+            return;
+        }
         if self.rng.chance(1, 10) {
             return;
         }
@@ -230,7 +262,53 @@ impl Bench {
         }
     }
 
-    fn deliver_one(&mut self) {
+    /// Brings to a backup's device what it holds under certificates.
+    pub fn flush(&mut self, server: ServerId) {
+        let Some(backup) = self.alive.get_mut(&server) else { return };
+        for (segment, replica) in backup.replicas.iter_mut().filter(|(_, r)| r.certified > 0) {
+            let Replica { certified, epoch, closed, .. } = *replica;
+            replica.device = Device { certified, epoch, closed };
+            let had = self.had.entry(*segment).or_default().entry(server).or_default();
+            had.certified = had.certified.max(certified);
+            had.closed |= closed;
+        }
+    }
+
+    /// Lets time pass, as an event loop would: frames arrive, and the replicator is called when it asked for it.
+    pub fn pass(&mut self, millis: u64) {
+        let end = Instant(self.now.0 + millis * 1_000_000);
+        self.advance();
+        loop {
+            let frame = self.wire.iter().map(|(at, ..)| *at).min();
+            let deadline = self.replicator.deadline();
+            let Some(next) = [frame, deadline].into_iter().flatten().min().filter(|at| *at <= end) else {
+                break;
+            };
+            self.now = self.now.max(next);
+            if frame == Some(next) {
+                self.deliver_one();
+            } else {
+                self.replicator.tick(self.now);
+            }
+            self.advance();
+            self.check_flushed();
+        }
+        self.now = end;
+        self.check();
+    }
+
+    pub fn end(&self) -> Position {
+        let (id, (bytes, _)) = self.log.0.iter().next_back().unwrap();
+        Position { segment: *id, offset: bytes.len() as u32 }
+    }
+
+    pub fn kill(&mut self, server: ServerId) {
+        let backup = self.alive.remove(&server).unwrap();
+        self.dead.push(backup);
+        self.publish();
+    }
+
+    pub fn deliver_one(&mut self) {
         let Some(next) = (0..self.wire.len()).min_by_key(|i| self.wire[*i].0) else { return };
         let (at, is_request, to, bytes) = self.wire.swap_remove(next);
         self.now = self.now.max(at);
@@ -259,14 +337,20 @@ impl Bench {
                 let (status, answer) = backup.append(&header, body);
                 (status, Some(answer))
             }
+            Opcode::ReplicaFree => {
+                if let Some(backup) = self.alive.get_mut(&header.target) {
+                    backup.replicas.remove(&header.segment);
+                }
+                (Status::Ok, None)
+            }
             Opcode::StreamRegister => {
                 let register: StreamRegister = decode(body).unwrap();
-                self.record((register.segment, register.epoch));
+                self.record(register.stream, (register.segment, register.epoch));
                 (Status::Ok, None)
             }
             Opcode::HeadRecord => {
                 let record: HeadRecord = decode(body).unwrap();
-                self.record((record.segment, record.epoch));
+                self.record(record.stream, (record.segment, record.epoch));
                 (Status::Ok, None)
             }
             other => panic!("unexpected {other:?}"),
@@ -280,8 +364,10 @@ impl Bench {
         self.post(false, to, bytes);
     }
 
-    fn record(&mut self, head: (SegmentId, Epoch)) {
-        self.recorded = self.recorded.max(Some(head));
+    fn record(&mut self, stream: StreamId, head: (SegmentId, Epoch)) {
+        if stream == STREAM {
+            self.recorded = self.recorded.max(Some(head));
+        }
     }
 
     /// What a recovery that reaches these backups would take for the end of the log, or none if it had to wait.
@@ -295,7 +381,7 @@ impl Bench {
         for older in self.log.0.range(..head) {
             let whole = reached
                 .clone()
-                .any(|b| b.replicas.get(older.0).is_some_and(|r| r.closed && r.certified == older.1.0.len()));
+                .any(|b| b.replicas.get(older.0).is_some_and(|r| r.closed && r.certified >= older.1.0.len()));
             if !whole {
                 return None;
             }
@@ -306,7 +392,8 @@ impl Bench {
     }
 
     /// Any set of backups, dead ones come back, that is enough for a recovery must give at least what is durable.
-    fn check(&mut self) {
+    pub fn check(&mut self) {
+        self.check_flushed();
         let durable = self.replicator.durable(STREAM);
         if durable == Position::default() {
             return;
@@ -325,95 +412,41 @@ impl Bench {
             assert!(all.is_some(), "with every backup there the log must be complete");
         }
     }
-}
-
-/// What goes wrong besides a network that loses, doubles and reorders.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Trouble {
-    /// Backups die and may come back in a recovery.
-    Deaths,
-    /// One backup after the other is silent for so long that it loses its replicas, and is chosen again later.
-    Silences,
-    /// Backups have no room now and then, and messages come very late.
-    Refusals,
-}
-
-fn run(seed: u64, trouble: Trouble) {
-    let mut bench = Bench::new(seed, 6);
-    bench.refuse = trouble == Trouble::Refusals;
-    bench.late = trouble == Trouble::Refusals;
-    let pauses = trouble == Trouble::Silences;
-    let mut kills = if trouble == Trouble::Deaths { 2 } else { 0 };
-    for step in 0..4000u32 {
-        match bench.rng.below(20) {
-            0..=5 => {
-                let bytes = bench.rng.between(1, 100) as usize;
-                let (_, (segment, _)) = bench.log.0.iter_mut().next_back().unwrap();
-                if segment.len() < 600 {
-                    segment.extend(std::iter::repeat_n(step as u8, bytes));
-                } else if bench.rng.chance(1, 20) {
-                    bench.roll();
-                }
-            }
-            6 if kills > 0 && bench.rng.chance(1, 40) => {
-                kills -= 1;
-                let ids: Vec<ServerId> = bench.alive.keys().copied().collect();
-                let victim = *bench.rng.pick(&ids).unwrap();
-                let backup = bench.alive.remove(&victim).unwrap();
-                bench.dead.push(backup);
-                bench.publish();
-            }
-            6 if pauses && bench.rng.chance(1, 10) => {
-                if bench.paused.is_empty() {
-                    let ids: Vec<ServerId> = bench.alive.keys().copied().collect();
-                    let one = *bench.rng.pick(&ids).unwrap();
-                    bench.paused.insert(one);
+    /// What counts as flushed was on three devices; what counts as that now is on all that the replicator names.
+    fn check_flushed(&mut self) {
+        let flushed = self.replicator.flushed(STREAM);
+        assert!(flushed >= self.flushed_before, "a position never goes back");
+        // What a device had is never taken back, so what was looked at before still holds.
+        for (id, (bytes, _)) in self.log.0.range(self.flushed_before.segment..=flushed.segment) {
+            let is_end = *id == flushed.segment;
+            let had = self.had.get(id).into_iter().flat_map(|had| had.values()).filter(|had| {
+                if is_end {
+                    had.certified >= flushed.offset as usize
                 } else {
-                    bench.paused.clear();
+                    had.closed && had.certified >= bytes.len()
                 }
-            }
-            7 => {
-                let ms = if pauses && bench.rng.chance(1, 3) { 500 } else { 20 };
-                bench.now = bench.now + std::time::Duration::from_millis(ms);
-                bench.replicator.tick(bench.now);
-            }
-            _ => bench.deliver_one(),
+            });
+            // A lost place of a head that was durably closed does not count.
+            let places = self.replicator.replicas_of(*id).filter(|seen| seen.closed).count();
+            let wanted = if places == 0 || places == 3 { 3 } else { 1 };
+            assert!(
+                had.count() >= wanted || flushed == Position::default(),
+                "{id} counts as flushed, with {flushed:?}"
+            );
         }
-        bench.advance();
-        bench.check();
-    }
-    bench.paused.clear();
-    bench.refuse = false;
-    bench.late = false;
-    let (id, (bytes, _)) = bench.log.0.iter().next_back().unwrap();
-    let end = Position { segment: *id, offset: bytes.len() as u32 };
-    for _ in 0..100_000 {
-        if bench.replicator.durable(STREAM) == end {
-            break;
+        self.flushed_before = flushed;
+        let mut places: BTreeMap<SegmentId, u32> = BTreeMap::new();
+        for seen in self.replicator.replicas().filter(|seen| self.replicator.is_flushed(seen.segment)) {
+            let id = seen.segment;
+            *places.entry(id).or_default() += 1;
+            let device = self.alive[&seen.backup].replicas[&id].device;
+            assert!(device.closed, "{id}: {device:?}");
+            assert!(device.certified >= self.log.0[&id].0.len(), "{id}: {device:?}");
         }
-        bench.deliver_one();
-        bench.now = bench.now + std::time::Duration::from_millis(1);
-        bench.replicator.tick(bench.now);
-        bench.advance();
+        assert!(places.values().all(|count| *count == 3), "{places:?}");
     }
-    bench.check();
-    assert_eq!(bench.replicator.durable(STREAM), end, "seed {seed}: not live");
 }
 
-#[test]
-fn what_is_acknowledged_is_found_by_every_recovery() {
-    (0..80).for_each(|seed| run(seed, Trouble::Deaths));
-}
-
-/// A backup that is chosen again for a segment may still hold its old, shorter replica of it: raised before it is whole
-/// that would pass for the head.
-#[test]
-fn a_backup_that_was_silent_never_proves_a_shorter_head() {
-    (0..300).for_each(|seed| run(seed, Trouble::Silences));
-}
-
-/// A refused open may still arrive late, when there is room, and leave an open replica behind.
-#[test]
-fn a_refused_backup_never_proves_an_empty_head() {
-    (0..80).for_each(|seed| run(seed, Trouble::Refusals));
+fn is_append(bytes: &[u8]) -> bool {
+    frame::parse(bytes).unwrap().0.opcode() == Some(Opcode::Append)
 }

@@ -1,0 +1,453 @@
+//! Paces cleaning, and carries its passes through replication to the point where memory comes free.
+//!
+//! Copying is done in slices: every write pays for what it took, by what the present pass costs per byte that it frees,
+//! and an idle shard goes on by itself. One pass copies at a time; others wait for their replicas, for their head, or
+//! for the end of the stream to be durable.
+//!
+//! Invariants:
+//! - survivors are entered only when they are on the devices of their R backups, with the roll in the same turn;
+//! - sources are retired only when the head that was rolled then is on the devices, and so every head before it;
+//! - no replica is made from an image before everything that made it leave entries out is on the devices.
+//!
+//! Not here: choosing and copying (log). Rules: docs/protocols/cleaning.md. Catalogue: C4-C7.
+
+use crate::tablets::TabletState;
+use crate::{LogSegments, Master};
+use ramhold_base::{Effects, Instant, Level, Position, SegmentId, StreamId};
+use ramhold_log::{Choice, Combined, Compaction, Grant, Moved, Plan, Purpose, Reference, Step, Wish};
+use ramhold_replication::{FlushWish, Segments};
+use ramhold_wire::View;
+use ramhold_wire::status::CleaningStatus;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What an idle shard does before it looks for requests again: some 30 microseconds.
+const IDLE_WORK: u64 = 32 * 1024;
+/// What a write that finds no memory does at most before it gives up for now: some 300 microseconds.
+const PRESSED_WORK: u64 = 256 * 1024;
+/// Passes that wait for replicas or for a head at the same time.
+const WAITING_COUNT_MAX: usize = 4;
+/// How long nothing is chosen after nothing was worth it.
+const FRUITLESS_PAUSE: Duration = Duration::from_millis(2);
+const FRUITLESS_PAUSE_MAX: Duration = Duration::from_millis(128);
+
+/// A combined pass and those of its side segments that the replicator knows.
+struct Survivors {
+    pass: Combined,
+    begun: Vec<SegmentId>,
+}
+
+enum Active {
+    Combined(Survivors),
+    Compaction(Compaction),
+}
+
+/// Sources of an entered pass.
+struct Retiring {
+    stream: StreamId,
+    /// The head that does not name them.
+    head: SegmentId,
+    sources: Vec<SegmentId>,
+    /// What has taken their place.
+    survivors: Vec<SegmentId>,
+}
+
+/// What cleaning has done since the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CleaningCounters {
+    pub combined_passes: u64,
+    pub compactions: u64,
+    pub entries_seen: u64,
+    pub entries_moved: u64,
+    pub bytes_moved: u64,
+    /// By combined passes: these went to the backups.
+    pub bytes_combined: u64,
+    pub segments_retired: u64,
+    /// Objects removed because their time was over.
+    pub expired: u64,
+    /// Times that a pass stopped at an entry that was damaged in memory.
+    pub damaged: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Cleaning {
+    active: Option<Active>,
+    plan: Plan,
+    /// Work that writes have paid for and that is not done yet.
+    credit: u64,
+    entering: Vec<Survivors>,
+    retiring: Vec<Retiring>,
+    /// Done, and put off because their segment has lost a replica.
+    swapping: Vec<Compaction>,
+    /// Where streams ended when something was compacted last: copies wait until this is on the devices.
+    compacted: BTreeMap<StreamId, Position>,
+    /// The damaged segment at which the pass that copies has stopped.
+    waits_for: Option<SegmentId>,
+    /// The expired object that stopped the pass could not be removed: it moves.
+    expired_stay: bool,
+    fruitless_until: Option<Instant>,
+    /// How long the next pause is.
+    pause: Duration,
+    /// A remove waits for memory.
+    is_pressed: bool,
+    pub counters: CleaningCounters,
+}
+
+impl Cleaning {
+    fn is_waiting(&self) -> bool {
+        !self.entering.is_empty() || !self.retiring.is_empty() || !self.swapping.is_empty()
+    }
+
+    fn waiting_count(&self) -> usize {
+        self.entering.len() + self.retiring.len() + self.swapping.len()
+    }
+}
+
+impl Master {
+    /// Free memory is so low that cleaning pays.
+    fn wants_cleaning(&self) -> bool {
+        let usage = self.log.usage();
+        usage.free_bytes < usage.reserve_bytes + self.config.cleaning_runway_bytes
+    }
+
+    pub(crate) fn cleaning_status(&self) -> CleaningStatus {
+        let counters = self.cleaning.counters;
+        let usage = self.log.usage();
+        CleaningStatus {
+            is_needed: self.wants_cleaning(),
+            is_full: usage.free_bytes <= usage.reserve_bytes && self.cleaning.fruitless_until.is_some(),
+            combined_passes: counters.combined_passes,
+            compactions: counters.compactions,
+            entries_moved: counters.entries_moved,
+            bytes_moved: counters.bytes_moved,
+            bytes_combined: counters.bytes_combined,
+            segments_retired: counters.segments_retired,
+            expired: counters.expired,
+        }
+    }
+
+    /// Whether ticks have something to do.
+    pub(crate) fn is_cleaning(&self, now: Instant) -> bool {
+        // A pass that was begun is ended, also when memory has come free meanwhile.
+        let has_more = self.cleaning.active.is_some()
+            || (self.wants_cleaning() && self.cleaning.waiting_count() < WAITING_COUNT_MAX);
+        has_more && !self.is_pass_waiting() && self.cleaning.fruitless_until.is_none_or(|until| until <= now)
+    }
+
+    /// Whether the pass that copies has met damage that is being repaired.
+    fn is_pass_waiting(&self) -> bool {
+        self.cleaning.waits_for.is_some_and(|segment| self.scrub.is_damaged(segment))
+    }
+
+    /// When to look again whether something is worth cleaning.
+    pub(crate) fn cleaning_deadline(&self) -> Option<Instant> {
+        self.cleaning.fruitless_until.filter(|_| self.cleaning.active.is_some() || self.wants_cleaning())
+    }
+
+    /// What a write of so many bytes pays.
+    pub(crate) fn pay_for_cleaning(&mut self, now: Instant, bytes: u64, view: &View, effects: &mut Effects) {
+        if !self.wants_cleaning() {
+            self.cleaning.credit = 0;
+            return;
+        }
+        self.cleaning.pause = FRUITLESS_PAUSE;
+        let usage = self.log.usage();
+        let plan = self.cleaning.plan;
+        // A quarter more than what keeps the level; twice as much when the runway is half gone.
+        let runway = self.config.cleaning_runway_bytes;
+        let is_short = usage.free_bytes < usage.reserve_bytes + runway / 2;
+        let quarters = if is_short { 8 } else { 5 };
+        let work = (bytes * plan.work).checked_div(plan.gain).map_or(bytes, |work| work * quarters / 4);
+        self.cleaning.credit = (self.cleaning.credit + work).min(4 * PRESSED_WORK);
+        if self.cleaning.credit >= IDLE_WORK / 4 {
+            self.clean(now, self.cleaning.credit, view, effects);
+        }
+    }
+
+    /// For a write that found no memory: works for it. Whether trying again, now or later, may help.
+    pub(crate) fn clean_for_room(
+        &mut self,
+        now: Instant,
+        purpose: Purpose,
+        view: &View,
+        effects: &mut Effects,
+    ) -> bool {
+        self.cleaning.is_pressed = purpose == Purpose::Freeing;
+        if self.cleaning.is_pressed {
+            self.cleaning.fruitless_until = None;
+        }
+        self.clean(now, PRESSED_WORK, view, effects);
+        self.cleaning.is_pressed = false;
+        self.cleaning.active.is_some() || self.cleaning.is_waiting() || self.wants_less()
+    }
+
+    /// There is room above what is held back.
+    fn wants_less(&self) -> bool {
+        let usage = self.log.usage();
+        usage.free_bytes > usage.reserve_bytes + u64::from(self.config.geometry.seglet_bytes)
+    }
+
+    /// A slice for its own sake, when the shard has nothing else to do.
+    pub(crate) fn clean_when_idle(&mut self, now: Instant, view: &View, effects: &mut Effects) {
+        if self.is_cleaning(now) {
+            self.clean(now, IDLE_WORK, view, effects);
+        }
+    }
+
+    /// Does so much work, as far as there is something to do.
+    fn clean(&mut self, now: Instant, mut work: u64, view: &View, effects: &mut Effects) {
+        while work > 0 && !self.is_pass_waiting() && self.begin_pass(now, view, effects) {
+            let before = self.moved();
+            let step = self.copy(now, work, view);
+            let after = self.moved();
+            let done = after.bytes - before.bytes
+                + ramhold_log::LOOK_COST * (after.entries_seen - before.entries_seen);
+            work = work.saturating_sub(done);
+            self.cleaning.credit = self.cleaning.credit.saturating_sub(done);
+            self.count(before, after);
+            self.begin_survivors();
+            match step {
+                Step::Working => break,
+                Step::NoMemory => {
+                    self.pause_cleaning(now);
+                    break;
+                }
+                Step::Done => self.finish_copy(effects),
+                Step::Expired(at) => {
+                    self.cleaning.expired_stay = !self.expire_at(now, at, view, effects);
+                }
+                Step::Damaged { segment, offset } => {
+                    self.cleaning.counters.damaged += 1;
+                    self.cleaning.waits_for = Some(segment);
+                    self.note_damage(now, segment, offset, effects);
+                    break;
+                }
+            }
+        }
+        self.advance_cleaning(now, view, effects);
+        self.replicate_cleaning(now, view, effects);
+    }
+
+    /// Sends what cleaning has appended.
+    pub(crate) fn replicate_cleaning(&mut self, now: Instant, view: &View, effects: &mut Effects) {
+        while std::mem::take(&mut self.appended) | std::mem::take(&mut self.side_appended) {
+            self.replicator.advance(now, &LogSegments(&self.log), view, effects);
+            self.advance_cleaning(now, view, effects);
+        }
+    }
+
+    /// There was nothing to do: ticks look again after a while, and after twice as long each time, until a write comes.
+    fn pause_cleaning(&mut self, now: Instant) {
+        self.cleaning.pause = self.cleaning.pause.clamp(FRUITLESS_PAUSE, FRUITLESS_PAUSE_MAX);
+        self.cleaning.fruitless_until = Some(now + self.cleaning.pause);
+        self.cleaning.pause *= 2;
+    }
+
+    fn moved(&self) -> Moved {
+        match &self.cleaning.active {
+            Some(Active::Combined(survivors)) => survivors.pass.moved(),
+            Some(Active::Compaction(pass)) => pass.moved(),
+            None => Moved::default(),
+        }
+    }
+
+    fn count(&mut self, before: Moved, after: Moved) {
+        let is_combined = matches!(self.cleaning.active, Some(Active::Combined(_)));
+        let counters = &mut self.cleaning.counters;
+        counters.entries_seen += after.entries_seen - before.entries_seen;
+        counters.entries_moved += after.entries - before.entries;
+        counters.bytes_moved += after.bytes - before.bytes;
+        if is_combined {
+            counters.bytes_combined += after.bytes - before.bytes;
+        }
+    }
+
+    /// Whether a pass is copying; begins one if need be and worth it.
+    fn begin_pass(&mut self, now: Instant, view: &View, effects: &mut Effects) -> bool {
+        if self.cleaning.active.is_some() {
+            return true;
+        }
+        if !self.wants_cleaning()
+            || self.cleaning.waiting_count() >= WAITING_COUNT_MAX
+            || self.cleaning.fruitless_until.is_some_and(|until| until > now)
+        {
+            return false;
+        }
+        let (replicator, scrub) = (&self.replicator, &self.scrub);
+        let wish = Wish {
+            now: view.time(now).seconds(),
+            is_replicated: &|stream| replicator.replica_count(stream) > 0,
+            is_whole: &|segment| replicator.is_complete(segment) && !scrub.is_damaged(segment),
+            is_settled: &|segment| replicator.is_settled(segment),
+            disk_bytes_max: self.config.disk_bytes_max,
+            is_two_level: self.config.two_level_cleaning,
+            is_pressed: self.cleaning.is_pressed,
+        };
+        match self.log.choose(&wish) {
+            Some(Choice::Combined { stream, sources, plan }) => {
+                let pass = self.log.begin_combined(stream, &sources, view.time(now));
+                self.cleaning.active = Some(Active::Combined(Survivors { pass, begun: Vec::new() }));
+                self.cleaning.plan = plan;
+                self.cleaning.counters.combined_passes += 1;
+                effects.report(Level::Debug, "mark:combined_begun");
+            }
+            Some(Choice::Compaction { segment, plan }) => {
+                self.cleaning.active = Some(Active::Compaction(self.log.begin_compaction(segment)));
+                self.cleaning.plan = plan;
+                self.cleaning.counters.compactions += 1;
+                effects.report(Level::Debug, "mark:compaction_begun");
+            }
+            None => {
+                self.pause_cleaning(now);
+                return false;
+            }
+        }
+        self.cleaning.fruitless_until = None;
+        self.cleaning.pause = FRUITLESS_PAUSE;
+        true
+    }
+
+    fn copy(&mut self, now: Instant, work: u64, view: &View) -> Step {
+        let expired_stay = std::mem::take(&mut self.cleaning.expired_stay);
+        let grant = Grant { work, now: view.time(now), expired_stay };
+        let tablets = &self.tablets;
+        let hash_of =
+            |table, key: &[u8]| tablets.hash(table, key).expect("a table is known as long as we live");
+        match self.cleaning.active.as_mut().expect("begun before") {
+            Active::Combined(survivors) => self.log.combined_step(&mut survivors.pass, grant, &hash_of),
+            Active::Compaction(pass) => self.log.compaction_step(pass, grant, &hash_of),
+        }
+    }
+
+    /// Tells the replicator of side segments that have come into being.
+    fn begin_survivors(&mut self) {
+        let Some(Active::Combined(survivors)) = &mut self.cleaning.active else { return };
+        let segments = self.log.side_segments(survivors.pass.side());
+        for segment in segments {
+            if !survivors.begun.contains(&segment) {
+                let tail = LogSegments(&self.log).tail(segment).expect("side segments are in memory");
+                self.replicator.side_begun(survivors.pass.stream(), segment, tail);
+                survivors.begun.push(segment);
+                self.side_appended = true;
+            }
+        }
+    }
+
+    fn finish_copy(&mut self, effects: &mut Effects) {
+        match self.cleaning.active.take().expect("only a pass that copies is done") {
+            Active::Combined(survivors) => {
+                self.side_appended = true;
+                effects.report(Level::Debug, "mark:survivors_copied");
+                self.cleaning.entering.push(survivors);
+            }
+            Active::Compaction(pass) => {
+                self.cleaning.swapping.push(pass);
+            }
+        }
+    }
+
+    /// Takes every waiting pass as far as replication allows.
+    pub(crate) fn advance_cleaning(&mut self, now: Instant, view: &View, effects: &mut Effects) {
+        self.swap_images(effects);
+        self.enter_survivors(now, view, effects);
+        self.retire_sources(effects);
+        self.wish_flushed();
+    }
+
+    /// An object whose time is over is next in a pass: removes it as a client would. Whether it is gone.
+    fn expire_at(&mut self, now: Instant, at: Reference, view: &View, effects: &mut Effects) -> bool {
+        let (table, key) = self.log.key_of(at);
+        let Some((tablet, hash)) = self.tablets.find(table, &key) else { return false };
+        let tablet = *tablet;
+        if tablet.state != TabletState::Serving {
+            return false;
+        }
+        let Some(version) =
+            self.log.lookup(table, hash, &key).ok().flatten().filter(|f| f.at == at).map(|f| f.version)
+        else {
+            return false;
+        };
+        // Without room it moves: a pass under way cannot wait for another.
+        self.cleaning_runs = true;
+        let outcome = self.take_out(now, &tablet, table, hash, &key, (at, version), view, effects);
+        self.cleaning_runs = false;
+        if outcome.is_ok() {
+            self.cleaning.counters.expired += 1;
+            effects.report(Level::Debug, "mark:expired");
+        }
+        outcome.is_ok()
+    }
+
+    fn swap_images(&mut self, effects: &mut Effects) {
+        let waiting = std::mem::take(&mut self.cleaning.swapping);
+        for pass in waiting {
+            if !self.replicator.is_complete(pass.segment()) {
+                self.cleaning.swapping.push(pass);
+                continue;
+            }
+            let (stream, segment) = (pass.stream(), pass.segment());
+            self.log.swap_compaction(pass);
+            let after = self.log.segment(segment).expect("just swapped in").copy_after;
+            self.cleaning.compacted.insert(stream, after);
+            effects.report(Level::Debug, "mark:compacted");
+        }
+    }
+
+    fn enter_survivors(&mut self, now: Instant, view: &View, effects: &mut Effects) {
+        let waiting = std::mem::take(&mut self.cleaning.entering);
+        for survivors in waiting {
+            let whole = survivors.begun.iter().all(|segment| self.replicator.is_flushed(*segment));
+            let stream = survivors.pass.stream();
+            if !whole || !self.log.may_roll(survivors.begun.len()) {
+                self.cleaning.entering.push(survivors);
+                continue;
+            }
+            self.log.enter_combined(&survivors.pass);
+            let head = self.roll_entering(now, stream, view, effects).expect("there is room for its opening");
+            effects.report(Level::Debug, "mark:survivors_entered");
+            let sources = survivors.pass.sources().to_vec();
+            self.cleaning.retiring.push(Retiring { stream, head, sources, survivors: survivors.begun });
+        }
+    }
+
+    /// What must be on the devices before sources are retired: the head that does not name them, hence every head before
+    /// it, and all survivors. A survivor that was cleaned itself meanwhile has seen to it that its own are.
+    fn wishes_of(&self, retiring: &Retiring) -> impl Iterator<Item = FlushWish> {
+        let opening = self.log.segment(retiring.head).map_or(0, |head| head.opening_bytes);
+        let opened = Position { segment: retiring.head, offset: opening };
+        let survivors = retiring.survivors.iter().filter(|id| self.log.segment(**id).is_some());
+        survivors.map(|id| FlushWish::Whole(*id)).chain([FlushWish::UpTo(retiring.stream, opened)])
+    }
+
+    /// Asks the backups for what passes and copies wait for.
+    fn wish_flushed(&mut self) {
+        if !self.cleaning.is_waiting() && self.cleaning.compacted.is_empty() {
+            return;
+        }
+        let replicator = &self.replicator;
+        self.cleaning.compacted.retain(|stream, position| replicator.flushed(*stream) < *position);
+        let compacted = self.cleaning.compacted.iter().map(|(stream, at)| FlushWish::UpTo(*stream, *at));
+        let retiring = self.cleaning.retiring.iter().flat_map(|retiring| self.wishes_of(retiring));
+        let entering = self.cleaning.entering.iter().flat_map(|survivors| &survivors.begun);
+        let entering = entering.map(|segment| FlushWish::Whole(*segment));
+        let wishes: Vec<FlushWish> = compacted.chain(entering).chain(retiring).collect();
+        self.replicator.want_flushed(wishes);
+    }
+
+    fn retire_sources(&mut self, effects: &mut Effects) {
+        let waiting = std::mem::take(&mut self.cleaning.retiring);
+        for retiring in waiting {
+            let is_safe = self.wishes_of(&retiring).all(|wish| self.replicator.is_fulfilled(wish));
+            if !is_safe {
+                self.cleaning.retiring.push(retiring);
+                continue;
+            }
+            for source in &retiring.sources {
+                self.log.retire(*source);
+                self.replicator.retire(*source);
+            }
+            self.cleaning.counters.segments_retired += retiring.sources.len() as u64;
+            effects.report(Level::Debug, "mark:sources_retired");
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Finds what has rotted in this shard's memory, and gets it back from the backups before anybody is told of it.
+//!
+//! Damage is noticed by whoever meets it: a read, a pass of the cleaner, a walk over the index, or the scrub, which goes
+//! over all closed segments for its own sake. The segment is then asked for, backup by backup, and restored in place when
+//! a replica fits. Where there are no replicas what is damaged is given up, loudly.
+//!
+//! Invariants:
+//! - nothing damaged is served, nor taken for absent: until it is repaired, who asks is told to come again;
+//! - a segment under repair is asked for from one backup at a time.
+//!
+//! Not here: verifying, restoring and giving up (log). Rules: docs/protocols/cleaning.md. Catalogue: C8.
+
+use crate::{Context, Master};
+use ramhold_base::time::earliest;
+use ramhold_base::{Effects, Instant, Level, Peer, SegmentId, ServerId, Status, StreamId, TableId};
+use ramhold_log::{Lost, Repaired, ScrubCursor, Unreadable};
+use ramhold_wire::membership::{ReplicaName, ReplicaRead};
+use ramhold_wire::status::ScrubStatus;
+use ramhold_wire::{View, request};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A backup reads a whole segment from a device that others use too.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long to leave a backup alone that has no room just now, and the first pause after all have been asked in vain.
+const PAUSE_FIRST: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// After so many rounds over all backups the answer is `Corrupt`. A head may only have to wait for its replicas.
+const ROUNDS_PATIENT: u32 = 3;
+/// Segments asked for at a time; each answer is a whole segment.
+const ASKING_COUNT_MAX: usize = 4;
+/// Index buckets looked at in one turn of giving up.
+const LOSS_BUCKETS: u64 = 4096;
+
+/// What is verified in one go: some ten microseconds.
+const SLICE_BYTES: u64 = 64 * 1024;
+/// A round begins at most this often: a small log is not gone over for ever.
+const ROUND_MIN: Duration = Duration::from_secs(600);
+
+/// One damaged segment.
+struct Repair {
+    stream: StreamId,
+    /// Asked in this round, and of no use.
+    tried: Vec<ServerId>,
+    asking: Option<ServerId>,
+    rounds: u32,
+    next: Instant,
+    pause: Duration,
+    loss: Option<Lost>,
+}
+
+/// A question under way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadBack {
+    segment: SegmentId,
+    backup: ServerId,
+}
+
+#[derive(Default)]
+pub(crate) struct Scrub {
+    repairs: BTreeMap<SegmentId, Repair>,
+    cursor: ScrubCursor,
+    slice_at: Instant,
+    round_begun: Instant,
+    counters: ScrubStatus,
+}
+
+impl Scrub {
+    pub fn status(&self) -> ScrubStatus {
+        ScrubStatus { waiting: self.repairs.len() as u64, ..self.counters.clone() }
+    }
+
+    /// Whether a segment is known to be damaged.
+    pub fn is_damaged(&self, segment: SegmentId) -> bool {
+        self.repairs.contains_key(&segment)
+    }
+
+    fn deadline(&self, bytes_per_second: u64) -> Option<Instant> {
+        let repairs = self.repairs.values().filter(|repair| repair.asking.is_none());
+        let repair = repairs.map(|repair| repair.next).min();
+        earliest(repair, (bytes_per_second > 0).then_some(self.slice_at))
+    }
+}
+
+impl Master {
+    pub(crate) fn scrub_deadline(&self) -> Option<Instant> {
+        self.scrub.deadline(self.config.scrub_bytes_per_second)
+    }
+
+    /// What to answer when it cannot be told what a key has. Begins the repair.
+    pub(crate) fn unreadable(
+        &mut self,
+        now: Instant,
+        unreadable: Unreadable,
+        view: &View,
+        effects: &mut Effects,
+    ) -> Status {
+        let Unreadable::Damaged(at) = unreadable else { return Status::Corrupt };
+        let (segment, offset) = self.log.place_of(at);
+        self.note_damage(now, segment, offset, effects);
+        self.advance_repairs(now, view, effects);
+        match self.scrub.repairs.get(&segment) {
+            Some(repair) if repair.rounds >= ROUNDS_PATIENT || repair.loss.is_some() => Status::Corrupt,
+            _ => Status::Retry,
+        }
+    }
+
+    /// An entry of a segment does not hold.
+    pub(crate) fn note_damage(
+        &mut self,
+        now: Instant,
+        segment: SegmentId,
+        offset: u32,
+        effects: &mut Effects,
+    ) {
+        if self.scrub.is_damaged(segment) {
+            return;
+        }
+        let Some(stream) = self.log.segment(segment).map(|segment| segment.stream) else { return };
+        self.scrub.counters.damaged += 1;
+        effects.report(Level::Error, format!("{segment} of {stream} is damaged in memory at {offset}"));
+        let repair = Repair {
+            stream,
+            tried: Vec::new(),
+            asking: None,
+            rounds: 0,
+            next: now,
+            pause: PAUSE_FIRST,
+            loss: None,
+        };
+        self.scrub.repairs.insert(segment, repair);
+    }
+
+    pub(crate) fn advance_repairs(&mut self, now: Instant, view: &View, effects: &mut Effects) {
+        let due = self.scrub.repairs.iter().filter(|(_, it)| it.asking.is_none() && it.next <= now);
+        let due: Vec<SegmentId> = due.map(|(segment, _)| *segment).collect();
+        for segment in due {
+            let Some(mut repair) = self.scrub.repairs.remove(&segment) else { continue };
+            if self.advance_repair(now, segment, &mut repair, view, effects) {
+                self.scrub.repairs.insert(segment, repair);
+            }
+        }
+    }
+
+    /// Whether there is something left to do.
+    fn advance_repair(
+        &mut self,
+        now: Instant,
+        segment: SegmentId,
+        repair: &mut Repair,
+        view: &View,
+        effects: &mut Effects,
+    ) -> bool {
+        if self.log.segment(segment).is_none() {
+            return false;
+        }
+        if self.replicator.replica_count(repair.stream) == 0 {
+            return self.give_up_damage(now, segment, repair, effects);
+        }
+        let asking = self.scrub.repairs.values().filter(|other| other.asking.is_some()).count();
+        if asking >= ASKING_COUNT_MAX {
+            repair.next = now + PAUSE_FIRST;
+            return true;
+        }
+        let untried = self.replicator.replicas_of(segment).find_map(|seen| {
+            let may_help = seen.certified > 0 && !repair.tried.contains(&seen.backup);
+            let address = view.list.address(seen.backup).filter(|_| may_help)?;
+            Some((seen.backup, seen.epoch, address))
+        });
+        let Some((backup, epoch, address)) = untried else {
+            repair.rounds += 1;
+            if repair.rounds == ROUNDS_PATIENT {
+                effects
+                    .report(Level::Error, format!("no replica of {segment} fits: it stays damaged for now"));
+            }
+            repair.tried.clear();
+            repair.next = now + repair.pause;
+            repair.pause = (repair.pause * 2).min(PAUSE_MAX);
+            return true;
+        };
+        let context = Context::ReadBack(ReadBack { segment, backup });
+        let rpc = self.calls.open(address, now, now + READ_TIMEOUT, context);
+        let replica = ReplicaName { shard: self.config.shard, stream: repair.stream, segment, epoch };
+        request(effects, Peer::Addr(address), &view.to_server(backup), rpc, &ReplicaRead { replica });
+        repair.asking = Some(backup);
+        true
+    }
+
+    /// A backup's answer: the bytes of its replica, if it has them.
+    pub(crate) fn on_read_back(
+        &mut self,
+        now: Instant,
+        read: ReadBack,
+        status: Status,
+        body: &[u8],
+        effects: &mut Effects,
+    ) {
+        let ReadBack { segment, backup } = read;
+        let Some(repair) = self.scrub.repairs.get_mut(&segment).filter(|r| r.asking == Some(backup)) else {
+            return;
+        };
+        repair.asking = None;
+        repair.next = now;
+        match status {
+            Status::Ok => {}
+            Status::Retry | Status::TooMany | Status::NotReady => {
+                repair.next = now + PAUSE_FIRST;
+                return;
+            }
+            _ => return repair.tried.push(backup),
+        }
+        let tablets = &self.tablets;
+        let hash_of = |table: TableId, key: &[u8]| tablets.hash(table, key).unwrap_or_default();
+        if self.log.segment(segment).is_some() && self.log.repair(segment, body, &hash_of) == Repaired::Unfit
+        {
+            return repair.tried.push(backup);
+        }
+        self.scrub.repairs.remove(&segment);
+        self.scrub.counters.repaired += 1;
+        effects.report(Level::Info, format!("{segment} is whole again, from its replica on {backup}"));
+        effects.report(Level::Debug, "mark:repaired");
+    }
+
+    pub(crate) fn on_read_back_unanswered(&mut self, now: Instant, read: ReadBack) {
+        if let Some(repair) = self.scrub.repairs.get_mut(&read.segment)
+            && repair.asking == Some(read.backup)
+        {
+            repair.asking = None;
+            repair.next = now;
+            repair.tried.push(read.backup);
+        }
+    }
+
+    /// Nobody else has it. Whether there is something left to do.
+    fn give_up_damage(
+        &mut self,
+        now: Instant,
+        segment: SegmentId,
+        repair: &mut Repair,
+        effects: &mut Effects,
+    ) -> bool {
+        let loss = repair.loss.get_or_insert_with(|| Lost::new(segment));
+        if !self.log.may_lose(segment) {
+            repair.next = now + repair.pause;
+            repair.pause = (repair.pause * 2).min(PAUSE_MAX);
+            return true;
+        }
+        let tablets = &self.tablets;
+        let hash_of = |table: TableId, key: &[u8]| tablets.hash(table, key).unwrap_or_default();
+        if !self.log.lose_step(loss, LOSS_BUCKETS, &hash_of) {
+            return true;
+        }
+        if loss.objects > 0 {
+            // Nobody knows their versions; they are among those that were handed out.
+            self.log.raise_safe_version(self.ceiling.needed.next());
+            self.scrub.counters.lost += loss.objects;
+        }
+        let objects = loss.objects;
+        effects.report(Level::Error, format!("{segment} had no replicas: objects lost: {objects}"));
+        false
+    }
+
+    /// Verifies a slice of the log when one is due and there is nothing else to do.
+    pub(crate) fn scrub_when_idle(&mut self, now: Instant, effects: &mut Effects) {
+        let rate = self.config.scrub_bytes_per_second;
+        if rate == 0 || self.busy || self.scrub.slice_at > now {
+            return;
+        }
+        if self.scrub.cursor == ScrubCursor::default() {
+            self.scrub.round_begun = now;
+        }
+        let scrubbed = self.log.scrub_step(&mut self.scrub.cursor, SLICE_BYTES);
+        self.scrub.counters.bytes += scrubbed.bytes;
+        self.scrub.slice_at = now + Duration::from_nanos(SLICE_BYTES.saturating_mul(1_000_000_000) / rate);
+        if let Some((segment, offset)) = scrubbed.damaged {
+            self.note_damage(now, segment, offset, effects);
+        }
+        if scrubbed.is_round_over {
+            self.scrub.counters.rounds += 1;
+            self.scrub.slice_at = self.scrub.slice_at.max(self.scrub.round_begun + ROUND_MIN);
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! A master between scripted backups and a scripted coordinator.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is wrong")]
+
+mod expiry;
+mod recovery;
+mod repair;
+mod rig;

@@ -1,0 +1,191 @@
+//! Recoveries, drops, and what hostile messages do.
+//!
+//! Catalogue: F4, F5, F6.
+
+use crate::rig::Rig;
+use ramhold_base::hash::PlacementSeed;
+use ramhold_base::*;
+use ramhold_wire::control::encode_into;
+use ramhold_wire::data::{AppendReply, AppendRequest, KeyRequest, RejectRules, WriteRequest};
+use ramhold_wire::membership::*;
+use ramhold_wire::recovery::*;
+use ramhold_wire::table::TabletDrop;
+use ramhold_wire::{Header, Opcode};
+
+fn range(first: u64, last: u64) -> PartitionRange {
+    PartitionRange {
+        partition: 0,
+        table: TableId(5),
+        seed: PlacementSeed(1),
+        first: KeyHash(first),
+        last: KeyHash(last),
+        shard: ShardId(0),
+        stream: StreamId(1),
+        first_segment: SegmentId(1),
+        durability: Durability::Buffered,
+        replicas: 2,
+    }
+}
+fn recover(attempt: u32, segments: Vec<RecoverySegment>) -> Recover {
+    Recover {
+        recovery: RecoveryId(1),
+        crashed: ServerId(3),
+        partition: 0,
+        attempt,
+        ranges: vec![range(0, u64::MAX)],
+        segments,
+        safe_version: Version(5),
+        version_floor: Version(0),
+    }
+}
+fn unusable() -> Vec<RecoverySegment> {
+    vec![RecoverySegment {
+        shard: ShardId(0),
+        stream: StreamId(1),
+        segment: SegmentId(1),
+        end: 10,
+        sources: vec![],
+    }]
+}
+
+#[test]
+fn late_answer_to_an_older_attempt_publishes_nothing() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.request(&recover(1, unusable())), Status::Ok);
+    for _ in 0..5 {
+        rig.tick();
+    }
+    let (old, report) = rig.recovered().expect("failed");
+    assert!(matches!(report.outcome, RecoveryOutcome::Failed { .. }));
+    assert_eq!(rig.request(&recover(2, vec![])), Status::Retry);
+    assert_eq!(rig.request(&recover(3, vec![])), Status::Ok);
+    for _ in 0..5 {
+        rig.tick();
+    }
+    let (_, report) = rig.recovered().expect("done");
+    assert!(matches!(report.outcome, RecoveryOutcome::Done { .. }), "{report:?}");
+    assert_eq!(report.attempt, 3);
+    rig.answer(&old, Status::Ok); // the late answer to the report of attempt 1's failure
+    assert!(rig.master.tablets_seen().all(|t| !t.serving), "attempt 3 was never answered");
+}
+
+#[test]
+fn entered_is_reported_without_another_input() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.request(&recover(1, vec![])), Status::Ok);
+    let mut ticks = 0;
+    loop {
+        if rig.recovered().is_some() {
+            break;
+        }
+        let d = rig.master.deadline();
+        if d != Some(Instant::ZERO) {
+            panic!("nothing is due, nothing is reported after {ticks} ticks");
+        }
+        ticks += 1;
+        rig.tick();
+    }
+}
+
+#[test]
+fn drop_during_recovery_leaves_nothing_and_a_doubled_recover_does_no_harm() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.request(&recover(1, vec![])), Status::Ok);
+    for _ in 0..5 {
+        rig.tick();
+    }
+    let (h, _) = rig.recovered().expect("done");
+    assert_eq!(rig.request(&TabletDrop { table: TableId(5) }), Status::Ok);
+    rig.answer(&h, Status::NotAllowed);
+    for _ in 0..5 {
+        rig.tick();
+    }
+    assert_eq!(rig.master.log().stats().count(), 0, "a dropped range is still counted");
+}
+#[test]
+fn drop_during_recovery_then_doubled_recover() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.request(&recover(1, vec![])), Status::Ok);
+    for _ in 0..5 {
+        rig.tick();
+    }
+    let (h, _) = rig.recovered().expect("done");
+    assert_eq!(rig.request(&TabletDrop { table: TableId(5) }), Status::Ok);
+    rig.answer(&h, Status::NotAllowed);
+    for _ in 0..5 {
+        rig.tick();
+    }
+    rig.request(&recover(1, vec![]));
+}
+#[test]
+fn overlapping_ranges_are_refused() {
+    let mut rig = Rig::new();
+    let ranges = vec![range(0, 10), range(5, 20)];
+    assert_eq!(rig.request(&Recover { ranges, ..recover(1, vec![]) }), Status::BadRequest);
+}
+#[test]
+fn a_lost_coordinator_is_not_asked_in_a_loop() {
+    let mut rig = Rig::new();
+    let sent = |rig: &mut Rig| {
+        let n = rig.asked.iter().filter(|(h, _)| h.opcode() == Some(Opcode::StreamRegister)).count();
+        rig.asked.retain(|(h, _)| h.opcode() != Some(Opcode::StreamRegister));
+        n
+    };
+    let mut body = Vec::new();
+    encode_into(&mut body, &recover(1, vec![]));
+    let header = Header {
+        cluster: rig.view.cluster,
+        target: rig.view.me,
+        ..Header::request(Opcode::Recover, RpcId(77))
+    };
+    let mut e = Effects::new();
+    rig.master.on_request(rig.now, Opcode::Recover, &header, &body, ConnId(1), &rig.view, &mut e);
+    rig.take(e);
+    // backups answer
+    let appends: Vec<_> =
+        rig.asked.iter().filter(|(h, _)| h.opcode() == Some(Opcode::Append)).cloned().collect();
+    for (h, b) in appends {
+        let r = AppendRequest::decode(&b).unwrap();
+        let end = r.data.len() as u32;
+        let mut body = vec![];
+        AppendReply { length: end, certified: end, epoch: h.epoch, closed: false, flushed: 0 }
+            .encode(&mut body);
+        let mut e = Effects::new();
+        rig.master.on_replication_reply(rig.now, &h.answer(Status::Ok), &body, &rig.view, &mut e);
+        rig.take(e);
+    }
+    let mut total = sent(&mut rig);
+    for _ in 0..100 {
+        let mut e = Effects::new();
+        rig.master.on_lost(rig.now, rig.view.coordinator, &rig.view, &mut e);
+        rig.take(e);
+        total += sent(&mut rig);
+    }
+    assert!(total < 10, "{total} requests at one instant");
+}
+
+#[test]
+fn a_long_opening_does_not_end_the_process() {
+    let mut rig = Rig::with(4 * 4096);
+    let ranges = (0..400).map(|i| range(i * 10, i * 10 + 9)).collect();
+    assert_eq!(rig.request(&Recover { ranges, ..recover(1, vec![]) }), Status::Ok);
+    for _ in 0..5 {
+        rig.tick();
+    }
+}
+#[test]
+fn waiting_reads_are_bounded() {
+    let mut rig = Rig::new();
+    rig.take_table();
+    let mut body = vec![];
+    let rules = RejectRules::default();
+    WriteRequest { table: TableId(5), rules, expiry: None, key: b"k", value: &[1; 10_000] }.encode(&mut body);
+    rig.send(Opcode::Write, &body); // the backups do not answer
+    let mut body = vec![];
+    KeyRequest { table: TableId(5), rules, key: b"k" }.encode(&mut body);
+    let before = rig.answers.len();
+    for _ in 0..70_000 {
+        rig.send(Opcode::Read, &body);
+    }
+    assert!(rig.answers.len() > before, "70000 reads of 10 kB are all kept in memory");
+}

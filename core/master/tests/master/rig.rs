@@ -1,0 +1,195 @@
+//! A master, two backups and a coordinator that answer when the test says so.
+
+use ramhold_base::hash::PlacementSeed;
+use ramhold_base::*;
+use ramhold_log::Geometry;
+use ramhold_master::{Master, MasterConfig};
+use ramhold_wire::control::{Address, encode_into};
+use ramhold_wire::data::{AppendReply, AppendRequest};
+use ramhold_wire::membership::*;
+use ramhold_wire::recovery::Recovered;
+use ramhold_wire::table::TabletTake;
+use ramhold_wire::{Header, Opcode, View, decode, frame};
+
+pub struct Rig {
+    pub master: Master,
+    pub view: View,
+    pub now: Instant,
+    pub rpc: u64,
+    pub asked: Vec<(Header, Vec<u8>)>,
+    pub answers: Vec<(Header, Vec<u8>)>,
+    pub reports: Vec<String>,
+}
+impl Rig {
+    pub fn new() -> Rig {
+        Rig::with(1 << 20)
+    }
+    pub fn with(log_bytes: u64) -> Rig {
+        let mut view = View::new("10.0.0.250:1".parse().unwrap());
+        view.me = ServerId(9);
+        view.cluster = ClusterId(7);
+        view.term = Term(1);
+        let entry = |id: u64| ServerEntry {
+            id: ServerId(id),
+            address: Address(format!("10.0.0.{id}:1").parse().unwrap()),
+            labels: vec![],
+            state: ServerState::Up,
+            master: true,
+            backup: true,
+            read_speed: 1,
+            directory: Default::default(),
+        };
+        view.list.apply(&ServerListUpdate {
+            from: 0,
+            to: 1,
+            changed: vec![entry(1), entry(2), entry(9)],
+            removed: vec![],
+            issued: ServerId(9),
+            time: Default::default(),
+            coordinator: None,
+        });
+        let geometry = Geometry { segment_bytes: 32768, seglet_bytes: 4096 };
+        let config = MasterConfig::new(geometry, log_bytes, 1 << 16);
+        let region = vec![0; config.log_bytes as usize];
+        Rig {
+            master: Master::new(config, region, &view, Version(1 << 20), 3),
+            view,
+            now: Instant(1),
+            rpc: 1,
+            asked: vec![],
+            answers: vec![],
+            reports: vec![],
+        }
+    }
+    pub fn request<M: ramhold_wire::Message>(&mut self, message: &M) -> Status {
+        let mut body = Vec::new();
+        encode_into(&mut body, message);
+        self.rpc += 1;
+        let header = Header {
+            cluster: self.view.cluster,
+            term: Term(1),
+            target: self.view.me,
+            ..Header::request(M::OPCODE, RpcId(self.rpc))
+        };
+        let mut effects = Effects::new();
+        self.master.on_request(self.now, M::OPCODE, &header, &body, ConnId(1), &self.view, &mut effects);
+        self.take(effects);
+        self.settle();
+        self.answers
+            .iter()
+            .rev()
+            .find(|(h, _)| h.rpc == header.rpc)
+            .map(|(h, _)| h.status())
+            .unwrap_or(Status::NotReady)
+    }
+    pub fn take(&mut self, effects: Effects) {
+        for e in effects.list {
+            let (to, frame) = match e {
+                Effect::Send { to, frame } => (to, frame),
+                Effect::Report { text, .. } => {
+                    self.reports.push(text);
+                    continue;
+                }
+                _ => continue,
+            };
+            let (h, b) = frame::parse(&effects.bytes[frame]).unwrap();
+            match to {
+                Peer::Conn(_) => self.answers.push((h, b.to_vec())),
+                Peer::Addr(_) => self.asked.push((h, b.to_vec())),
+            }
+        }
+    }
+    /// Backups and the coordinator answer all but `Recovered`.
+    pub fn settle(&mut self) {
+        for _ in 0..200 {
+            let Some(at) = self.asked.iter().position(|(h, _)| h.opcode() != Some(Opcode::Recovered)) else {
+                break;
+            };
+            let (h, b) = self.asked.remove(at);
+            let mut body = Vec::new();
+            if h.opcode() == Some(Opcode::Append) {
+                let r = AppendRequest::decode(&b).unwrap();
+                let end = r.offset + r.data.len() as u32;
+                AppendReply {
+                    length: end,
+                    certified: if r.certificate.is_some() { end } else { 0 },
+                    epoch: h.epoch,
+                    closed: r.close,
+                    flushed: 0,
+                }
+                .encode(&mut body);
+                let mut effects = Effects::new();
+                self.master.on_replication_reply(
+                    self.now,
+                    &h.answer(Status::Ok),
+                    &body,
+                    &self.view,
+                    &mut effects,
+                );
+                self.take(effects);
+            } else if matches!(h.opcode(), Some(Opcode::StreamRegister | Opcode::HeadRecord)) {
+                encode_into(&mut body, &ramhold_wire::control::Empty {});
+                let mut effects = Effects::new();
+                self.master.on_replication_reply(
+                    self.now,
+                    &h.answer(Status::Ok),
+                    &body,
+                    &self.view,
+                    &mut effects,
+                );
+                self.take(effects);
+            }
+        }
+    }
+    pub fn tick(&mut self) {
+        let mut e = Effects::new();
+        self.master.tick(self.now, &self.view, &mut e);
+        self.take(e);
+        self.settle();
+    }
+    pub fn recovered(&mut self) -> Option<(Header, Recovered)> {
+        let at = self.asked.iter().position(|(h, _)| h.opcode() == Some(Opcode::Recovered))?;
+        let (h, b) = self.asked.remove(at);
+        Some((h, decode(&b).unwrap()))
+    }
+    pub fn answer(&mut self, h: &Header, status: Status) {
+        let mut e = Effects::new();
+        self.master.on_reply(self.now, &h.answer(status), &[], &self.view, &mut e);
+        self.take(e);
+        self.settle();
+    }
+    /// The whole table 5, in a stream with two replicas.
+    pub fn take_table(&mut self) {
+        let take = TabletTake {
+            table: TableId(5),
+            seed: PlacementSeed(1),
+            first: KeyHash(0),
+            last: KeyHash(u64::MAX),
+            durability: Durability::Buffered,
+            replicas: 2,
+            version_floor: Version(0),
+        };
+        assert_eq!(self.request(&take), Status::Ok);
+    }
+    /// A client's request; the backups do not answer before `settle`.
+    pub fn send(&mut self, opcode: Opcode, body: &[u8]) -> RpcId {
+        self.rpc += 1;
+        let header = Header {
+            cluster: self.view.cluster,
+            target: self.view.me,
+            lease: LeaseId(4),
+            sequence: Sequence(self.rpc),
+            unacknowledged: Sequence(1),
+            ..Header::request(opcode, RpcId(self.rpc))
+        };
+        let mut effects = Effects::new();
+        self.master.on_request(self.now, opcode, &header, body, ConnId(1), &self.view, &mut effects);
+        self.take(effects);
+        header.rpc
+    }
+    /// What a request was answered, if it was.
+    pub fn answer_to(&self, rpc: RpcId) -> Option<(Status, Vec<u8>)> {
+        let answer = self.answers.iter().find(|(header, _)| header.rpc == rpc);
+        answer.map(|(header, body)| (header.status(), body.clone()))
+    }
+}

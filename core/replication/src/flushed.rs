@@ -1,0 +1,162 @@
+//! What is on the backups' devices, and asking for it where no answer to an append would tell.
+//!
+//! A backup tells with every answer how much of a replica its device holds. While a stream is idle nothing is answered:
+//! so whoever waits states a wish, and the places that it concerns are probed until it is fulfilled.
+//!
+//! Invariants:
+//! - a stream's flushed position never goes back, and is never beyond its durable position;
+//! - a probe says nothing about bytes and changes nothing at the backup;
+//! - a place is probed only while nothing else of it is unanswered.
+//!
+//! Not here: what to free, and when (master). Protocol: docs/protocols/replication.md, "Flushed position".
+
+use crate::{FlushWish, Replicator};
+use ramhold_base::{Effects, Instant, Position, SegmentId, StreamId, time::earliest};
+use ramhold_wire::View;
+use ramhold_wire::data::AppendRequest;
+use std::time::Duration;
+
+/// How often a replica is asked for while somebody waits: a fifth of what a flush may take with the usual interval.
+const PROBE_INTERVAL: Duration = Duration::from_millis(20);
+
+impl Replicator {
+    /// Up to where the stream is on the devices of its R backups, so that it outlives the loss of all buffers: every head
+    /// before this position's segment as closed, and of that segment at least its opening. Only grows. A backup that is
+    /// lost after a head was durably closed counts no more, neither for nor against. For a stream with R = 0 the durable
+    /// position.
+    pub fn flushed(&self, stream: StreamId) -> Position {
+        self.streams
+            .get(&stream)
+            .map(|s| if s.replicas == 0 { s.durable } else { s.flushed })
+            .unwrap_or_default()
+    }
+
+    /// Whether a closed segment, of the head order or a side segment, is on the devices of all its present places as a
+    /// whole and closed. A lost place makes this false until its successor is flushed.
+    pub fn is_flushed(&self, segment: SegmentId) -> bool {
+        self.segments.get(&segment).is_some_and(|s| s.complete && s.places.iter().all(|p| p.is_flushed()))
+    }
+
+    /// States what is waited for, in place of what was stated before; the next `advance`, due at once, begins to ask. A
+    /// wish is forgotten when it is fulfilled, or when its segment or stream is not there any more.
+    pub fn want_flushed(&mut self, wishes: impl IntoIterator<Item = FlushWish>) {
+        let before = std::mem::replace(&mut self.wishes, wishes.into_iter().collect());
+        self.forget_wishes();
+        if self.wishes.iter().any(|wish| !before.contains(wish)) {
+            self.retry = Some(Instant::ZERO);
+        }
+    }
+
+    fn forget_wishes(&mut self) {
+        let mut wishes = std::mem::take(&mut self.wishes);
+        wishes.retain(|wish| match *wish {
+            FlushWish::Whole(segment) => self.segments.contains_key(&segment) && !self.is_fulfilled(*wish),
+            FlushWish::UpTo(stream, _) => self.streams.contains_key(&stream) && !self.is_fulfilled(*wish),
+        });
+        self.wishes = wishes;
+    }
+
+    /// Whether a closed segment, and every head before it, has been on the devices as a whole: what `flushed` waits for is
+    /// not this one, now or later.
+    pub fn is_settled(&self, segment: SegmentId) -> bool {
+        self.segments.get(&segment).is_some_and(|s| {
+            if s.side { self.is_flushed(segment) } else { self.flushed(s.stream).segment > segment }
+        })
+    }
+
+    /// Whether what is wished for is on the devices.
+    pub fn is_fulfilled(&self, wish: FlushWish) -> bool {
+        match wish {
+            FlushWish::Whole(segment) => self.is_flushed(segment),
+            FlushWish::UpTo(stream, position) => self.flushed(stream) >= position,
+        }
+    }
+
+    /// Moves the flushed position of a stream as far as the places have told.
+    pub(crate) fn settle_flushed(&mut self, stream_id: StreamId) {
+        let stream = self.streams.get_mut(&stream_id).expect("callers pass streams of ours");
+        while let Some(&front) = stream.unflushed.front() {
+            // A retired head: what it held is in segments that were flushed before.
+            let Some(segment) = self.segments.get(&front) else {
+                stream.unflushed.pop_front();
+                continue;
+            };
+            // A head that was durably closed is copied again for a lost place. The position does not wait for that, as
+            // the durable one does not: the copy itself may have to wait for the position.
+            let was_closed = !stream.order.contains(&front);
+            let told = segment.places.iter().filter(|p| p.closed || !was_closed);
+            let least = told.clone().map(|p| p.flushed).min().unwrap_or(0);
+            if least < segment.opening.length {
+                return;
+            }
+            let position = Position { segment: front, offset: least }.min(stream.durable);
+            stream.flushed = stream.flushed.max(position);
+            if !(was_closed && told.clone().all(|p| p.is_flushed())) {
+                return;
+            }
+            stream.unflushed.pop_front();
+        }
+    }
+
+    /// Asks the places of which more is wanted than they have told.
+    pub(crate) fn advance_probes(&mut self, now: Instant, view: &View, effects: &mut Effects) {
+        if self.wishes.is_empty() {
+            return;
+        }
+        self.forget_wishes();
+        let wishes = std::mem::take(&mut self.wishes);
+        for wish in &wishes {
+            match *wish {
+                FlushWish::Whole(segment) => self.probe_segment(now, segment, None, view, effects),
+                FlushWish::UpTo(stream, position) => {
+                    let heads = &self.streams[&stream].unflushed;
+                    let heads: Vec<_> =
+                        heads.iter().copied().take_while(|head| *head <= position.segment).collect();
+                    for head in heads {
+                        let length = (head == position.segment).then_some(position.offset);
+                        self.probe_segment(now, head, length, view, effects);
+                    }
+                }
+            }
+        }
+        self.wishes = wishes;
+    }
+
+    /// Asks those places of a segment that have told less than `length` bytes; without one, those that are closed and
+    /// have not told that the device has all.
+    fn probe_segment(
+        &mut self,
+        now: Instant,
+        id: SegmentId,
+        length: Option<u32>,
+        view: &View,
+        effects: &mut Effects,
+    ) {
+        let Some(segment) = self.segments.get(&id) else { return };
+        for index in 0..segment.places.len() {
+            let segment = &self.segments[&id];
+            let place = &segment.places[index];
+            let Some(backup) = place.backup else { continue };
+            let is_told = place.is_flushed()
+                || length.is_some_and(|length| place.flushed >= length.max(segment.opening.length));
+            // Something else of it is to be answered, or has to come first.
+            let is_busy = place.in_flight > 0
+                || place.epoch != Some(segment.epoch)
+                || (length.is_none() && !place.closed);
+            if is_told || is_busy {
+                continue;
+            }
+            let due = place.probe_at.max(place.retry_at);
+            if due > now {
+                self.retry = earliest(self.retry, Some(due));
+                continue;
+            }
+            let Some(address) = view.list.address(backup) else { continue };
+            self.segments.get_mut(&id).expect("looked up above").places[index].probe_at =
+                now + PROBE_INTERVAL;
+            // Without a certificate: the bytes in DRAM may have been compacted since the replica was made.
+            let probe = AppendRequest::default();
+            self.send_append(now, (id, index), address, &probe, 0, &|_| {}, view, effects);
+        }
+    }
+}

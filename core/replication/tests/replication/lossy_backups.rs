@@ -1,0 +1,120 @@
+//! The replicator against simple backups behind a network that loses, doubles and reorders, while backups die.
+//!
+//! What must hold at every moment, for every stream: whatever the durable position covers, a recovery would find, from
+//! any set of backups that holds one current replica of the head. Catalogue: D1, D6, D8, D9.
+
+use crate::bench::{Bench, STREAM};
+use ramhold_base::{SegmentId, ServerId};
+use ramhold_replication::FlushWish;
+
+/// What goes wrong besides a network that loses, doubles and reorders.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Trouble {
+    /// Backups die and may come back in a recovery.
+    Deaths,
+    /// One backup after the other is silent for so long that it loses its replicas, and is chosen again later.
+    Silences,
+    /// Backups have no room now and then, and messages come very late.
+    Refusals,
+}
+
+fn run(seed: u64, trouble: Trouble) {
+    let mut bench = Bench::new(seed, 6);
+    bench.refuse = trouble == Trouble::Refusals;
+    bench.late = trouble == Trouble::Refusals;
+    let pauses = trouble == Trouble::Silences;
+    let mut kills = if trouble == Trouble::Deaths { 2 } else { 0 };
+    for step in 0..4000u32 {
+        match bench.rng.below(20) {
+            0..=5 => {
+                let bytes = bench.rng.between(1, 100) as usize;
+                let (_, (segment, _)) = bench.log.0.iter_mut().next_back().unwrap();
+                if segment.len() < 600 {
+                    segment.extend(std::iter::repeat_n(step as u8, bytes));
+                } else if bench.rng.chance(1, 20) {
+                    bench.roll();
+                }
+            }
+            6 if kills > 0 && bench.rng.chance(1, 40) => {
+                kills -= 1;
+                let ids: Vec<ServerId> = bench.alive.keys().copied().collect();
+                let victim = *bench.rng.pick(&ids).unwrap();
+                bench.kill(victim);
+            }
+            6 if pauses && bench.rng.chance(1, 10) => {
+                if bench.paused.is_empty() {
+                    let ids: Vec<ServerId> = bench.alive.keys().copied().collect();
+                    let one = *bench.rng.pick(&ids).unwrap();
+                    bench.paused.insert(one);
+                } else {
+                    bench.paused.clear();
+                }
+            }
+            7 => {
+                let ms = if pauses && bench.rng.chance(1, 3) { 500 } else { 20 };
+                bench.now = bench.now + std::time::Duration::from_millis(ms);
+                bench.replicator.tick(bench.now);
+            }
+            8 if bench.rng.chance(1, 4) => {
+                let ids: Vec<ServerId> = bench.alive.keys().copied().collect();
+                let one = *bench.rng.pick(&ids).unwrap();
+                bench.flush(one);
+            }
+            9 if bench.rng.chance(1, 8) => {
+                let segment = SegmentId(bench.rng.between(1, bench.end().segment.raw()));
+                let end = bench.end();
+                bench.replicator.want_flushed([FlushWish::Whole(segment), FlushWish::UpTo(STREAM, end)]);
+            }
+            _ => bench.deliver_one(),
+        }
+        bench.advance();
+        bench.check();
+    }
+    bench.paused.clear();
+    bench.refuse = false;
+    bench.late = false;
+    bench.replicator.want_flushed([]);
+    let end = bench.end();
+    for _ in 0..100_000 {
+        if bench.replicator.durable(STREAM) == end {
+            break;
+        }
+        bench.deliver_one();
+        bench.now = bench.now + std::time::Duration::from_millis(1);
+        bench.replicator.tick(bench.now);
+        bench.advance();
+    }
+    bench.check();
+    assert_eq!(bench.replicator.durable(STREAM), end, "seed {seed}: not live");
+    let ids: Vec<ServerId> = bench.alive.keys().copied().collect();
+    let closed = || (1..end.segment.raw()).map(SegmentId);
+    let wishes = closed().map(FlushWish::Whole).chain([FlushWish::UpTo(STREAM, end)]);
+    bench.replicator.want_flushed(wishes);
+    for _ in 0..1000 {
+        ids.iter().for_each(|id| bench.flush(*id));
+        bench.pass(100);
+        let is_flushed = |id| bench.replicator.is_flushed(id);
+        if bench.replicator.flushed(STREAM) == end && closed().all(is_flushed) {
+            return;
+        }
+    }
+    panic!("seed {seed}: {end:?} is not known to be flushed: {:?}", bench.replicator.flushed(STREAM));
+}
+
+#[test]
+fn what_is_acknowledged_is_found_by_every_recovery() {
+    (0..80).for_each(|seed| run(seed, Trouble::Deaths));
+}
+
+/// A backup that is chosen again for a segment may still hold its old, shorter replica of it: raised before it is whole
+/// that would pass for the head.
+#[test]
+fn a_backup_that_was_silent_never_proves_a_shorter_head() {
+    (0..300).for_each(|seed| run(seed, Trouble::Silences));
+}
+
+/// A refused open may still arrive late, when there is room, and leave an open replica behind.
+#[test]
+fn a_refused_backup_never_proves_an_empty_head() {
+    (0..80).for_each(|seed| run(seed, Trouble::Refusals));
+}

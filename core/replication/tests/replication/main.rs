@@ -1,0 +1,7 @@
+//! The replicator against backups and networks that do what they like.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is wrong")]
+
+mod bench;
+mod flushed;
+mod lossy_backups;
