@@ -19,10 +19,11 @@ cargo xtask COMMAND
   soak       long runs, never in CI: seeds and kill rounds until stopped   [--minutes N]
   world      simulator seeds: world --seeds A..B [--seconds 60] [--into FILE] [--replay SEED --verbose]
   rounds     kill rounds on real processes   [--rounds N] [--servers N] [--victims N]
-  bench      bench compare: beside redis-server in one run; bench shard: what one operation costs, without sockets
+  bench      bench compare: beside redis-server in one run; bench compare memory: live data by resident memory, beside
+             redis-server and memcached; bench shard: what one operation costs, without sockets
   fix        formats the code (the only command that writes)
 
-`test` needs only the Rust toolchain. What else is missing (redis-server) is skipped by name;
+`test` needs only the Rust toolchain. What else is missing (redis-server, memcached) is skipped by name;
 with CI=true a skip is a failure.";
 
 fn main() -> ExitCode {

@@ -6,6 +6,8 @@ use crate::shell::{Failure, Step, built, is_installed};
 /// Simulator seeds in `check` and `test`, of 60 simulated seconds each.
 const CHECK_SEEDS: &str = "0..4";
 const TEST_SEEDS: &str = "0..200";
+/// With so little memory that clients fill it.
+const TIGHT_SEEDS: &str = "0..60";
 
 pub fn check() -> Result<(), Failure> {
     Step::new("format").cargo(&["fmt", "--all", "--check"]).run()?;
@@ -20,6 +22,7 @@ pub fn check() -> Result<(), Failure> {
 pub fn test() -> Result<(), Failure> {
     check()?;
     run_world(&["--seeds", TEST_SEEDS, "--demand"])?;
+    run_world(&["--seeds", TIGHT_SEEDS, "--tight"])?;
     Step::new("real processes")
         .cargo(&["test", "--release", "--package", "ramhold-cluster-tests"])
         .env("RAMHOLD_BIN", &built("ramhold"))
@@ -37,6 +40,11 @@ pub fn test() -> Result<(), Failure> {
         bench(&["compare".into(), "--smoke".into()])?;
     } else {
         skipped.push("bench compare: redis-server or redis-benchmark is not installed");
+    }
+    if is_installed("redis-server") && is_installed("memcached") {
+        bench(&["compare".into(), "memory".into(), "--smoke".into()])?;
+    } else {
+        skipped.push("bench compare memory: redis-server or memcached is not installed");
     }
     for what in &skipped {
         println!("skipped: {what}");
@@ -91,7 +99,8 @@ fn kill_rounds(arguments: &[&str]) -> Result<(), Failure> {
 pub fn bench(arguments: &[String]) -> Result<(), Failure> {
     let Some((which, rest)) = arguments.split_first() else {
         return Err(Failure(
-            "bench takes 'compare' (beside redis-server) or 'shard' (one operation's cost)".into(),
+            "bench takes 'compare' (beside redis-server), 'compare memory', 'compare cleaning' or 'shard' (one operation's cost)"
+                .into(),
         ));
     };
     if !matches!(which.as_str(), "compare" | "shard") {

@@ -1,6 +1,7 @@
 //! A Ramhold cluster of processes, and its own benchmark as the client.
 
-use crate::{Figures, OBJECTS, Test, free_port, pinned, scratch};
+use crate::process::{free_port, pinned, ramhold, scratch};
+use crate::speed::{Figures, OBJECTS, Test};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -13,19 +14,10 @@ pub struct Cluster {
     replicas: u8,
 }
 
-fn binary() -> String {
-    std::env::var("RAMHOLD_BIN").unwrap_or_else(|_| "target/release/ramhold".into())
-}
-
 impl Cluster {
     pub fn start(servers: usize, replicas: u8) -> Result<Cluster, String> {
-        let port = free_port()?;
-        let dir = scratch(&format!("ramhold-{port}"))?;
-        let coordinator = format!("127.0.0.1:{port}");
-        let mut cluster = Cluster { children: Vec::new(), coordinator: coordinator.clone(), dir, replicas };
-        cluster.spawn("coordinator", |c, dir| {
-            c.args(["coordinator", "--bind", &coordinator, "--dir"]).arg(dir);
-        })?;
+        let mut cluster = Cluster::coordinator(replicas)?;
+        let coordinator = cluster.coordinator.clone();
         for number in 0..servers {
             let name = format!("server-{number}");
             let label = format!("host={name}");
@@ -38,18 +30,70 @@ impl Cluster {
         Ok(cluster)
     }
 
+    /// One server that owns all data and is nobody's backup, and three backups with files.
+    pub fn split(memory_mebibytes: u64) -> Result<Cluster, String> {
+        let mut cluster = Cluster::coordinator(3)?;
+        let coordinator = cluster.coordinator.clone();
+        let owner = format!("{memory_mebibytes}MiB");
+        for number in 0..4 {
+            let name = format!("server-{number}");
+            let label = format!("host={name}");
+            cluster.spawn(&name, |c, dir| {
+                c.args(["server", "--coordinator", &coordinator, "--label", &label]);
+                if number == 0 {
+                    c.args(["--no-backup", "--memory", &owner]);
+                } else {
+                    c.args(["--no-master", "--memory", "1GiB", "--disk", "16GiB"]);
+                }
+                c.arg("--dir").arg(dir);
+            })?;
+        }
+        cluster.wait_for(4)?;
+        Ok(cluster)
+    }
+
+    fn coordinator(replicas: u8) -> Result<Cluster, String> {
+        let port = free_port()?;
+        let dir = scratch(&format!("ramhold-{port}"))?;
+        let coordinator = format!("127.0.0.1:{port}");
+        let mut cluster = Cluster { children: Vec::new(), coordinator: coordinator.clone(), dir, replicas };
+        cluster.spawn("coordinator", |c, dir| {
+            c.args(["coordinator", "--bind", &coordinator, "--dir"]).arg(dir);
+        })?;
+        Ok(cluster)
+    }
+
+    /// What a command of ours prints as JSON.
+    pub fn json(&self, arguments: &[&str]) -> Result<Value, String> {
+        let output = self.command().arg("--json").args(arguments).output().map_err(|e| e.to_string())?;
+        serde_json::from_slice(&output.stdout).map_err(|e| {
+            let text = String::from_utf8_lossy(&output.stdout);
+            format!("ramhold {}: {e}: {text}", arguments.join(" "))
+        })
+    }
+
+    /// The status of the server that has a log.
+    pub fn owner(&self) -> Result<Value, String> {
+        let status = self.json(&["status"])?;
+        let servers = status["servers"].as_array().cloned().unwrap_or_default();
+        servers
+            .into_iter()
+            .find(|server| server["log_bytes"].as_u64().unwrap_or_default() > 0)
+            .ok_or_else(|| "no server tells of a log".to_owned())
+    }
+
     fn spawn(&mut self, name: &str, arguments: impl FnOnce(&mut Command, PathBuf)) -> Result<(), String> {
-        let mut command = pinned(0, &binary());
+        let mut command = pinned(0, &ramhold());
         arguments(&mut command, self.dir.join(name));
         let log = std::fs::File::create(self.dir.join(format!("{name}.log"))).map_err(|e| e.to_string())?;
         let child =
-            command.stdout(Stdio::null()).stderr(log).spawn().map_err(|e| format!("{}: {e}", binary()))?;
+            command.stdout(Stdio::null()).stderr(log).spawn().map_err(|e| format!("{}: {e}", ramhold()))?;
         self.children.push(child);
         Ok(())
     }
 
     fn command(&self) -> Command {
-        let mut command = pinned(1, &binary());
+        let mut command = pinned(1, &ramhold());
         command.args(["--cluster", &self.coordinator]).stderr(Stdio::inherit());
         command
     }

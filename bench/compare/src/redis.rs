@@ -1,45 +1,29 @@
 //! redis-server, and a client with so many commands under way on one connection.
 
-use crate::{Figures, OBJECTS, Test, free_port, pinned, scratch};
+use crate::process::Process;
+use crate::speed::{Figures, OBJECTS, Test};
 use hdrhistogram::Histogram;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
-use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 pub struct Server {
-    child: Child,
-    port: u16,
-    dir: PathBuf,
+    process: Process,
 }
 
 impl Server {
     pub fn start(options: &[&str]) -> Result<Server, String> {
-        let port = free_port()?;
-        let dir = scratch(&format!("redis-{port}"))?;
-        let child = pinned(0, "redis-server")
-            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--dir"])
-            .arg(&dir)
-            .args(options)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(|e| format!("redis-server: {e}; install it, or leave this comparison out"))?;
-        let server = Server { child, port, dir };
-        let until = Instant::now() + Duration::from_secs(10);
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            if Instant::now() > until {
-                return Err("redis-server does not listen".into());
-            }
-            std::thread::yield_now();
-        }
+        let process = Process::start("redis-server", |command, port, dir| {
+            command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--dir"]);
+            command.arg(dir).args(options);
+        })?;
+        let server = Server { process };
         server.fill()?;
         Ok(server)
     }
 
     fn fill(&self) -> Result<(), String> {
-        let mut connection = Connection::open(self.port)?;
+        let mut connection = Connection::open(self.process.port())?;
         let mut next = 0;
         connection.drive(64, Duration::from_secs(600), |out| {
             (next < OBJECTS).then(|| {
@@ -52,7 +36,7 @@ impl Server {
 
     pub fn run(&self, test: Test) -> Result<Figures, String> {
         // The client's own thread goes to core 1 by running this whole program there; see `Connection`.
-        let mut connection = Connection::open(self.port)?;
+        let mut connection = Connection::open(self.process.port())?;
         let mut state = 88_172_645_463_325_252u64;
         let started = Instant::now();
         let end = started + Duration::from_secs(test.seconds);
@@ -71,14 +55,6 @@ impl Server {
             p50_micros: micros(0.5),
             p99_micros: micros(0.99),
         })
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.dir);
     }
 }
 

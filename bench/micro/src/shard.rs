@@ -171,7 +171,7 @@ fn main() {
 }
 
 fn write_body(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
-    WriteRequest { table: TABLE, rules: RejectRules::default(), key, value }.encode(out);
+    WriteRequest { table: TABLE, rules: RejectRules::default(), expiry: None, key, value }.encode(out);
 }
 
 /// Nanoseconds of this thread's CPU time per call.

@@ -1,0 +1,144 @@
+//! Programs that are compared, each in a process of ours: pinned to a core, on a free port, in a folder of its own.
+//!
+//! Dropping a `Process` kills it by its id and removes its folder; nothing else is ever ended.
+
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a program may take until it listens.
+const LISTENS_WITHIN: Duration = Duration::from_secs(10);
+
+/// A server on a port of 127.0.0.1, on core 0.
+pub struct Process {
+    child: Child,
+    port: u16,
+    dir: PathBuf,
+}
+
+impl Process {
+    /// Starts `program` with the arguments that `arguments` gives for its port and folder; returns when it listens.
+    pub fn start(program: &str, arguments: impl FnOnce(&mut Command, u16, &Path)) -> Result<Process, String> {
+        let port = free_port()?;
+        let dir = scratch(&format!("{program}-{port}"))?;
+        let mut command = pinned(0, program);
+        arguments(&mut command, port, &dir);
+        let child = command
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|e| format!("{program}: {e}; install it, or leave this comparison out"))?;
+        let mut process = Process { child, port, dir };
+        let until = Instant::now() + LISTENS_WITHIN;
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            if let Ok(Some(status)) = process.child.try_wait() {
+                return Err(format!("{program} ended at once: {status}"));
+            }
+            if Instant::now() > until {
+                return Err(format!("{program} does not listen"));
+            }
+            std::thread::yield_now();
+        }
+        Ok(process)
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Bytes of memory that are charged to the process: all its resident pages, shared ones by their share (Pss).
+    pub fn resident_bytes(&self) -> Result<u64, String> {
+        let path = format!("/proc/{}/smaps_rollup", self.child.id());
+        let text = std::fs::read_to_string(&path).map_err(|e| format!("{path}: {e}"))?;
+        pss_bytes(&text).ok_or_else(|| format!("{path} tells no Pss"))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// The line `Pss: N kB` of smaps_rollup, in bytes.
+fn pss_bytes(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+/// Says that this process was started again on the clients' core. From then on it sees one core only, so whether the
+/// machine has several is no longer asked of the system.
+const PINNED: &str = "RAMHOLD_COMPARE_PINNED";
+
+fn is_pinned() -> bool {
+    std::env::var_os(PINNED).is_some()
+}
+
+fn can_pin() -> bool {
+    let several = || std::thread::available_parallelism().is_ok_and(|n| n.get() > 1);
+    let tools = ["/usr/bin/taskset", "/usr/bin/setpriv"];
+    tools.iter().all(|tool| Path::new(tool).exists()) && (is_pinned() || several())
+}
+
+/// A program pinned to a core, if the machine has several and `taskset` and `setpriv` are there. It keeps the process
+/// id of what is spawned, and is killed when this process ends, however it ends.
+pub fn pinned(core: usize, program: &str) -> Command {
+    if !can_pin() {
+        return Command::new(program);
+    }
+    let mut command = Command::new("taskset");
+    command.args(["-c", &core.to_string(), "setpriv", "--pdeathsig", "KILL", program]);
+    command
+}
+
+/// This program again on core 1 with the same arguments, since the clients are in it; returns its exit code. None when
+/// it runs there already, or nothing can be pinned.
+pub fn run_again_pinned() -> Option<u8> {
+    if is_pinned() || !can_pin() {
+        return None;
+    }
+    let own = std::env::current_exe().ok()?;
+    let mut command = pinned(1, &own.to_string_lossy());
+    let status = command.args(std::env::args().skip(1)).env(PINNED, "1").status().ok()?;
+    Some(status.code().and_then(|c| u8::try_from(c).ok()).unwrap_or(1))
+}
+
+/// The Ramhold program that was built beside this one.
+pub fn ramhold() -> String {
+    std::env::var("RAMHOLD_BIN").unwrap_or_else(|_| "target/release/ramhold".into())
+}
+
+/// Whether a program is on the search path.
+pub fn is_installed(program: &str) -> bool {
+    std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(program).is_file()))
+}
+
+/// A folder of our own below the system's temporary one.
+pub fn scratch(name: &str) -> Result<PathBuf, String> {
+    let path = std::env::temp_dir().join(format!("ramhold-compare-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    Ok(path)
+}
+
+/// A port that was free a moment ago.
+pub fn free_port() -> Result<u16, String> {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").map_err(|e| e.to_string())?;
+    listener.local_addr().map(|a| a.port()).map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resident_bytes_are_the_line_pss_alone() {
+        let text = "56-7f ---p 0 00:00 0 [rollup]\nRss:    9 kB\nPss:    1207 kB\nPss_Anon:  3 kB\n";
+        assert_eq!(pss_bytes(text), Some(1207 * 1024));
+        assert_eq!(pss_bytes("Rss: 9 kB\n"), None);
+    }
+}

@@ -1,0 +1,97 @@
+//! Operations per second and latency, beside redis-server.
+//!
+//! Each test runs several times, Ramhold and Redis in turn, and the median is printed with the ratio.
+//! One client thread with a given number of operations under way, random keys of 30 bytes, values of 100 bytes, over
+//! TCP on the loopback. Redis runs without persistence, and Ramhold with R = 0 for the like; then Ramhold with R = 3
+//! beside Redis with its log synced every second.
+//!
+//! Not here: memory.
+
+use crate::{ramhold, redis};
+use clap::Args;
+
+/// Operations per second and latency, beside redis-server.
+#[derive(Args, Debug)]
+pub struct Speed {
+    /// Of each run.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: u64,
+    /// Of each test; the median is printed.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=99))]
+    runs: u16,
+    /// One run of a second each: that it works, not how fast.
+    #[arg(long)]
+    smoke: bool,
+}
+
+/// What one run of one test measured.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Figures {
+    pub ops_per_second: f64,
+    pub p50_micros: f64,
+    pub p99_micros: f64,
+}
+
+/// One test: reads or writes, so many under way.
+#[derive(Clone, Copy, Debug)]
+pub struct Test {
+    pub reads: bool,
+    pub pipeline: u16,
+    pub seconds: u64,
+}
+
+const TESTS: [(bool, u16); 6] = [(true, 1), (false, 1), (true, 16), (false, 16), (true, 64), (false, 64)];
+pub const OBJECTS: u64 = 100_000;
+
+impl Speed {
+    pub fn run(self) -> Result<(), String> {
+        let (seconds, runs) = if self.smoke { (1, 1) } else { (self.seconds, usize::from(self.runs)) };
+        println!(
+            "one client thread, keys 30 B, values 100 B, {OBJECTS} objects, medians of {runs} runs of {seconds} s"
+        );
+        println!("servers on core 0, client on core 1; operations per second, p50 / p99 in microseconds\n");
+        {
+            println!("without persistence: ramhold R = 0 (1 server), redis with appendonly off");
+            let ramhold = ramhold::Cluster::start(1, 0)?;
+            let redis = redis::Server::start(&["--appendonly", "no"])?;
+            table(&ramhold, &redis, seconds, runs)?;
+        }
+        println!(
+            "\npersistent: ramhold R = 3 buffered (4 servers on one core), redis with appendfsync everysec"
+        );
+        let ramhold = ramhold::Cluster::start(4, 3)?;
+        let redis = redis::Server::start(&["--appendonly", "yes", "--appendfsync", "everysec"])?;
+        table(&ramhold, &redis, seconds, runs)
+    }
+}
+
+fn table(ramhold: &ramhold::Cluster, redis: &redis::Server, seconds: u64, runs: usize) -> Result<(), String> {
+    println!("{:<24} {:>30} {:>30} {:>8}", "test", "ramhold", "redis", "ratio");
+    for (reads, pipeline) in TESTS {
+        let test = Test { reads, pipeline, seconds };
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        for _ in 0..runs {
+            ours.push(ramhold.run(test)?);
+            theirs.push(redis.run(test)?);
+        }
+        let (ours, theirs) = (median(ours), median(theirs));
+        let name = format!("{}, {pipeline} under way", if reads { "read" } else { "write" });
+        println!(
+            "{name:<24} {:>30} {:>30} {:>7.2}x",
+            text(ours),
+            text(theirs),
+            ours.ops_per_second / theirs.ops_per_second.max(1.0)
+        );
+    }
+    Ok(())
+}
+
+fn text(figures: Figures) -> String {
+    format!("{:>9.0}  {:>7.1} / {:>7.1}", figures.ops_per_second, figures.p50_micros, figures.p99_micros)
+}
+
+/// The run with the median rate.
+fn median(mut runs: Vec<Figures>) -> Figures {
+    runs.sort_by(|a, b| a.ops_per_second.total_cmp(&b.ops_per_second));
+    runs[runs.len() / 2]
+}
