@@ -64,6 +64,8 @@ struct Candidate {
     score: f64,
     memory_bytes: u64,
     live_bytes: u64,
+    /// What may have to be moved beyond that.
+    doubtful_bytes: u64,
     pinned_bytes: u64,
     entry_count: u64,
 }
@@ -84,28 +86,37 @@ impl Log {
 
     /// Frames or tombstones have grown too many for compaction alone.
     fn wants_combined(&self, wish: &Wish<'_>) -> bool {
-        let (mut disk, mut used, mut live, mut tombstones) = (0, 0, 0, 0);
+        let (mut used, mut live, mut tombstones) = (0, 0, 0);
         for segment in self.memory.segments.iter() {
-            if !segment.is_image && (wish.is_replicated)(segment.stream) {
-                disk += u64::from(self.config.geometry.segment_bytes);
-            }
             used += self.memory_bytes(segment);
             live += u64::from(segment.live_bytes - segment.tombstone_bytes);
             tombstones += u64::from(segment.tombstone_bytes);
         }
         let not_live = used.saturating_sub(live);
-        let headroom = HEADROOM_SEGMENTS * u64::from(self.config.geometry.segment_bytes);
-        disk + headroom > wish.disk_bytes_max || tombstones * 100 > not_live * TOMBSTONE_PERCENT_MAX
+        tombstones * 100 > not_live * TOMBSTONE_PERCENT_MAX || self.is_short_of_frames(wish)
     }
 
+    fn is_short_of_frames(&self, wish: &Wish<'_>) -> bool {
+        let segments = self.memory.segments.iter();
+        let replicated = segments.filter(|segment| !segment.is_image && (wish.is_replicated)(segment.stream));
+        let frames = replicated.count() as u64 + HEADROOM_SEGMENTS;
+        frames * u64::from(self.config.geometry.segment_bytes) > wish.disk_bytes_max
+    }
+
+    /// For memory; when frames are short, for those first.
     fn choose_combined(&self, wish: &Wish<'_>) -> Option<Choice> {
+        let by_frames = self.is_short_of_frames(wish);
+        self.combined_by(wish, by_frames).or_else(|| self.combined_by(wish, !by_frames))
+    }
+
+    fn combined_by(&self, wish: &Wish<'_>, by_frames: bool) -> Option<Choice> {
         // A replica takes a frame, however short it is.
         let frame = u64::from(self.config.geometry.segment_bytes);
         let mut best: Vec<Candidate> = self
             .candidates(wish)
             .map(|segment| {
-                let replicated = (wish.is_replicated)(segment.stream);
-                let footprint = if replicated { frame } else { self.memory_bytes(segment) };
+                let is_frame = by_frames && (wish.is_replicated)(segment.stream);
+                let footprint = if is_frame { frame } else { self.memory_bytes(segment) };
                 let freed = footprint - u64::from(segment.live_bytes).min(footprint) + segment.pinned_bytes;
                 self.candidate(wish, segment, footprint, freed)
             })
@@ -135,16 +146,18 @@ impl Log {
         let roll = u64::from(self.roll_seglets()) * u64::from(self.config.geometry.seglet_bytes);
         let roll = if is_pressed { 0 } else { roll };
         let (mut sources, mut sum) = (Vec::new(), (0, 0, 0));
-        let (mut plan, mut count, mut worth) = (Plan::default(), 0, 0.0);
+        let (mut plan, mut count, mut worth, mut doubtful) = (Plan::default(), 0, 0.0, 0);
         for candidate in best.take(SOURCE_COUNT_MAX) {
             // Not to fill the room with what hardly pays.
-            if candidate.score < worth && !is_pressed {
+            if candidate.score < worth && plan.gain > 0 && !is_pressed {
                 break;
             }
             let (live, freed, entries) = sum;
-            if self.survivors_take(live + candidate.live_bytes) > room {
+            let most = live + doubtful + candidate.live_bytes + candidate.doubtful_bytes;
+            if self.survivors_take_most(most) > room {
                 continue;
             }
+            doubtful += candidate.doubtful_bytes;
             // Tombstones that become dead are freed by whoever cleans their segments next.
             sum = (
                 live + candidate.live_bytes,
@@ -159,7 +172,7 @@ impl Log {
                 plan = Plan { work: live + entries * crate::moving::LOOK_COST, gain };
                 count = sources.len();
             }
-            if gain >= target {
+            if gain >= target && !is_pressed {
                 break;
             }
         }
@@ -174,7 +187,8 @@ impl Log {
             .filter(|segment| (wish.is_replicated)(segment.stream) && (wish.is_settled)(segment.id))
             .filter_map(|segment| {
                 let footprint = self.memory_bytes(segment);
-                let needed = self.in_whole_seglets(u64::from(segment.live_bytes + segment.opening_bytes));
+                let kept = segment.live_bytes + segment.doubtful_bytes + segment.opening_bytes;
+                let needed = self.in_whole_seglets(u64::from(kept));
                 let gain = footprint.saturating_sub(needed);
                 let candidate = self.candidate(wish, segment, footprint, gain);
                 (gain > 0 && needed <= room).then_some((candidate, gain))
@@ -207,6 +221,7 @@ impl Log {
             score: freed as f64 * age / (footprint + live_bytes) as f64,
             memory_bytes: self.memory_bytes(segment),
             live_bytes,
+            doubtful_bytes: u64::from(segment.doubtful_bytes),
             pinned_bytes: segment.pinned_bytes,
             entry_count: u64::from(segment.entry_count),
         }
@@ -223,6 +238,12 @@ impl Log {
     fn survivors_take(&self, live_bytes: u64) -> u64 {
         let usable = u64::from(self.config.geometry.segment_bytes) * 15 / 16;
         self.in_whole_seglets(live_bytes + live_bytes.div_ceil(usable) * SIDE_HEADER_BYTES)
+    }
+
+    /// The same when every side segment ends as badly as it can: a pass that was begun must be able to end.
+    fn survivors_take_most(&self, bytes: u64) -> u64 {
+        let usable = u64::from(self.config.geometry.segment_bytes) * 15 / 16;
+        self.survivors_take(bytes) + bytes / usable * u64::from(self.config.geometry.seglet_bytes)
     }
 
     fn memory_bytes(&self, segment: &SegmentInfo) -> u64 {

@@ -50,6 +50,8 @@ pub struct SegmentInfo {
     pub is_survivor: bool,
     /// Damaged entries that nobody had a replica of were taken out: `tombstones` may count some that are gone.
     pub has_losses: bool,
+    /// Bytes of tombstones in it that are taken for dead, and may be needed for a lower segment that they name.
+    pub doubtful_bytes: u32,
     /// Bytes of needed tombstones, in whatever segment, that are counted for this one.
     pub pinned_bytes: u64,
     pub(crate) seglets: Vec<u32>,
@@ -88,6 +90,7 @@ impl SegmentInfo {
             is_leaving: false,
             is_survivor: false,
             has_losses: false,
+            doubtful_bytes: 0,
             pinned_bytes: 0,
             // All of it now, so that appending never allocates.
             seglets: Vec::with_capacity(seglet_count_max as usize),

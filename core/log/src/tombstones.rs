@@ -126,6 +126,7 @@ impl Log {
                 segment.live_bytes -= bytes;
                 segment.live_count -= count;
                 segment.tombstone_bytes -= bytes;
+                segment.doubtful_bytes += bytes;
             }
         }
     }
