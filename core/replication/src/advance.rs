@@ -289,9 +289,12 @@ impl Replicator {
             stream.order.pop_front();
             segment.complete = true;
             self.active.remove(&head);
-            // The next head may take data now.
+            // The next head may take data now, and the one after it, if it was rolled already, may be opened.
             let next = next.expect("a head closes only when the next is open");
-            self.advance_segment(now, next, log, view, effects);
+            let after = self.streams[&stream_id].order.get(1).copied();
+            for head in [Some(next), after].into_iter().flatten() {
+                self.advance_segment(now, head, log, view, effects);
+            }
         }
     }
 
