@@ -5,7 +5,7 @@ use crate::shell::{Failure, Step, built, is_installed};
 
 /// Simulator seeds in `check` and `test`, of 60 simulated seconds each.
 const CHECK_SEEDS: &str = "0..4";
-const TEST_SEEDS: &str = "0..200";
+const TEST_SEEDS: &str = "0..300";
 /// With so little memory that clients fill it.
 const TIGHT_SEEDS: &str = "0..60";
 
