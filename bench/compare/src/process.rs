@@ -2,6 +2,7 @@
 //!
 //! Dropping a `Process` kills it by its id and removes its folder; nothing else is ever ended.
 
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -105,6 +106,27 @@ pub fn run_again_pinned() -> Option<u8> {
     let mut command = pinned(1, &own.to_string_lossy());
     let status = command.args(std::env::args().skip(1)).env(PINNED, "1").status().ok()?;
     Some(status.code().and_then(|c| u8::try_from(c).ok()).unwrap_or(1))
+}
+
+/// Microseconds for one byte to a process on a core and back, the median: what sleeping and waking costs here. It is
+/// in every figure of one operation under way, and differs tenfold between machines.
+pub fn echo_micros(core: usize) -> Result<f64, String> {
+    const ROUNDS: usize = 2000;
+    let text = |e: std::io::Error| format!("cat: {e}");
+    let mut echo = pinned(core, "cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(text)?;
+    let (mut to, mut from) = (echo.stdin.take().expect("piped"), echo.stdout.take().expect("piped"));
+    let mut go_round = || {
+        let start = Instant::now();
+        to.write_all(b"x")?;
+        from.read_exact(&mut [0])?;
+        Ok(start.elapsed())
+    };
+    let times: std::io::Result<Vec<Duration>> = (0..ROUNDS).map(|_| go_round()).collect();
+    drop(to);
+    let _ = echo.wait();
+    let mut times = times.map_err(text)?;
+    times.sort();
+    Ok(times[ROUNDS / 2].as_secs_f64() * 1e6)
 }
 
 /// The Ramhold program that was built beside this one.

@@ -3,7 +3,7 @@
 use crate::process::{free_port, pinned, ramhold, scratch};
 use crate::speed::{Figures, OBJECTS, Test};
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,8 @@ pub struct Cluster {
     children: Vec<Child>,
     coordinator: String,
     dir: PathBuf,
+    /// In memory; given back at the end, which a server that is killed does not do.
+    buffer_dir: PathBuf,
     replicas: u8,
 }
 
@@ -21,8 +23,10 @@ impl Cluster {
         for number in 0..servers {
             let name = format!("server-{number}");
             let label = format!("host={name}");
+            let buffers = cluster.buffer_dir.join(&name);
             cluster.spawn(&name, |c, dir| {
                 c.args(["server", "--coordinator", &coordinator, "--memory", "2G", "--disk", "4G"]);
+                c.arg("--buffer-dir").arg(buffers);
                 c.args(["--label", &label, "--dir"]).arg(dir);
             })?;
         }
@@ -38,8 +42,10 @@ impl Cluster {
         for number in 0..4 {
             let name = format!("server-{number}");
             let label = format!("host={name}");
+            let buffers = cluster.buffer_dir.join(&name);
             cluster.spawn(&name, |c, dir| {
                 c.args(["server", "--coordinator", &coordinator, "--label", &label]);
+                c.arg("--buffer-dir").arg(buffers);
                 if number == 0 {
                     c.args(["--no-backup", "--memory", &owner]);
                 } else {
@@ -56,7 +62,9 @@ impl Cluster {
         let port = free_port()?;
         let dir = scratch(&format!("ramhold-{port}"))?;
         let coordinator = format!("127.0.0.1:{port}");
-        let mut cluster = Cluster { children: Vec::new(), coordinator: coordinator.clone(), dir, replicas };
+        let buffer_dir = Path::new("/dev/shm").join(dir.file_name().expect("a folder of ours has a name"));
+        let children = Vec::new();
+        let mut cluster = Cluster { children, coordinator: coordinator.clone(), dir, buffer_dir, replicas };
         cluster.spawn("coordinator", |c, dir| {
             c.args(["coordinator", "--bind", &coordinator, "--dir"]).arg(dir);
         })?;
@@ -116,11 +124,34 @@ impl Cluster {
         }
     }
 
+    /// Writes the objects that every test reads and overwrites.
+    pub fn fill(&self) -> Result<(), String> {
+        let durability = if self.replicas == 0 { "none" } else { "buffered" };
+        let objects = OBJECTS.to_string();
+        let replicas = self.replicas.to_string();
+        self.json(&[
+            "bench",
+            "kv",
+            "--objects",
+            &objects,
+            "--replicas",
+            &replicas,
+            "--durability",
+            durability,
+            "--pipeline",
+            "64",
+            "--seconds",
+            "1",
+        ])?;
+        Ok(())
+    }
+
+    /// Runs one test on the objects that `fill` wrote.
     pub fn run(&self, test: Test) -> Result<Figures, String> {
         let durability = if self.replicas == 0 { "none" } else { "buffered" };
         let output = self
             .command()
-            .args(["--json", "bench", "kv", "--objects", &OBJECTS.to_string()])
+            .args(["--json", "bench", "kv", "--objects", &OBJECTS.to_string(), "--no-fill"])
             .args(["--replicas", &self.replicas.to_string(), "--durability", durability])
             .args(["--read-percent", if test.reads { "100" } else { "0" }])
             .args(["--pipeline", &test.pipeline.to_string(), "--seconds", &test.seconds.to_string()])
@@ -145,5 +176,6 @@ impl Drop for Cluster {
             let _ = child.wait();
         }
         let _ = std::fs::remove_dir_all(&self.dir);
+        let _ = std::fs::remove_dir_all(&self.buffer_dir);
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! Not here: memory.
 
-use crate::{ramhold, redis};
+use crate::{process, ramhold, redis};
 use clap::Args;
 
 /// Operations per second and latency, beside redis-server.
@@ -49,10 +49,16 @@ impl Speed {
         println!(
             "one client thread, keys 30 B, values 100 B, {OBJECTS} objects, medians of {runs} runs of {seconds} s"
         );
-        println!("servers on core 0, client on core 1; operations per second, p50 / p99 in microseconds\n");
+        println!("servers on core 0, client on core 1; operations per second, p50 / p99 in microseconds");
+        println!(
+            "a byte to a sleeping process and back: {:.1} us on the other core, {:.1} us on the same\n",
+            process::echo_micros(0)?,
+            process::echo_micros(1)?
+        );
         {
             println!("without persistence: ramhold R = 0 (1 server), redis with appendonly off");
             let ramhold = ramhold::Cluster::start(1, 0)?;
+            ramhold.fill()?;
             let redis = redis::Server::start(&["--appendonly", "no"])?;
             table(&ramhold, &redis, seconds, runs)?;
         }
@@ -60,6 +66,7 @@ impl Speed {
             "\npersistent: ramhold R = 3 buffered (4 servers on one core), redis with appendfsync everysec"
         );
         let ramhold = ramhold::Cluster::start(4, 3)?;
+        ramhold.fill()?;
         let redis = redis::Server::start(&["--appendonly", "yes", "--appendfsync", "everysec"])?;
         table(&ramhold, &redis, seconds, runs)
     }

@@ -98,7 +98,8 @@ impl Connection {
         self.side == Side::Accepted && self.output.len() > limits.output_bytes_max / 4
     }
 
-    /// What the poller should tell.
+    /// What the poller should tell. Output of a connection that is dirty is flushed before the loop waits; asking the
+    /// poller about it would cost two system calls per turn, and tell nothing.
     pub(crate) fn wanted_interest(&self, limits: &NetworkLimits) -> Interest {
         let hears = match self.phase {
             Phase::Open => !self.ended && self.backlog == Backlog::Empty && !self.is_paused(limits),
@@ -107,7 +108,8 @@ impl Connection {
         };
         let mut interest = Interest::empty();
         interest.set(Interest::IN, hears);
-        interest.set(Interest::OUT, self.phase == Phase::Connecting || self.output.len() > 0);
+        interest
+            .set(Interest::OUT, self.phase == Phase::Connecting || (self.output.len() > 0 && !self.dirty));
         interest
     }
 

@@ -93,6 +93,8 @@ pub struct Stats {
     pub frames_overdue: u64,
     /// Frames for connections that were gone or closing.
     pub frames_dropped: u64,
+    /// Times that the poller was told to watch a connection for something else.
+    pub interest_changes: u64,
     /// Times that accepting was paused for want of file descriptors or memory.
     pub accept_pauses: u64,
 }
@@ -211,6 +213,7 @@ impl Network {
         let wanted = connection.wanted_interest(&self.limits);
         if wanted != connection.interest {
             connection.interest = wanted;
+            self.stats.interest_changes += 1;
             if self.poller.modify(&connection.socket, id.0, wanted).is_err() {
                 self.end(id, Lost::Broken);
             }

@@ -228,7 +228,10 @@ impl<M: Machine> Runtime<M> {
     fn wait(&mut self, start: Instant, wait: Option<Duration>) {
         let due = earliest(self.machine.deadline(), self.network.deadline());
         let until = earliest(wait.map(|wait| start + wait), due);
-        let more = self.exit.is_some() || !self.pending.is_empty() || self.network.has_backlog();
+        let more = self.exit.is_some()
+            || !self.pending.is_empty()
+            || self.network.has_backlog()
+            || self.network.is_dirty();
         let mut now = start;
         loop {
             let over = more || until.is_some_and(|until| until <= now);

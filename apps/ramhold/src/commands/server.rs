@@ -208,6 +208,9 @@ impl Prepared {
         let dir = device::make_dir(&arguments.dir)?;
         let buffers = BufferPlace::new(arguments.buffer_dir.as_deref(), &dir)?;
         let memory = MemoryPlan::new(arguments.memory, roles).map_err(Failure::usage)?;
+        if let Some(told) = buffers::abandoned() {
+            eprintln!("ramhold: {told}");
+        }
         check_available(memory.total_bytes, buffers.held_bytes(), memory_available())
             .map_err(Failure::usage)?;
         let frames_max = if roles.backup { device::frames_max(&dir, arguments.disk)? } else { 0 };

@@ -110,6 +110,11 @@ impl Network {
         self.dirty = dirty;
     }
 
+    /// Whether a flush has something to do.
+    pub(crate) fn is_dirty(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
     /// Whether anything waits to go out.
     pub(crate) fn is_flushed(&mut self) -> bool {
         self.slots.iter_mut().all(|connection| connection.output.len() == 0)

@@ -32,6 +32,23 @@ fn a_frame_goes_there_and_back() {
     assert_eq!(server.stats().bytes_received, client.stats().bytes_sent);
 }
 
+// I1: of the system calls of a small operation, none is spent on what the poller knows.
+#[test]
+fn requests_and_answers_change_nothing_at_the_poller() {
+    let (mut server, addr) = server(Probe::echo());
+    let mut client = client(Probe::silent());
+    let go_round = |client: &mut Runtime<Probe>, server: &mut Runtime<Probe>, count: usize| {
+        send(client, addr, &request(count as u64, 100));
+        until_both(client, server, |client, _| client.frames().len() == count);
+    };
+    go_round(&mut client, &mut server, 1);
+    let before = (client.stats().interest_changes, server.stats().interest_changes);
+    for count in 2..=50 {
+        go_round(&mut client, &mut server, count);
+    }
+    assert_eq!((client.stats().interest_changes, server.stats().interest_changes), before);
+}
+
 #[test]
 fn busy_polling_works_too() {
     let (config, _) = quiet(NetworkLimits::default());

@@ -9,6 +9,7 @@ use crate::size::bytes_text;
 use ramhold_backup::Buffers;
 use ramhold_base::hash::{PlacementHasher, PlacementSeed};
 use ramhold_runtime::{BufferRoom, try_reserve_buffers};
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -16,6 +17,10 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 const SHARED_MEMORY: &str = "/dev/shm";
+/// So many abandoned directories are named, the others counted.
+const ABANDONED_NAMED: usize = 4;
+/// The file in a default directory that names the data directory it belongs to.
+const OWNER: &str = "owner";
 /// File systems that are gone with the power, by the magic numbers of statfs(2).
 const TMPFS: u64 = 0x0102_1994;
 const RAMFS: u64 = 0x8584_58f6;
@@ -41,6 +46,10 @@ impl BufferPlace {
             .mode(0o700)
             .create(&path)
             .map_err(|error| Failure::local(&path, &error).about("--buffer-dir"))?;
+        if is_default {
+            // For whoever finds it one day; without it the directory only has to be told apart by hand.
+            let _ = fs::write(path.join(OWNER), dir.as_os_str().as_bytes());
+        }
         let kind = rustix::fs::statfs(&path)
             .map_err(|error| Failure::local(&path, &error.into()).about("--buffer-dir"))?
             .f_type;
@@ -97,9 +106,44 @@ impl BufferPlace {
         let _ = fs::remove_file(self.path.join("buffers"));
         if self.is_default {
             let _ = fs::remove_file(self.path.join("lock"));
+            let _ = fs::remove_file(self.path.join(OWNER));
             let _ = fs::remove_dir(&self.path);
         }
     }
+}
+
+/// Memory held by buffers of servers that were killed and whose data directories are gone since: nobody will come to
+/// give it back. They are told of and not removed, since a data directory may only not be mounted yet.
+pub fn abandoned() -> Option<String> {
+    abandoned_in(&own_directory().ok()?)
+}
+
+fn abandoned_in(directory: &Path) -> Option<String> {
+    let mut held_bytes = 0;
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(directory).ok()?.flatten() {
+        let path = entry.path();
+        let Ok(owner) = fs::read(path.join(OWNER)) else { continue };
+        // The lock is only touched when nobody can be about to start with it.
+        let is_gone = !Path::new(OsStr::from_bytes(&owner)).exists();
+        if is_gone && fs::File::open(path.join("lock")).is_ok_and(|lock| lock.try_lock().is_ok()) {
+            held_bytes += fs::metadata(path.join("buffers")).map_or(0, |metadata| metadata.blocks() * 512);
+            paths.push(path.display().to_string());
+        }
+    }
+    if held_bytes == 0 {
+        return None;
+    }
+    paths.sort();
+    let others = paths.len().saturating_sub(ABANDONED_NAMED);
+    paths.truncate(ABANDONED_NAMED);
+    let more = if others > 0 { format!("\n         and {others} more like it") } else { String::new() };
+    Some(format!(
+        "{} of memory are held by buffers of servers whose data directories are gone; \
+         if those will not come back, free it with: rm -r {}{more}",
+        bytes_text(held_bytes),
+        paths.join(" ")
+    ))
 }
 
 /// The directory of this user in /dev/shm. That is open to all users, so what stands there is looked at first.
@@ -143,7 +187,34 @@ mod tests {
         assert!(place.held_bytes() >= memory.buffer_bytes);
         place.give_back();
         assert!(!place.path().exists());
-        fs::remove_dir(other.path()).unwrap();
+        fs::remove_dir_all(other.path()).unwrap();
+    }
+
+    #[test]
+    fn buffers_whose_data_directory_is_gone_are_told_of_and_stay() {
+        let directory = Path::new(SHARED_MEMORY).join(format!("ramhold-abandoned-{}", std::process::id()));
+        let data = directory.join("data");
+        for name in ["here", "gone", "used"] {
+            let path = directory.join(name);
+            fs::create_dir_all(&path).unwrap();
+            let owner = if name == "here" { data.clone() } else { directory.join("nowhere") };
+            fs::write(path.join(OWNER), owner.as_os_str().as_bytes()).unwrap();
+            fs::write(path.join("lock"), "").unwrap();
+            fs::write(path.join("buffers"), vec![1; 1 << 20]).unwrap();
+        }
+        fs::create_dir_all(&data).unwrap();
+        let lock = fs::File::open(directory.join("used/lock")).unwrap();
+        lock.try_lock().unwrap();
+        let told = abandoned_in(&directory).unwrap();
+        let gone = directory.join("gone");
+        assert!(
+            told.starts_with("1.0 MiB of memory") && told.ends_with(&format!("rm -r {}", gone.display())),
+            "{told}"
+        );
+        fs::remove_dir_all(&gone).unwrap();
+        assert_eq!(abandoned_in(&directory), None);
+        drop(lock);
+        fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]
