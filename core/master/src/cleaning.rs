@@ -13,6 +13,7 @@
 
 use crate::tablets::TabletState;
 use crate::{LogSegments, Master};
+use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use ramhold_base::{Effects, Instant, Level, Position, SegmentId, StreamId};
 use ramhold_log::{Choice, Combined, Compaction, Grant, Moved, Plan, Purpose, Reference, Step, Wish};
 use ramhold_replication::{FlushWish, Segments};
@@ -90,6 +91,8 @@ pub(crate) struct Cleaning {
     pause: Duration,
     /// A remove waits for memory.
     is_pressed: bool,
+    /// The write that needed memory last was refused, because nothing could be cleaned.
+    pub has_refused: bool,
     pub counters: CleaningCounters,
 }
 
@@ -112,10 +115,9 @@ impl Master {
 
     pub(crate) fn cleaning_status(&self) -> CleaningStatus {
         let counters = self.cleaning.counters;
-        let usage = self.log.usage();
         CleaningStatus {
             is_needed: self.wants_cleaning(),
-            is_full: usage.free_bytes <= usage.reserve_bytes && self.cleaning.fruitless_until.is_some(),
+            is_full: self.cleaning.has_refused && self.wants_cleaning(),
             combined_passes: counters.combined_passes,
             compactions: counters.compactions,
             entries_moved: counters.entries_moved,
@@ -178,13 +180,16 @@ impl Master {
         }
         self.clean(now, PRESSED_WORK, view, effects);
         self.cleaning.is_pressed = false;
-        self.cleaning.active.is_some() || self.cleaning.is_waiting() || self.wants_less()
+        self.cleaning.active.is_some() || self.cleaning.is_waiting() || self.has_room()
     }
 
-    /// There is room above what is held back.
-    fn wants_less(&self) -> bool {
+    /// There is room above what is held back, for objects of any size.
+    fn has_room(&self) -> bool {
         let usage = self.log.usage();
-        usage.free_bytes > usage.reserve_bytes + u64::from(self.config.geometry.seglet_bytes)
+        let segment = u64::from(self.config.geometry.segment_bytes);
+        let seglet = u64::from(self.config.geometry.seglet_bytes);
+        let largest = ((KEY_BYTES_MAX + VALUE_BYTES_MAX) as u64 + seglet).min(segment);
+        usage.free_bytes > usage.reserve_bytes + largest + seglet
     }
 
     /// A slice for its own sake, when the shard has nothing else to do.

@@ -343,9 +343,13 @@ impl Master {
             Err(Status::OutOfMemory) => {}
             outcome => return outcome,
         }
-        if self.cleaning_runs || !self.clean_for_room(now, purpose, view, effects) {
+        if self.cleaning_runs {
             // A pass that removes what is over does not begin others.
-            return Err(if self.cleaning_runs { Status::Retry } else { Status::OutOfMemory });
+            return Err(Status::Retry);
+        }
+        self.cleaning.has_refused = !self.clean_for_room(now, purpose, view, effects);
+        if self.cleaning.has_refused {
+            return Err(Status::OutOfMemory);
         }
         // What was found before may have moved.
         self.append_or_roll(now, tablet, view, effects, |master| group(master, true)).map_err(|status| {

@@ -4,6 +4,7 @@ mod coordinator;
 mod damage;
 mod dev;
 mod directories;
+mod full;
 mod hostile;
 mod rounds;
 mod stopping;
