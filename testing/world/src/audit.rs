@@ -46,6 +46,14 @@ pub fn unsettled(cluster: &Cluster, world: &ClusterWorld) -> Option<String> {
             return Some(format!("{id} has segments with fewer than R replicas"));
         }
     }
+    // A head that cleaning has rolled counts as replicated while its closing is on the way.
+    for server in &servers {
+        let Some(master) = server.master() else { continue };
+        let closes = |segment| master.log().segment(segment).is_some_and(|info| info.closed);
+        if let Some(seen) = master.replicator().replicas().find(|seen| !seen.closed && closes(seen.segment)) {
+            return Some(format!("{} of {} is being closed on {}", seen.segment, server.id(), seen.backup));
+        }
+    }
     let mut wanted: BTreeSet<(ServerId, ServerId, u64)> = BTreeSet::new();
     for server in &servers {
         for replica in server.master().into_iter().flat_map(|m| m.replicator().replicas()) {

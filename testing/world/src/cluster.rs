@@ -80,6 +80,8 @@ pub struct Server {
     pub node: ServerNode,
     /// Cluster time less the own clock, nanoseconds, as last stated.
     stated: Option<i128>,
+    /// Whether the memory was full once: counted once per life.
+    was_full: bool,
 }
 
 /// Differences from what was stated that are not stated: more than what rounding to milliseconds makes.
@@ -87,7 +89,20 @@ const TIME_SLACK: u64 = 2 * MILLI;
 
 impl Server {
     fn new(node: ServerNode) -> Server {
-        Server { node, stated: None }
+        Server { node, stated: None, was_full: false }
+    }
+
+    /// Counts `memory_98`: 98 % of what writes may use is used.
+    fn mark_full(&mut self, effects: &mut Effects) {
+        let Some(usage) = self.node.master().map(|master| master.log().usage()).filter(|_| !self.was_full)
+        else {
+            return;
+        };
+        let usable = usage.log_bytes - usage.reserve_bytes;
+        self.was_full = usage.free_bytes.saturating_sub(usage.reserve_bytes) * 50 <= usable;
+        if self.was_full {
+            effects.report(Level::Debug, "mark:memory_98");
+        }
     }
 
     fn state_time(&mut self, now: Instant, effects: &mut Effects) {
@@ -109,6 +124,7 @@ impl Machine for Process {
             Process::Server(server) => {
                 server.node.step(now, input, effects);
                 server.state_time(now, effects);
+                server.mark_full(effects);
             }
             Process::Coordinator(coordinator) => coordinator.step(now, input, effects),
         }

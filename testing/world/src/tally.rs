@@ -2,6 +2,7 @@
 
 use crate::history::Outcome;
 use crate::scenario::Report;
+use ramhold_base::Status;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -37,6 +38,7 @@ impl Tally {
             ("violations", report.verdict.violations.len() as u64),
             ("zombie reads", report.verdict.zombie_reads.len() as u64),
             ("reads answered by servers declared dead", report.reads_by_the_dead),
+            ("refused for memory", count(|o| o == Outcome::Refused { status: Status::OutOfMemory })),
             ("stuck", u64::from(report.stuck.is_some())),
             ("exits", report.exits.len() as u64),
             ("error reports", report.errors.len() as u64),
