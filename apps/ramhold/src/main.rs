@@ -20,6 +20,7 @@ use clap::CommandFactory;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    ramhold_runtime::give_back_freed_memory();
     let arguments = std::env::args_os().collect();
     let parsed = config_file::parse(cli::Cli::command(), arguments);
     match parsed.and_then(commands::run) {

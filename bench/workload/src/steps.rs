@@ -4,9 +4,12 @@
 //! written; whenever the next object would not fit, objects chosen at random from all live ones are deleted first.
 //! Every insert has a new key. Per live object six bytes are kept, in two flat vectors that never move.
 //!
+//! The target is a number of live bytes in objects of the smaller sizes. A store that needs so many bytes beyond each key
+//! and value is held as full as that makes it, whatever the sizes are: of larger objects more bytes are live.
+//!
 //! Invariants:
-//! - live bytes never exceed the target
-//! - after an insert that followed a delete of the last phase, they are within one object of it
+//! - what live objects take never exceeds what the target takes
+//! - after an insert that followed a delete of the last phase, it is within one object of that
 //! - a deleted object was inserted before, and only once
 
 use crate::table::{KEY_BYTES, Workload};
@@ -59,6 +62,10 @@ pub enum Phase {
 pub struct Steps {
     workload: Workload,
     target_bytes: u64,
+    /// Counted for each object beyond its key and value.
+    beyond_bytes: u64,
+    /// What the target takes with that.
+    full_bytes: u64,
     rng: Rng,
     phase: Phase,
     /// Live objects in no order: the key, and beside it the size of the value.
@@ -76,16 +83,23 @@ pub struct Steps {
 }
 
 impl Steps {
+    /// For a store that takes `beyond_bytes` beyond the key and value of each object.
     /// Panics when the target is smaller than the largest object, or so large that keys would not fit 32 bits.
-    pub fn new(workload: Workload, target_bytes: u64, seed: u64) -> Steps {
+    pub fn new(workload: Workload, target_bytes: u64, beyond_bytes: u32, seed: u64) -> Steps {
         assert!(target_bytes >= workload.object_bytes_max(), "not even one object fits");
         let count_max = target_bytes / workload.object_bytes_min();
         let inserts_max = count_max * u64::from(1 + Workload::WRITTEN_TIMES) + 1;
         assert!(inserts_max < u64::from(u32::MAX), "more objects than 32-bit keys");
+        let beyond_bytes = u64::from(beyond_bytes);
+        let small = workload.small_object_bytes();
+        let full_bytes =
+            target_bytes + (u128::from(target_bytes) * u128::from(beyond_bytes) / u128::from(small)) as u64;
         let capacity = usize::try_from(count_max).expect("fits as it is below 2^32");
         Steps {
             workload,
             target_bytes,
+            beyond_bytes,
+            full_bytes,
             rng: Rng::new(seed),
             phase: Phase::Filling,
             keys: Vec::with_capacity(capacity),
@@ -125,10 +139,19 @@ impl Steps {
         u64::from(self.next_key)
     }
 
+    /// What live objects take in the store.
+    fn taken_bytes(&self) -> u64 {
+        self.live_bytes + self.keys.len() as u64 * self.beyond_bytes
+    }
+
+    fn fits(&self, value_bytes: u32) -> bool {
+        self.taken_bytes() + u64::from(KEY_BYTES + value_bytes) + self.beyond_bytes <= self.full_bytes
+    }
+
     /// Whether live bytes are within one object (the workload's largest) of the target: the moments to measure at.
     /// True after an insert that followed a delete; false while filling, deleting, and often after a delete.
     pub fn is_at_target(&self) -> bool {
-        self.target_bytes - self.live_bytes <= self.workload.object_bytes_max()
+        self.full_bytes - self.taken_bytes() <= self.workload.object_bytes_max() + self.beyond_bytes
     }
 
     /// Bytes of memory that this generator has ever touched for its lists. To be subtracted when it runs inside the
@@ -159,7 +182,7 @@ impl Steps {
         self.sizes.push(u16::try_from(value_bytes).expect("sizes of the table are below 64 KiB"));
         self.live_bytes += u64::from(KEY_BYTES + value_bytes);
         self.live_count_max = self.live_count_max.max(self.keys.len());
-        assert!(self.live_bytes <= self.target_bytes);
+        assert!(self.taken_bytes() <= self.full_bytes);
         Step::Insert { key, value_bytes }
     }
 
@@ -175,8 +198,7 @@ impl Steps {
     fn fill(&mut self) -> Option<Step> {
         let sizes = self.workload.before();
         let value_bytes = self.rng.between(u64::from(sizes.min), u64::from(sizes.max)) as u32;
-        let fits = self.live_bytes + u64::from(KEY_BYTES + value_bytes) <= self.target_bytes;
-        fits.then(|| self.insert(value_bytes))
+        self.fits(value_bytes).then(|| self.insert(value_bytes))
     }
 
     /// The next step of replacing; none when twice the target is written.
@@ -189,13 +211,12 @@ impl Steps {
             Some(value_bytes) => value_bytes,
             None => self.rng.between(u64::from(sizes.min), u64::from(sizes.max)) as u32,
         };
-        let object_bytes = u64::from(KEY_BYTES + value_bytes);
-        if self.live_bytes + object_bytes > self.target_bytes {
+        if !self.fits(value_bytes) {
             self.drawn = Some(value_bytes);
             return Some(self.delete_any());
         }
         self.drawn = None;
-        self.replaced_bytes += object_bytes;
+        self.replaced_bytes += u64::from(KEY_BYTES + value_bytes);
         Some(self.insert(value_bytes))
     }
 }

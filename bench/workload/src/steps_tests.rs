@@ -5,6 +5,7 @@ use crate::table::Sizes;
 use std::collections::BTreeMap;
 
 const TARGET: u64 = 3_000_000;
+const BEYOND: u32 = 0;
 const SEED: u64 = 20_141_103;
 
 /// What a run did, by phase.
@@ -23,7 +24,7 @@ fn object_bytes(value_bytes: u32) -> u64 {
 
 /// Runs all steps on a model and checks what must hold after every one.
 fn run(workload: Workload, mut each: impl FnMut(&Steps, &Seen, Step)) -> Seen {
-    let mut steps = Steps::new(workload, TARGET, SEED);
+    let mut steps = Steps::new(workload, TARGET, BEYOND, SEED);
     let mut seen = Seen::default();
     while let Some(step) = steps.next() {
         match step {
@@ -162,14 +163,14 @@ fn old_objects_are_replaced_object_by_object() {
 
 #[test]
 fn a_seed_gives_the_same_steps_and_another_seed_others() {
-    let steps = |seed| Steps::new(Workload::W5, 200_000, seed).collect::<Vec<Step>>();
+    let steps = |seed| Steps::new(Workload::W5, 200_000, BEYOND, seed).collect::<Vec<Step>>();
     assert_eq!(steps(1), steps(1));
     assert_ne!(steps(1), steps(2));
 }
 
 #[test]
 fn the_lists_never_move_and_their_memory_is_told() {
-    let mut steps = Steps::new(Workload::W8, TARGET, SEED);
+    let mut steps = Steps::new(Workload::W8, TARGET, BEYOND, SEED);
     let (keys, sizes) = (steps.keys.as_ptr(), steps.sizes.as_ptr());
     let mut live_count_max = 0;
     while steps.next().is_some() {
@@ -182,7 +183,7 @@ fn the_lists_never_move_and_their_memory_is_told() {
 #[test]
 fn the_number_of_steps_is_told_beforehand_to_a_quarter() {
     for workload in Workload::ALL {
-        let actual = Steps::new(workload, TARGET, SEED).count() as u64;
+        let actual = Steps::new(workload, TARGET, BEYOND, SEED).count() as u64;
         let told = workload.step_count_about(TARGET);
         assert!(told.abs_diff(actual) * 4 <= actual, "{workload}: told {told}, was {actual}");
     }
@@ -198,7 +199,7 @@ fn a_key_is_thirty_bytes_and_says_its_id() {
 #[test]
 fn percent_done_ends_at_a_hundred() {
     for workload in Workload::ALL {
-        let mut steps = Steps::new(workload, TARGET, SEED);
+        let mut steps = Steps::new(workload, TARGET, BEYOND, SEED);
         let mut latest = 0;
         while steps.next().is_some() {
             assert!(steps.percent_done() >= latest, "{workload}");
@@ -211,5 +212,25 @@ fn percent_done_ends_at_a_hundred() {
 #[test]
 #[should_panic(expected = "not even one object fits")]
 fn a_target_below_one_object_is_refused() {
-    let _ = Steps::new(Workload::W8, 15_029, SEED);
+    let _ = Steps::new(Workload::W8, 15_029, BEYOND, SEED);
+}
+
+/// A store that needs 22 bytes beyond each object is held equally full by small and by large ones.
+#[test]
+fn a_store_is_held_equally_full_whatever_the_sizes() {
+    const BEYOND: u64 = 22;
+    for workload in Workload::ALL {
+        let mut steps = Steps::new(workload, TARGET, BEYOND as u32, SEED);
+        let full = TARGET + TARGET * BEYOND / workload.small_object_bytes();
+        let (mut most, mut last) = (0, 0);
+        while steps.next().is_some() {
+            last = steps.live_bytes() + steps.live_count() * BEYOND;
+            most = most.max(last);
+        }
+        assert!(most <= full, "{workload}: {most} of {full}");
+        assert!(full - last <= workload.object_bytes_max() + BEYOND, "{workload}: {last} of {full}");
+    }
+    let mut large = Steps::new(Workload::W8, TARGET, BEYOND as u32, SEED);
+    large.by_ref().for_each(drop);
+    assert!(large.live_bytes() > TARGET * 110 / 100, "{}", large.live_bytes());
 }

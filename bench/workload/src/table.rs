@@ -114,13 +114,18 @@ impl Workload {
         u64::from(KEY_BYTES + self.before().min.min(after))
     }
 
+    /// Mean bytes of key and value in the phase whose objects are smaller.
+    pub fn small_object_bytes(self) -> u64 {
+        let before = self.before().mean();
+        let value = self.after().map_or(before, |sizes| sizes.mean().min(before));
+        u64::from(KEY_BYTES + value)
+    }
+
     /// The target of live bytes that makes `used_percent` of a log of `log_bytes` live entries, when an entry takes
     /// `overhead_bytes` beyond key and value. It counts for the phase whose objects are smaller, so that the log is
     /// never fuller than that.
     pub fn live_bytes_in_log(self, log_bytes: u64, used_percent: u32, overhead_bytes: u32) -> u64 {
-        let before = self.before().mean();
-        let value = self.after().map_or(before, |sizes| sizes.mean().min(before));
-        let object = u128::from(KEY_BYTES + value);
+        let object = u128::from(self.small_object_bytes());
         let entry = object + u128::from(overhead_bytes);
         let live = u128::from(log_bytes) * u128::from(used_percent) * object / (entry * 100);
         u64::try_from(live).expect("a part of the log when at most 100 percent are used")

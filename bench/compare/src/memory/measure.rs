@@ -1,6 +1,7 @@
 //! One workload on one store: all steps, and the memory at the moments that count.
 
 use super::connection::{Account, Connection};
+use super::options::ENTRY_OVERHEAD_BYTES;
 use super::store::Store;
 use crate::process::Process;
 use ramhold_workload::{Phase, Step, Steps, Workload};
@@ -48,7 +49,7 @@ pub fn measure(
     live_bytes: u64,
     seed: u64,
 ) -> Result<Row, String> {
-    let mut steps = Steps::new(workload, live_bytes, seed);
+    let mut steps = Steps::new(workload, live_bytes, ENTRY_OVERHEAD_BYTES, seed);
     let mut worst: Option<Reading> = None;
     let started = Instant::now();
     let mut progress_at = started + PROGRESS_EVERY;

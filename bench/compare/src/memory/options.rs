@@ -10,7 +10,7 @@ const LOG_USED_PERCENT: u32 = 90;
 /// More would need keys of more than 32 bits in the generator.
 const LIVE_BYTES_MAX: u64 = 64 << 30;
 /// Bytes of an entry in Ramhold's log beyond key and value; docs/formats/log.md.
-const ENTRY_OVERHEAD_BYTES: u32 = 22;
+pub const ENTRY_OVERHEAD_BYTES: u32 = 22;
 /// What redis-server and memcached do with one client on this kind of machine; only for telling how long it will take.
 const STEPS_PER_SECOND_ABOUT: u64 = 500_000;
 

@@ -18,8 +18,9 @@ pub(super) const PLACE_BITS: u32 = 42;
 pub(super) const TAG_SHIFT: u32 = PLACE_BITS + 2;
 pub(super) const TAG_BITS: u32 = 64 - TAG_SHIFT;
 pub(super) const BUCKET_BYTES: u64 = size_of::<Bucket>() as u64;
-/// Buckets allocated at once, as a power of two: 64 KiB, so that zeroing them is no pause and little is idle.
-pub(super) const CHUNK_SHIFT_MAX: u32 = 10;
+/// Buckets allocated at once, as a power of two: 256 KiB, so that zeroing them is no pause, little is idle, and yet a
+/// chunk is large enough for allocators to give it back to the system when it is freed.
+pub(super) const CHUNK_SHIFT_MAX: u32 = 12;
 const PLACE_MASK: u64 = (1 << PLACE_BITS) - 1;
 const WHAT_SHIFT: u32 = PLACE_BITS;
 

@@ -10,6 +10,7 @@ use super::shard::{Ended, Shard, ShardConfig};
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::progress::Progress;
+use ramhold_log::OBJECT_OVERHEAD_BYTES;
 use ramhold_master::CleaningCounters;
 use ramhold_workload::{KEY_BYTES, KeyId, Phase, Step, Steps, Workload};
 use std::collections::BTreeSet;
@@ -112,7 +113,7 @@ pub fn run(plan: &Plan, progress: &mut Progress) -> Result<Outcome, Failure> {
         touched: false,
     })?;
     let value: Vec<u8> = (0..workload.object_bytes_max()).map(|n| ((n * 131) >> 3) as u8).collect();
-    let mut steps = Steps::new(workload, live_bytes, plan.seed);
+    let mut steps = Steps::new(workload, live_bytes, OBJECT_OVERHEAD_BYTES as u32, plan.seed);
     let (mut held, mut worst, mut written_since, mut count) = (Held::default(), None, 0, 0u64);
     let began = Instant::now();
     loop {
