@@ -43,6 +43,13 @@ impl Default for Options {
     }
 }
 
+/// Frames in use on all backups, and the replicas that all masters count.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Frames {
+    pub used: u64,
+    pub wanted: u64,
+}
+
 pub struct Cluster {
     // Before the directories, so that nobody runs in them when they are removed.
     members: Vec<Option<Process>>,
@@ -215,9 +222,10 @@ impl Cluster {
     }
 
     /// Waits until every segment has all its replicas, and no backup holds more than these (D6, D7). `spare`: frames that
-    /// may be in use beyond them, for segments that come and go under load.
-    pub fn wait_replicated(&self, spare: u64) -> Result<(), Failure> {
+    /// may be in use beyond them, for segments that come and go under load. Gives the frames as they were then.
+    pub fn wait_replicated(&self, spare: u64) -> Result<Frames, Failure> {
         let what = "every segment on all its backups, and no frame beyond";
+        let mut frames = Frames::default();
         let waited = wait_for(what, RECOVER_WITHIN, || {
             Ok(self.processes().map_err(|failure| failure.0).and_then(|processes| {
                 let streams = || processes.iter().flat_map(|process| &process.streams);
@@ -228,12 +236,14 @@ impl Cluster {
                 // With frames to spare the load is on, and a head that is just being opened is always incomplete.
                 let is_whole = incomplete == 0 || (spare > 0 && incomplete <= processes.len() as u64);
                 let is_good = is_whole && used >= wanted.saturating_sub(spare) && used <= wanted + spare;
+                frames = Frames { used, wanted };
                 let standing =
                     format!("{incomplete} segments are incomplete; {used} frames in use, {wanted} wanted");
                 if is_good { Ok(()) } else { Err(standing) }
             }))
         });
-        self.with_logs(waited)
+        self.with_logs(waited)?;
+        Ok(frames)
     }
 
     /// Nobody who was started has ended by itself.

@@ -20,7 +20,7 @@ pub mod rounds;
 mod scratch;
 mod waiting;
 
-pub use cluster::{COORDINATOR, Cluster, Options, free_ports};
+pub use cluster::{COORDINATOR, Cluster, Frames, Options, free_ports};
 pub use journal::{Finding, Journal};
 pub use load::Load;
 pub use process::{Process, program};

@@ -1,6 +1,6 @@
 //! Kill some servers under load, wait until all is recovered and replicated again, bring them back; again and again.
 
-use crate::cluster::{Cluster, Options};
+use crate::cluster::{Cluster, Frames, Options};
 use crate::load::Load;
 use crate::waiting::Failure;
 use ramhold_base::Rng;
@@ -26,6 +26,8 @@ pub struct Outcome {
     pub faults: Vec<String>,
     /// Writes that ended otherwise than acknowledged, by what was said.
     pub troubles: Vec<String>,
+    /// At the end, without load.
+    pub frames: Frames,
     /// From the kill until everything was served again, per round.
     pub recovered: Vec<Duration>,
 }
@@ -54,7 +56,7 @@ pub fn run(rounds: Rounds, mut tell: impl FnMut(&str)) -> Result<Outcome, Failur
         cluster.wait_up(rounds.servers - rounds.victims)?;
         let recovered = killed.elapsed();
         outcome.recovered.push(recovered);
-        cluster.wait_replicated(spare)?;
+        let frames = cluster.wait_replicated(spare)?;
         let replicated = killed.elapsed();
         load.wait_acknowledged(200)?;
         for victim in victims {
@@ -63,10 +65,12 @@ pub fn run(rounds: Rounds, mut tell: impl FnMut(&str)) -> Result<Outcome, Failur
         cluster.wait_up(rounds.servers)?;
         tell(&format!(
             "round {round}: killed {victims:?}; noticed after {:.2} s, recovered after {:.2} s, \
-             replicated after {:.2} s; {} writes so far",
+             replicated after {:.2} s with {} frames in use for {} replicas; {} writes so far",
             noticed.as_secs_f64(),
             recovered.as_secs_f64(),
             replicated.as_secs_f64(),
+            frames.used,
+            frames.wanted,
             load.acknowledged()
         ));
         Ok(())
@@ -74,7 +78,7 @@ pub fn run(rounds: Rounds, mut tell: impl FnMut(&str)) -> Result<Outcome, Failur
     let table = load.table();
     let journal = load.stop()?;
     result.map_err(|failure: Failure| Failure(format!("seed {}: {failure}", rounds.seed)))?;
-    cluster.wait_replicated(0)?;
+    outcome.frames = cluster.wait_replicated(0)?;
     outcome.faults = journal.violations.clone();
     for (key, finding) in journal.compare(&cluster, table)? {
         outcome.faults.push(format!("{key}: {finding:?}"));

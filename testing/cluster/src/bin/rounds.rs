@@ -45,6 +45,11 @@ fn main() -> ExitCode {
                 outcome.longest_gap.as_secs_f64(),
                 outcome.troubles.join(", ")
             );
+            let frames = outcome.frames;
+            println!(
+                "at the end {} frames in use for {} replicas of what is live",
+                frames.used, frames.wanted
+            );
             for fault in &outcome.faults {
                 println!("FAULT: {fault}");
             }

@@ -42,7 +42,8 @@ fn a_server_that_dies_while_the_coordinator_is_away_is_recovered_when_it_is_back
     assert_eq!(journal.violations, Vec::<String>::new());
     let findings = journal.compare(&cluster, table)?;
     assert!(findings.is_empty(), "{findings:#?}");
-    cluster.wait_replicated(0)
+    cluster.wait_replicated(0)?;
+    Ok(())
 }
 
 /// The coordinator dies again and again while it recovers a server.
@@ -66,5 +67,6 @@ fn a_recovery_goes_on_over_deaths_of_the_coordinator() -> Result<(), Failure> {
     assert_eq!(journal.violations, Vec::<String>::new());
     let findings = journal.compare(&cluster, table)?;
     assert!(findings.is_empty(), "{findings:#?}");
-    cluster.wait_replicated(0)
+    cluster.wait_replicated(0)?;
+    Ok(())
 }

@@ -29,7 +29,8 @@ fn after_a_clean_stop_nothing_is_lost_even_without_the_buffers() -> Result<(), F
     let findings = journal.compare(&cluster, table)?;
     assert!(findings.is_empty(), "{findings:#?}");
     assert!(cluster.status()?.losses.is_empty());
-    cluster.wait_replicated(0)
+    cluster.wait_replicated(0)?;
+    Ok(())
 }
 
 // D1, F7
@@ -48,7 +49,8 @@ fn when_every_process_dies_at_once_nothing_is_lost() -> Result<(), Failure> {
     let findings = journal.compare(&cluster, table)?;
     assert!(findings.is_empty(), "{findings:#?}");
     assert!(cluster.status()?.losses.is_empty());
-    cluster.wait_replicated(0)
+    cluster.wait_replicated(0)?;
+    Ok(())
 }
 
 /// Every stream has an open segment on several backups: what earlier lives left there and what the new ones need at the
@@ -76,7 +78,8 @@ fn tables_of_many_classes_come_back_together() -> Result<(), Failure> {
         assert!(findings.is_empty(), "{findings:#?}");
     }
     assert!(cluster.status()?.losses.is_empty());
-    cluster.wait_replicated(0)
+    cluster.wait_replicated(0)?;
+    Ok(())
 }
 
 /// As far as a loss of power can be played without losing power: the buffers are gone, the page cache is not.
