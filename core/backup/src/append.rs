@@ -71,8 +71,16 @@ impl Backup {
             Some(number) if !is_reopened(&self.replicas[&number], header, &request) => {
                 let replica = &self.replicas[&number];
                 let accepted = accept(replica, header, &request);
-                if accepted == Err(Status::OutOfOrder) {
-                    self.drop_uncertified(number, &request);
+                let ends_among_them =
+                    request.certificate.is_some_and(|it| it.length < replica.accepted.length);
+                let is_dropping = match accepted {
+                    Err(Status::OutOfOrder) => ends_among_them,
+                    // Which of the bytes are wrong nobody knows.
+                    Err(Status::CorruptReplica) => true,
+                    _ => false,
+                };
+                if is_dropping {
+                    self.drop_uncertified(number);
                 }
                 (number, accepted?)
             }
@@ -121,12 +129,7 @@ impl Backup {
         // With all buffers in use it is written straight into its frame: slower to flush, just as safe.
         let buffer = if needs_buffer { self.space.take_buffer() } else { None };
         if let Some(before) = before {
-            self.present.remove(&key);
-            if let Some(older) = self.found.insert(key, before) {
-                self.free(older);
-            }
-            self.replicas.get_mut(&before).expect("named replicas exist").found = true;
-            self.want_flush(now, before);
+            self.replace(now, key, before);
         }
         let number = self.next_number();
         let incarnation = self.next_sequence();
@@ -138,13 +141,24 @@ impl Backup {
         Ok(number)
     }
 
-    /// Forgets bytes beyond the last certificate when a certificate ends among them, so that the master sends them again.
-    fn drop_uncertified(&mut self, number: ReplicaNumber, request: &AppendRequest<'_>) {
-        let replica = self.replicas.get_mut(&number).expect("named replicas exist");
-        if request.certificate.is_some_and(|certificate| certificate.length < replica.accepted.length) {
-            replica.accepted.length = replica.accepted.certified();
-            replica.crc = replica.accepted.certificate_crc();
+    /// Makes room for a new replica in the place of one. Of that and of an older one that it was to replace, the one
+    /// stays that can be recovered from: a replica's first certificate covers all that its master had, so as soon as it
+    /// has one the older is gone, and until then the older may be all that there is.
+    fn replace(&mut self, now: Instant, key: ReplicaKey, before: ReplicaNumber) {
+        if self.found.contains_key(&key) {
+            return self.free(before);
         }
+        self.present.remove(&key);
+        self.found.insert(key, before);
+        self.replicas.get_mut(&before).expect("named replicas exist").found = true;
+        self.want_flush(now, before);
+    }
+
+    /// Forgets bytes beyond the last certificate, so that the master sends them again.
+    fn drop_uncertified(&mut self, number: ReplicaNumber) {
+        let replica = self.replicas.get_mut(&number).expect("named replicas exist");
+        replica.accepted.length = replica.accepted.certified();
+        replica.crc = replica.accepted.certificate_crc();
     }
 
     fn apply(

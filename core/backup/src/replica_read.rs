@@ -9,7 +9,7 @@
 
 use crate::Backup;
 use crate::disk::Task;
-use crate::replica::{Replica, ReplicaKey, ReplicaNumber};
+use crate::replica::{ReplicaKey, ReplicaNumber};
 use ramhold_base::checksum::crc;
 use ramhold_base::{ConnId, Effects, LogId, Peer, Status};
 use ramhold_wire::data::Certificate;
@@ -58,11 +58,14 @@ impl Backup {
         let asked = decode::<ReplicaRead>(body)?.replica;
         let log = LogId { server: header.sender, shard: asked.shard };
         let key = ReplicaKey { log, segment: asked.segment, stream: asked.stream };
+        // Of whatever epoch: the master knows by its own checksum what fits.
         let held = self.present.get(&key).into_iter().chain(self.found.get(&key));
-        let fits =
-            |replica: &Replica| replica.stored.certificate.is_some() && replica.stored.epoch == asked.epoch;
-        let number = held.copied().find(|number| fits(&self.replicas[number]));
-        let number = number.ok_or(Status::UnknownReplica)?;
+        let held = held.copied().filter(|number| self.replicas[number].stored.certificate.is_some());
+        let use_of = |number: &ReplicaNumber| {
+            let replica = &self.replicas[number];
+            (!replica.corrupt && !replica.cut, replica.stored.certified())
+        };
+        let number = held.max_by_key(use_of).ok_or(Status::UnknownReplica)?;
         let replica = &self.replicas[&number];
         if replica.corrupt || replica.cut {
             return Err(Status::CorruptReplica);

@@ -8,32 +8,39 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
+    #[inline]
     pub fn new(bytes: &'a [u8]) -> Reader<'a> {
         Reader { rest: bytes }
     }
 
+    #[inline]
     pub fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let (head, tail) = self.rest.split_at_checked(count)?;
         self.rest = tail;
         Some(head)
     }
 
+    #[inline]
     pub fn u8(&mut self) -> Option<u8> {
         self.take(1).map(|b| b[0])
     }
 
+    #[inline]
     pub fn u16(&mut self) -> Option<u16> {
         self.array().map(u16::from_le_bytes)
     }
 
+    #[inline]
     pub fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_le_bytes)
     }
 
+    #[inline]
     pub fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
     }
 
+    #[inline]
     pub fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         self.take(N)?.try_into().ok()
     }
@@ -58,18 +65,23 @@ pub trait Put {
 }
 
 impl Put for Vec<u8> {
+    #[inline]
     fn put_u8(&mut self, value: u8) {
         self.push(value);
     }
+    #[inline]
     fn put_u16(&mut self, value: u16) {
         self.extend_from_slice(&value.to_le_bytes());
     }
+    #[inline]
     fn put_u32(&mut self, value: u32) {
         self.extend_from_slice(&value.to_le_bytes());
     }
+    #[inline]
     fn put_u64(&mut self, value: u64) {
         self.extend_from_slice(&value.to_le_bytes());
     }
+    #[inline]
     fn put_bytes(&mut self, bytes: &[u8]) {
         self.extend_from_slice(bytes);
     }

@@ -63,6 +63,13 @@ enum Place {
     Overflow(u64),
 }
 
+/// Where an entry stands: good until the index changes otherwise than by `repoint`.
+#[derive(Clone, Copy)]
+pub(crate) struct Spot {
+    place: Place,
+    slot: usize,
+}
+
 pub(crate) struct Index {
     base: Buckets,
     overflow: Overflow,
@@ -160,7 +167,13 @@ impl Index {
     /// Whether the index holds exactly this reference under this hash.
     #[inline]
     pub(crate) fn holds(&self, hash: u64, at: Reference) -> bool {
-        self.position(self.bucket_of(hash), at).is_some()
+        self.spot(hash, at).is_some()
+    }
+
+    /// Where the index holds exactly this reference under this hash, if it does.
+    #[inline]
+    pub(crate) fn spot(&self, hash: u64, at: Reference) -> Option<Spot> {
+        self.position(self.bucket_of(hash), at).map(|(place, slot)| Spot { place, slot })
     }
 
     /// The bits of a hash that a slot and its bucket tell of it.
@@ -212,12 +225,12 @@ impl Index {
         self.bucket_mut(place).slots[at] = slot;
     }
 
-    /// Puts another reference in the place of one, if the index holds it, and keeps what it refers to.
-    pub(crate) fn repoint(&mut self, hash: u64, old: Reference, new: Reference) -> bool {
-        let Some((place, at)) = self.position(self.bucket_of(hash), old) else { return false };
-        let slot = &mut self.bucket_mut(place).slots[at];
+    /// Puts another reference in the place of one, and keeps what it refers to.
+    #[inline]
+    pub(crate) fn repoint(&mut self, spot: Spot, old: Reference, new: Reference) {
+        let slot = &mut self.bucket_mut(spot.place).slots[spot.slot];
+        assert!(is_entry_of(*slot, old), "the index has not changed since the spot was looked for");
         *slot = moved(*slot, new);
-        true
     }
 
     /// Takes out a reference that is in the index.
@@ -341,6 +354,7 @@ impl Index {
         hash >> self.level_first & ((1 << TAG_BITS) - 1)
     }
 
+    #[inline]
     fn bucket(&self, place: Place) -> &Bucket {
         match place {
             Place::Base(number) => self.base.at(number),
@@ -348,6 +362,7 @@ impl Index {
         }
     }
 
+    #[inline]
     fn bucket_mut(&mut self, place: Place) -> &mut Bucket {
         match place {
             Place::Base(number) => self.base.at_mut(number),
@@ -355,6 +370,7 @@ impl Index {
         }
     }
 
+    #[inline]
     fn position(&self, number: u64, at: Reference) -> Option<(Place, usize)> {
         let mut place = Place::Base(number);
         loop {

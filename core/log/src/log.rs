@@ -426,6 +426,11 @@ impl Log {
         self.index.bytes()
     }
 
+    /// Everything in memory that is found by its id, in no order that means anything: heads, closed segments, side logs.
+    pub fn segments(&self) -> impl Iterator<Item = &SegmentInfo> {
+        self.memory.segments.iter().filter(|segment| !segment.is_image)
+    }
+
     /// What is known about a segment; `None` when it is not in memory.
     pub fn segment(&self, id: SegmentId) -> Option<&SegmentInfo> {
         self.memory.segments.slot(id).map(|slot| self.memory.segments.at(slot))

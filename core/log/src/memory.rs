@@ -360,8 +360,15 @@ impl Memory {
 
     /// The segments that the object or tombstone at a place names, whose checksum has been seen to hold in this turn.
     pub(crate) fn older(&self, at: Reference) -> OlderList {
-        let (slot, start) = self.locate(at);
-        let older = self.with_prefix(slot, start, |_, prefix, bytes| prefix.older(bytes));
+        let here = self.rest_of_seglet(at);
+        let older = if let Some(header) = here.first_chunk::<HEADER_BYTES>()
+            && let Some(entry) = here.get(..word_of(header).entry_bytes())
+        {
+            RecordPrefix::read(word_of(header), entry).map(|prefix| prefix.older(entry))
+        } else {
+            let (slot, start) = self.locate(at);
+            self.with_prefix(slot, start, |_, prefix, bytes| prefix.older(bytes))
+        };
         older.expect("an intact entry that is referred to is a whole record")
     }
 

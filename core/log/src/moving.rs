@@ -11,6 +11,7 @@
 //! Not here: which segments (`choose`), in what order and into what (`combine`, `compact`).
 //! Rules: docs/protocols/cleaning.md. Catalogue: C4, C5, C6, C8.
 
+use crate::index::Spot;
 use crate::log::Log;
 use crate::segment::Slot;
 use crate::{Alive, Entry, Kind, Object, OlderList, Reference, Tombstone};
@@ -200,14 +201,22 @@ impl Log {
         moved: &mut Moved,
         room: &mut dyn FnMut(&mut Log, u32) -> Option<Slot>,
     ) -> Result<(), Step> {
-        let named = if seen.has_older { self.memory.older(seen.at) } else { OlderList::NONE };
-        let kept: OlderList = named.iter().filter(|segment| self.counts(*segment)).collect();
-        let is_needed = match seen.kind.row().alive {
-            Alive::WhileIndexed => self.index.holds(seen.place, seen.at),
-            Alive::WhileItsSegmentCounts => !kept.is_empty(),
-            Alive::InItsSegment => false,
+        let spot = match seen.kind.row().alive {
+            Alive::WhileIndexed => match self.index.spot(seen.place, seen.at) {
+                Some(spot) => Some(spot),
+                None => return Ok(()),
+            },
+            Alive::WhileItsSegmentCounts => None,
+            Alive::InItsSegment => return Ok(()),
         };
-        if !is_needed {
+        let named = if seen.has_older { self.memory.older(seen.at) } else { OlderList::NONE };
+        let counts = |segment: &SegmentId| self.counts(*segment);
+        let kept = if named.iter().all(|segment| counts(&segment)) {
+            named
+        } else {
+            named.iter().filter(counts).collect()
+        };
+        if spot.is_none() && kept.is_empty() {
             return Ok(());
         }
         if !grant.expired_stay && seen.expires.is_some_and(|end| end <= grant.now) {
@@ -215,9 +224,9 @@ impl Log {
         }
         let dropped = named.encoded().len() - kept.encoded().len();
         let to = room(self, seen.bytes - dropped as u32).ok_or(Step::NoMemory)?;
-        match seen.kind {
-            Kind::Object => self.move_object(source, seen, (dropped > 0).then_some(kept), to),
-            _ => self.move_tombstone(source, seen, kept, to),
+        match spot {
+            Some(spot) => self.move_object(source, seen, spot, (dropped > 0).then_some(kept), to),
+            None => self.move_tombstone(source, seen, kept, to),
         }
         moved.entries += 1;
         moved.bytes += u64::from(seen.bytes);
@@ -226,11 +235,11 @@ impl Log {
     }
 
     /// `kept`: what is left of its list, if that has become shorter.
-    fn move_object(&mut self, source: &Source, seen: &Seen, kept: Option<OlderList>, to: Slot) {
-        let record = self.memory.record(seen.at);
+    fn move_object(&mut self, source: &Source, seen: &Seen, spot: Spot, kept: Option<OlderList>, to: Slot) {
         let offset = match kept {
             None => self.memory.append_copy(to, source.slot, source.offset, seen.bytes, 1),
             Some(older) => {
+                let record = self.memory.record(seen.at);
                 let (key, value) = (record.key.to_vec(), record.value.to_vec());
                 let (table, version, time, expires) =
                     (record.table, record.version, record.time, record.expires);
@@ -248,7 +257,7 @@ impl Log {
         from.live_bytes -= seen.bytes;
         from.live_count -= 1;
         from.indexed_count -= 1;
-        assert!(self.index.repoint(seen.place, seen.at, new), "a live object is in the index");
+        self.index.repoint(spot, seen.at, new);
         if bytes != seen.bytes {
             self.counters.take_off(seen.table, seen.hash, seen.bytes);
             self.counters.add(seen.table, seen.hash, bytes);

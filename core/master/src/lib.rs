@@ -36,6 +36,7 @@ use ramhold_wire::{Call, Calls, Header, Opcode, View, decode, reply, reply_with}
 use sessions::Sessions;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::time::Duration;
 use tablets::Tablets;
 
 /// Which `Calls` of the process are these; see `wire::calls::role_of`. The replicator has its own.
@@ -68,6 +69,8 @@ pub struct MasterConfig {
     pub parked_bytes_max: usize,
     /// How fast the log is verified in the background, in bytes per second; 0: not at all.
     pub scrub_bytes_per_second: u64,
+    /// From the start of one round over the log to that of the next, at least.
+    pub scrub_round_min: Duration,
     /// Segments asked for at the same time in a recovery, per partition.
     pub fetches_max: usize,
 }
@@ -97,6 +100,7 @@ impl MasterConfig {
             parked_count_max: 65_536,
             parked_bytes_max: 32 * 1024 * 1024,
             scrub_bytes_per_second: SCRUB_BYTES_PER_SECOND,
+            scrub_round_min: Duration::from_secs(600),
             fetches_max: 4,
         }
     }
@@ -363,6 +367,9 @@ impl Master {
             // What has just become durable may be what a recovery waits for.
             self.advance_replays(now, view, effects);
             self.replicator.advance(now, &LogSegments(&self.log), view, effects);
+        }
+        for segment in self.replicator.take_refused() {
+            self.look_for_damage(now, segment, effects);
         }
         self.advance_repairs(now, view, effects);
         self.clean_when_idle(now, view, effects);

@@ -10,9 +10,11 @@
 //!
 //! Not here: verifying, restoring and giving up (log). Rules: docs/protocols/cleaning.md. Catalogue: C8.
 
-use crate::{Context, Master};
+use crate::{Context, Event, Master};
 use ramhold_base::time::earliest;
-use ramhold_base::{Effects, Instant, Level, Peer, SegmentId, ServerId, Status, StreamId, TableId};
+use ramhold_base::{
+    Effects, Epoch, Instant, Level, Peer, Position, SegmentId, ServerId, Status, StreamId, TableId,
+};
 use ramhold_log::{Lost, Repaired, ScrubCursor, Unreadable};
 use ramhold_wire::membership::{ReplicaName, ReplicaRead};
 use ramhold_wire::status::ScrubStatus;
@@ -34,8 +36,6 @@ const LOSS_BUCKETS: u64 = 4096;
 
 /// What is verified in one go: some ten microseconds.
 const SLICE_BYTES: u64 = 64 * 1024;
-/// A round begins at most this often: a small log is not gone over for ever.
-const ROUND_MIN: Duration = Duration::from_secs(600);
 
 /// One damaged segment.
 struct Repair {
@@ -131,6 +131,22 @@ impl Master {
         self.scrub.repairs.insert(segment, repair);
     }
 
+    /// A backup says that what it was sent of a segment is not what was appended. Reads all of the segment.
+    pub(crate) fn look_for_damage(&mut self, now: Instant, segment: SegmentId, effects: &mut Effects) {
+        if !self.scrub.is_damaged(segment)
+            && let Some(offset) = self.log.damage_in(segment)
+        {
+            self.note_damage(now, segment, offset, effects);
+        }
+    }
+
+    /// Whether nothing that was acknowledged depends on what stands in a segment from `offset` on.
+    fn is_unacknowledged(&self, segment: SegmentId, offset: u32) -> bool {
+        let Some(info) = self.log.segment(segment) else { return true };
+        // What is in a side log is elsewhere too until that is entered, and then on all its backups.
+        info.side.is_some() || Position { segment, offset } >= self.durable(info.stream)
+    }
+
     pub(crate) fn advance_repairs(&mut self, now: Instant, view: &View, effects: &mut Effects) {
         let due = self.scrub.repairs.iter().filter(|(_, it)| it.asking.is_none() && it.next <= now);
         let due: Vec<SegmentId> = due.map(|(segment, _)| *segment).collect();
@@ -167,9 +183,17 @@ impl Master {
             let address = view.list.address(seen.backup).filter(|_| may_help)?;
             Some((seen.backup, seen.epoch, address))
         });
+        // Then everybody else: servers that were away may have come back with what they held, under other ids.
+        let untried = untried.or_else(|| {
+            let mut others = view.list.up().filter(|it| it.backup && !repair.tried.contains(&it.id));
+            others.next().map(|it| (it.id, Epoch::default(), it.address.0))
+        });
         let Some((backup, epoch, address)) = untried else {
             repair.rounds += 1;
-            if repair.rounds == ROUNDS_PATIENT {
+            let damage = self.log.damage_in(segment).filter(|_| repair.rounds >= ROUNDS_PATIENT);
+            if damage.is_some_and(|offset| self.is_unacknowledged(segment, offset)) {
+                self.events.push(Event::Beyond(segment));
+            } else if repair.rounds == ROUNDS_PATIENT {
                 effects
                     .report(Level::Error, format!("no replica of {segment} fits: it stays damaged for now"));
             }
@@ -277,7 +301,8 @@ impl Master {
         }
         if scrubbed.is_round_over {
             self.scrub.counters.rounds += 1;
-            self.scrub.slice_at = self.scrub.slice_at.max(self.scrub.round_begun + ROUND_MIN);
+            self.scrub.slice_at =
+                self.scrub.slice_at.max(self.scrub.round_begun + self.config.scrub_round_min);
         }
     }
 }

@@ -19,3 +19,5 @@ pub use server::{Phase, ServerNode};
 pub const EXIT_DECLARED_DEAD: u8 = 3;
 /// How it ends when it cannot serve: wrong cluster, broken superblock.
 pub const EXIT_CANNOT_SERVE: u8 = 4;
+/// How it ends when its memory is damaged where nobody else has what stood there.
+pub const EXIT_MEMORY_DAMAGED: u8 = 5;

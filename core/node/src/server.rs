@@ -1,10 +1,10 @@
 //! A storage server: its phases, its roles, and the routing between them.
 
-use crate::{EXIT_DECLARED_DEAD, ServerConfig};
+use crate::{EXIT_DECLARED_DEAD, EXIT_MEMORY_DAMAGED, ServerConfig};
 use ramhold_backup::Backup;
 use ramhold_base::time::earliest;
 use ramhold_base::{
-    ConnId, Effect, Effects, Input, Instant, Level, Lost, Machine, Peer, Rng, ServerId, Status,
+    ConnId, Effect, Effects, Input, Instant, Level, Lost, Machine, Peer, Rng, SegmentId, ServerId, Status,
 };
 use ramhold_detector::Detector;
 use ramhold_master::Master;
@@ -109,6 +109,12 @@ impl ServerNode {
 
     pub fn view(&self) -> &View {
         &self.view
+    }
+
+    /// For those who test what comes of damage.
+    #[doc(hidden)]
+    pub fn master_mut(&mut self) -> Option<&mut Master> {
+        self.master.as_mut()
     }
 
     pub fn master(&self) -> Option<&Master> {
@@ -218,6 +224,20 @@ impl ServerNode {
         effects.push(Effect::Exit { code: EXIT_DECLARED_DEAD, reason });
     }
 
+    /// Ends the process at once: what was acknowledged is on the backups, and of what is here nobody could tell what it
+    /// was.
+    fn damaged_beyond(&mut self, segment: SegmentId, effects: &mut Effects) {
+        self.phase = Phase::Ended;
+        effects.clear();
+        let reason = format!(
+            "{segment} of {} is damaged in memory where no backup has it: ends, to be recovered",
+            self.view.me
+        );
+        effects.report(Level::Error, reason.clone());
+        effects.report(Level::Debug, "mark:damaged_beyond");
+        effects.push(Effect::Exit { code: EXIT_MEMORY_DAMAGED, reason });
+    }
+
     fn on_lost(&mut self, now: Instant, addr: SocketAddr, how: Lost, effects: &mut Effects) {
         for call in self.calls.lost(addr) {
             self.on_unanswered(now, call.context, effects);
@@ -273,6 +293,7 @@ impl ServerNode {
             match event {
                 ramhold_master::Event::SaidDead => self.verify(now, effects),
                 ramhold_master::Event::Suspect(server) => self.suspect(now, server, effects),
+                ramhold_master::Event::Beyond(segment) => return self.damaged_beyond(segment, effects),
             }
         }
     }

@@ -140,7 +140,12 @@ impl Replicator {
                 // behind: so this counts as a loss like any other.
                 self.lose(now, id, index, Some(REFUSED_PAUSE));
             }
-            _ => self.lose(now, id, index, Some(FAILED_PAUSE)),
+            _ => {
+                if status == Status::CorruptReplica {
+                    self.refused.push(id);
+                }
+                self.lose(now, id, index, Some(FAILED_PAUSE));
+            }
         }
     }
 

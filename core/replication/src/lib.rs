@@ -88,6 +88,9 @@ pub enum Event {
     SaidDead,
     /// This backup does not answer.
     Suspect(ServerId),
+    /// The memory of this server is damaged where no backup has what stood there: it must end, and be recovered up to
+    /// there.
+    Beyond(SegmentId),
 }
 
 /// What somebody waits for to be on the backups' devices.
@@ -131,6 +134,8 @@ pub struct Replicator {
     frees: Vec<Free>,
     wishes: Vec<FlushWish>,
     events: Vec<Event>,
+    /// Segments of which a backup has refused bytes.
+    refused: Vec<SegmentId>,
     /// The earliest time at which a place may be tried again.
     retry: Option<Instant>,
     /// Closed segments being copied again, as of this `advance`.
@@ -154,6 +159,7 @@ impl Replicator {
             frees: Vec::new(),
             wishes: Vec::new(),
             events: Vec::new(),
+            refused: Vec::new(),
             retry: None,
             copies: 0,
             scratch: (Vec::new(), Vec::new()),
@@ -241,6 +247,11 @@ impl Replicator {
 
     pub fn take_events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
+    }
+
+    /// Segments of which backups have refused bytes since this was last asked: what was sent is not what was appended.
+    pub fn take_refused(&mut self) -> Vec<SegmentId> {
+        std::mem::take(&mut self.refused)
     }
 
     pub fn has_events(&self) -> bool {

@@ -12,7 +12,9 @@ use crate::system::{Ask, End, MakeProcess, MakeSession, Member, Request, Role, S
 use crate::workload::Workload;
 use crate::world::World;
 use ramhold_backup::{BackupConfig, Buffers};
-use ramhold_base::{Effects, Input, Instant, Level, Machine, Rng, ShardId, Status, TableId, Version};
+use ramhold_base::{
+    Effects, Input, Instant, Level, Machine, Rng, SegmentId, ShardId, Status, TableId, Version,
+};
 use ramhold_client_core as core;
 use ramhold_client_core::{Operation, OperationId, Reply};
 use ramhold_detector::DetectorConfig;
@@ -173,6 +175,8 @@ impl Cluster {
                     append_bytes_max: SEGLET_BYTES,
                     ..ReplicationConfig::new(ShardId(0))
                 },
+                // Damage is found within a run.
+                scrub_round_min: Duration::from_secs(2),
                 cleaning_runway_bytes: log_bytes - USED_BEFORE_CLEANING - plain.reserve_bytes,
                 ..plain
             },
@@ -269,8 +273,21 @@ impl System for Cluster {
             power_cut: true,
             power_cut_of_all: false,
             bit_rot: true,
+            memory_flips: true,
             disk_errors: true,
         }
+    }
+
+    fn flip_memory(&self, process: &mut Process, rng: &mut Rng) -> bool {
+        let Process::Server(server) = process else { return false };
+        let Some(master) = server.node.master_mut() else { return false };
+        let segments: Vec<(SegmentId, u32)> =
+            master.log().segments().map(|segment| (segment.id, segment.len_bytes)).collect();
+        let Some((segment, bytes)) = rng.pick(&segments).copied().filter(|(_, bytes)| *bytes > 0) else {
+            return false;
+        };
+        master.flip_bit(segment, rng.below(u64::from(bytes)) as u32, rng.below(8) as u8);
+        true
     }
 
     /// Every acknowledged write is on R whole backups again: another host may lose its buffers.

@@ -30,9 +30,10 @@ pub enum FaultKind {
     Isolate,
     Clog,
     BitRot,
+    MemoryFlip,
 }
 
-const KINDS: [FaultKind; 16] = [
+const KINDS: [FaultKind; 17] = [
     FaultKind::CrashServer,
     FaultKind::CrashServerInStep,
     FaultKind::CrashAtPoint,
@@ -49,6 +50,7 @@ const KINDS: [FaultKind; 16] = [
     FaultKind::Isolate,
     FaultKind::Clog,
     FaultKind::BitRot,
+    FaultKind::MemoryFlip,
 ];
 
 /// What one seed does to its cluster.
@@ -73,6 +75,7 @@ impl Swarm {
             FaultKind::CutPower | FaultKind::CrashThenCutPower => tolerance.power_cut,
             FaultKind::CutPowerOfAll => tolerance.power_cut_of_all,
             FaultKind::BitRot => tolerance.bit_rot,
+            FaultKind::MemoryFlip => tolerance.memory_flips,
             _ => true,
         };
         let kinds: Vec<FaultKind> = KINDS.into_iter().filter(allowed).filter(|_| rng.chance(1, 2)).collect();
@@ -336,6 +339,14 @@ impl Faults {
             FaultKind::BitRot => {
                 if let Some(node) = self.rng.pick(&self.servers).copied() {
                     world.rot(node);
+                }
+            }
+            FaultKind::MemoryFlip => {
+                if let Some(node) = self.rng.pick(&self.servers).copied()
+                    && let Some(Actor::Process(process)) = world.machine_mut(node)
+                    && system.flip_memory(process, &mut self.rng)
+                {
+                    world.note_fault("memory flip", node);
                 }
             }
         }

@@ -320,7 +320,11 @@ impl<'a, T: System> Scenario<'a, T> {
             Some(Actor::Process(_)) | None => true,
         };
         let done = self.world.run_while(end, |world| !clients.iter().all(|node| rests(*node, world)));
-        if done { Ok(()) } else { Err(format!("clients could not {what} in time")) }
+        if done {
+            return Ok(());
+        }
+        let system = self.system.unsettled(&self.world).unwrap_or_else(|| "it is at rest".into());
+        Err(format!("clients could not {what} in time; of the system: {system}"))
     }
 
     fn client_number(&self, node: usize) -> Option<u32> {

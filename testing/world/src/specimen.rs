@@ -100,6 +100,7 @@ impl System for Specimen {
             power_cut: true,
             power_cut_of_all: true,
             bit_rot: false,
+            memory_flips: false,
             disk_errors: false,
         }
     }

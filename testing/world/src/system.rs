@@ -66,6 +66,8 @@ pub struct Tolerance {
     /// All hosts at once.
     pub power_cut_of_all: bool,
     pub bit_rot: bool,
+    /// Bits that flip in the memory of a process.
+    pub memory_flips: bool,
     pub disk_errors: bool,
 }
 
@@ -114,6 +116,12 @@ pub trait System {
     fn clock_spread(&self, world: &World<Actor<Self::Process, Self::Session>>) -> u64 {
         let _ = world;
         0
+    }
+
+    /// Flips one bit of the data that a process holds in memory; false when it holds none.
+    fn flip_memory(&self, process: &mut Self::Process, rng: &mut Rng) -> bool {
+        let _ = (process, rng);
+        false
     }
 
     /// Whether a process can be of use again only after an operator has acted.

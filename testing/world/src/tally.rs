@@ -89,6 +89,13 @@ impl Tally {
         demand("crashes", self.sum("fault.crash") + self.sum("fault.crash between effects"), 2);
         demand("recoveries with data", self.sum("mark.recovery_published"), 1);
         demand("objects seen to have expired", self.sum("checked.expired"), 10);
+        // The others were in segments that went before anybody looked, or died with their process.
+        let (flips, repaired) = (self.sum("fault.memory flip"), self.sum("mark.repaired"));
+        if repaired * 4 < flips {
+            lacks.push(format!(
+                "of {flips} memory flips {repaired} were repaired, at least a quarter is demanded"
+            ));
+        }
         let (unknown, all) = (self.sum("operations.unknown"), self.sum("operations"));
         if unknown * 5 > all {
             lacks.push(format!("{unknown} of {all} operations ended unknown, at most a fifth may"));

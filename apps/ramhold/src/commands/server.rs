@@ -48,7 +48,8 @@ Examples:
   ramhold server --config /etc/ramhold/server.toml
 
 Exit codes: 0 stopped cleanly, 2 it cannot start, 3 the cluster has declared it dead,
-4 it cannot serve (the directory belongs to another cluster, or is damaged).";
+4 it cannot serve (the directory belongs to another cluster, or is damaged),
+5 its memory is damaged where no backup has it (nothing acknowledged is lost; start it again).";
 
 /// Run a storage server.
 #[derive(Args, Debug)]

@@ -114,6 +114,32 @@ fn a_certificate_that_does_not_match_is_refused_and_changes_nothing() {
     assert_eq!(rig.append(&log, log.from(100)), (Status::Ok, reply(110, 110, 0, false)));
 }
 
+/// What a master sent from damaged memory came in several messages, of which only the last has a certificate. After its
+/// repair the same bytes have to be taken anew, at the same epoch.
+// C8, F9
+#[test]
+fn bytes_under_a_certificate_that_does_not_match_are_sent_again() {
+    let mut rig = Rig::new(config());
+    let mut log = Log::new(1);
+    log.grow(100);
+    let mut damaged = log.clone();
+    damaged.bytes[40] ^= 1;
+    let part = AppendRequest { certificate: None, ..damaged.from(0) };
+    assert_eq!(rig.append(&damaged, part), (Status::Ok, reply(100, 0, 0, false)));
+    log.grow(50);
+    assert_eq!(rig.append(&log, log.from(100)), (Status::CorruptReplica, reply(0, 0, 0, false)));
+    assert_eq!(rig.append(&log, log.from(100)).0, Status::OutOfOrder);
+    assert_eq!(rig.append(&log, log.from(0)), (Status::Ok, reply(150, 150, 0, false)));
+    log.grow(50);
+    let mut damaged = log.clone();
+    damaged.bytes[160] ^= 1;
+    let part = AppendRequest { certificate: None, ..damaged.from(150) };
+    assert_eq!(rig.append(&damaged, part), (Status::Ok, reply(200, 150, 0, false)));
+    assert_eq!(rig.append(&log, log.from(200)), (Status::CorruptReplica, reply(150, 150, 0, false)));
+    assert_eq!(rig.append(&log, log.from(150)), (Status::Ok, reply(200, 200, 0, false)));
+    assert_eq!(rig.crash().state(&log).certificate, Some(log.certificate(200)));
+}
+
 // D8
 #[test]
 fn an_epoch_moves_only_up_and_only_when_raised() {

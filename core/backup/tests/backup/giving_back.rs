@@ -2,6 +2,7 @@
 
 use crate::rig::*;
 use ramhold_base::{DiskFile, Epoch, SegmentId, ServerId, ShardId, Status};
+use ramhold_wire::data::AppendRequest;
 use ramhold_wire::membership::{ReplicaName, ReplicaRead, ServerState};
 use ramhold_wire::{Header, Opcode};
 
@@ -45,13 +46,16 @@ fn only_the_master_itself_may_read_and_only_what_is_held() {
     let (mut rig, log) = with(500);
     let held = name(&log);
     assert_eq!(read(&mut rig, OTHER, held).0, Status::UnknownReplica, "its own log is meant");
-    for other in [
-        ReplicaName { segment: SegmentId(7), ..held },
-        ReplicaName { epoch: Epoch(1), ..held },
-        ReplicaName { shard: ShardId(1), ..held },
-    ] {
+    for other in [ReplicaName { segment: SegmentId(7), ..held }, ReplicaName { shard: ShardId(1), ..held }] {
         assert_eq!(read(&mut rig, MASTER, other).0, Status::UnknownReplica);
     }
+    let of_another_epoch = ReplicaName { epoch: Epoch(1), ..held };
+    assert_eq!(read(&mut rig, MASTER, of_another_epoch), (Status::Ok, log.bytes.clone()));
+    let mut again = log.clone();
+    again.epoch = Epoch(1);
+    let part = AppendRequest { certificate: None, data: &log.bytes[..60], ..again.from(0) };
+    assert_eq!(rig.append(&again, part).0, Status::Ok);
+    assert_eq!(read(&mut rig, MASTER, held), (Status::Ok, log.bytes.clone()), "of two the whole one");
     assert_eq!(read(&mut rig, ServerId::NONE, held).0, Status::NotInCluster);
     rig.list(vec![entry(MASTER, ServerState::Crashed)], Vec::new());
     assert_eq!(read(&mut rig, MASTER, held).0, Status::Fenced);

@@ -1,7 +1,7 @@
 //! From one life to the next: process crashes, lost power, stops in order.
 
 use crate::rig::*;
-use ramhold_base::{ClusterId, Level, Rng, ServerId, Status};
+use ramhold_base::{ClusterId, Epoch, Level, Rng, ServerId, Status};
 use ramhold_wire::data::AppendRequest;
 use std::time::Duration;
 
@@ -192,6 +192,38 @@ fn a_segment_opened_again_after_a_restart_replaces_the_one_found() {
         let rig = rig.crash();
         assert_eq!(rig.state(&log).certificate, Some(log.certificate(150)));
         assert_eq!(rig.backup.status().frames_used, 1);
+    }
+}
+
+/// A master may turn to the same backup again and again before a copy is whole, and die then.
+// D7
+#[test]
+fn a_replica_stays_until_one_that_replaces_it_has_a_certificate_however_often_it_is_opened() {
+    for config in [config(), in_frames()] {
+        for is_restarted in [false, true] {
+            let mut rig = Rig::new(config.clone());
+            let mut log = Log::new(1);
+            log.grow(100);
+            assert_eq!(rig.append(&log, log.from(0)).0, Status::Ok);
+            let whole = log.certificate(100);
+            if is_restarted {
+                rig = rig.crash();
+            }
+            for epoch in 1..6 {
+                log.epoch = Epoch(epoch);
+                let part = AppendRequest { certificate: None, data: &log.bytes[..60], ..log.from(0) };
+                assert_eq!(rig.append(&log, part).0, Status::Ok);
+                assert!(rig.backup.replicas().any(|r| r.certificate == Some(whole)), "epoch {epoch}");
+            }
+            rig.pass(Duration::from_secs(5));
+            assert_eq!(rig.backup.status().frames_used, 2, "what is of no use is gone");
+            let mut rig = rig.crash();
+            assert_eq!(rig.state(&log).certificate, Some(whole));
+            log.epoch = Epoch(6);
+            log.grow(50);
+            assert_eq!(rig.append(&log, log.from(0)).0, Status::Ok);
+            assert_eq!(rig.state(&log).certificate, Some(log.certificate(150)));
+        }
     }
 }
 

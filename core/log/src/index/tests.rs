@@ -59,11 +59,12 @@ fn agrees_with_a_map(scenario: &Scenario) {
             (9, Some((at, hash))) => {
                 let moved = at + (1 << 22);
                 assert!(!index.holds(hash, Reference(moved)));
-                assert!(!index.repoint(hash, Reference(moved), Reference(at)));
+                assert!(index.spot(hash, Reference(moved)).is_none());
                 if rng.chance(1, 2) {
                     index.replace(hash, Reference(at), What::Object, Reference(moved));
                 } else {
-                    assert!(index.repoint(hash, Reference(at), Reference(moved)));
+                    let spot = index.spot(hash, Reference(at)).expect("it is held");
+                    index.repoint(spot, Reference(at), Reference(moved));
                 }
                 assert!(index.holds(hash, Reference(moved)));
                 assert!(!index.holds(hash, Reference(at)));
@@ -374,8 +375,9 @@ fn repointing_keeps_what_the_reference_leads_to() {
     let mut index = Index::new(1 << 20, 1 << 24);
     index.prepare(9).unwrap();
     index.insert(9, What::Tombstone, Reference(0));
-    assert!(index.repoint(9, Reference(0), Reference(5)));
-    assert!(!index.repoint(9, Reference(0), Reference(6)));
+    let spot = index.spot(9, Reference(0)).expect("it is held");
+    index.repoint(spot, Reference(0), Reference(5));
+    assert!(index.spot(9, Reference(0)).is_none());
     let mut entries = Vec::new();
     index.entries_of(index.bucket_of(9), &mut entries);
     assert_eq!(entries, [(What::Tombstone, Reference(5))]);

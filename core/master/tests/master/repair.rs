@@ -393,15 +393,68 @@ fn cleaning_stops_at_damage_and_goes_on_after_the_repair() {
 }
 
 /// A new replica is made from memory: the backup refuses what its certificate, which is of the bytes as they were
-/// appended, does not confirm.
+/// appended, does not confirm. That begins the repair, also of a head, which no scrub looks at.
 #[test]
 fn damage_is_never_replicated_again() {
+    for is_head in [false, true] {
+        let mut world = World::new(2);
+        // The scrub is done for the next minutes: it must not be what finds it.
+        world.pass(Duration::from_millis(1));
+        let segment = world.closed_segment();
+        let segment = if is_head {
+            world.rig.master.log().stream_segments(StreamId(1)).last().unwrap()
+        } else {
+            segment
+        };
+        world.damage(segment);
+        let third = ServerEntry {
+            id: ServerId(3),
+            address: Address("10.0.0.3:1".parse().unwrap()),
+            labels: vec![],
+            state: ServerState::Up,
+            master: true,
+            backup: true,
+            read_speed: 1,
+            directory: Default::default(),
+        };
+        world.rig.view.list.apply(&ServerListUpdate {
+            from: 1,
+            to: 2,
+            changed: vec![third],
+            removed: vec![ServerId(2)],
+            issued: ServerId(9),
+            time: Default::default(),
+            coordinator: None,
+        });
+        let mut effects = Effects::new();
+        world.rig.master.on_list(world.rig.now, &world.rig.view, &mut effects);
+        world.rig.take(effects);
+        for _ in 0..20 {
+            let copy = world.replicas.get(&(ServerId(3), segment));
+            let is_whole = world.rig.master.log().damage_in(segment).is_none();
+            assert!(is_whole || copy.is_none_or(|copy| copy.certified == 0), "nothing of it exists");
+            world.pass(Duration::from_secs(1));
+            world.exchange();
+        }
+        assert!(world.refused_appends > 0);
+        assert_eq!(world.counts(), [1, 1, 0, 0], "the new backup has found it out");
+        let copies: Vec<_> = [1, 3].map(|id| world.replicas[&(ServerId(id), segment)].bytes.clone()).to_vec();
+        assert_eq!(copies[0], copies[1]);
+        assert_eq!(world.read(0), Ok(value(0)));
+        assert!(world.rig.master.is_fully_replicated());
+        assert!(world.rig.master.take_events().is_empty());
+    }
+}
+
+/// All backups of a segment die while it is damaged here, and come back under other ids with what they held.
+#[test]
+fn backups_that_came_back_are_asked_too() {
     let mut world = World::new(2);
     let segment = world.closed_segment();
     world.damage(segment);
-    let third = ServerEntry {
-        id: ServerId(3),
-        address: Address("10.0.0.3:1".parse().unwrap()),
+    let entry = |id: u64, host: u8| ServerEntry {
+        id: ServerId(id),
+        address: Address(std::net::SocketAddr::from(([10, 0, 0, host], 1))),
         labels: vec![],
         state: ServerState::Up,
         master: true,
@@ -409,33 +462,68 @@ fn damage_is_never_replicated_again() {
         read_speed: 1,
         directory: Default::default(),
     };
+    let replicas = std::mem::take(&mut world.replicas);
+    world.replicas = replicas.into_iter().map(|((id, seg), it)| ((ServerId(id.0 + 2), seg), it)).collect();
     world.rig.view.list.apply(&ServerListUpdate {
         from: 1,
         to: 2,
-        changed: vec![third],
-        removed: vec![ServerId(2)],
+        changed: vec![entry(3, 3), entry(4, 4)],
+        removed: vec![ServerId(1), ServerId(2)],
         issued: ServerId(9),
         time: Default::default(),
         coordinator: None,
     });
-    // It is found out by nobody but the new backup.
+    world.refusing.insert(ServerId(3), Err(Status::UnknownReplica));
     let mut effects = Effects::new();
     world.rig.master.on_list(world.rig.now, &world.rig.view, &mut effects);
     world.rig.take(effects);
-    world.exchange();
-    assert!(world.refused_appends > 0);
-    let copy = world.replicas.get(&(ServerId(3), segment));
-    assert!(copy.is_none_or(|copy| copy.certified == 0), "nothing of it exists");
-    // Found by a read, repaired from the old replica, then copied.
+    world.rig.asked.retain(|(header, _)| header.opcode() != Some(Opcode::Append));
     assert_eq!(world.read(0), Err(Status::Retry));
-    assert_eq!(world.read(0), Ok(value(0)));
-    for _ in 0..20 {
-        world.pass(Duration::from_secs(1));
+    for _ in 0..5 {
+        world.pass(Duration::from_millis(500));
         world.exchange();
     }
-    let copies: Vec<_> = [1, 3].map(|id| world.replicas[&(ServerId(id), segment)].bytes.clone()).to_vec();
-    assert_eq!(copies[0], copies[1]);
-    assert!(world.rig.master.is_fully_replicated());
+    assert_eq!(world.read(0), Ok(value(0)));
+    assert!(world.reads.contains(&(ServerId(4), segment)));
+}
+
+/// What is damaged before any backup has it cannot be repaired, and no later append can be acknowledged. It was not
+/// acknowledged itself: the server must end, to be recovered up to there.
+#[test]
+fn damage_that_nobody_has_a_copy_of_ends_the_server() {
+    let mut world = World::new(2);
+    assert_eq!(world.write(0, &value(0)), Status::Ok);
+    let segment = world.rig.master.log().stream_segments(StreamId(1)).last().unwrap();
+    let mut body = Vec::new();
+    let request = WriteRequest {
+        table: TABLE,
+        rules: RejectRules::default(),
+        expiry: None,
+        key: &key(1),
+        value: &value(1),
+    };
+    request.encode(&mut body);
+    let rpc = world.rig.send(Opcode::Write, &body);
+    // Lost on its way; it will be sent again from memory.
+    world.rig.asked.clear();
+    let end = world.rig.master.log().segment(segment).unwrap().len_bytes;
+    world.rig.master.flip_bit(segment, end - 10, 3);
+    for _ in 0..20 {
+        assert!(world.rig.master.take_events().is_empty());
+        world.pass(Duration::from_millis(100));
+        world.exchange();
+        if world.refused_appends > 0 {
+            break;
+        }
+    }
+    assert!(world.refused_appends > 0);
+    for _ in 0..20 {
+        world.pass(Duration::from_millis(100));
+        world.exchange();
+    }
+    assert_eq!(world.rig.answer_to(rpc), None, "it is not acknowledged");
+    let events = world.rig.master.take_events();
+    assert!(events.contains(&ramhold_master::Event::Beyond(segment)), "{events:?}");
 }
 
 #[test]

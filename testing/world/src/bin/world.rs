@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 /// Fault kinds that a set of seeds must have met.
-const FAULTS: [&str; 17] = [
+const FAULTS: [&str; 18] = [
     "bit rot",
     "broken connection",
     "clog",
@@ -27,6 +27,7 @@ const FAULTS: [&str; 17] = [
     "doubled frame",
     "held frame",
     "lost frame",
+    "memory flip",
     "one-way cut",
     "two-way cut",
     "power cut",
