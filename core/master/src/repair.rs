@@ -42,6 +42,8 @@ struct Repair {
     stream: StreamId,
     /// Asked in this round, and of no use.
     tried: Vec<ServerId>,
+    /// Whose replica is corrupt itself: to be made anew when there is something to make it from.
+    corrupt: Vec<ServerId>,
     asking: Option<ServerId>,
     rounds: u32,
     next: Instant,
@@ -122,6 +124,7 @@ impl Master {
         let repair = Repair {
             stream,
             tried: Vec::new(),
+            corrupt: Vec::new(),
             asking: None,
             rounds: 0,
             next: now,
@@ -231,7 +234,13 @@ impl Master {
                 repair.next = now + PAUSE_FIRST;
                 return;
             }
-            _ => return repair.tried.push(backup),
+            other => {
+                repair.tried.push(backup);
+                if other == Status::CorruptReplica && !repair.corrupt.contains(&backup) {
+                    repair.corrupt.push(backup);
+                }
+                return;
+            }
         }
         let tablets = &self.tablets;
         let hash_of = |table: TableId, key: &[u8]| tablets.hash(table, key).unwrap_or_default();
@@ -239,7 +248,10 @@ impl Master {
         {
             return repair.tried.push(backup);
         }
-        self.scrub.repairs.remove(&segment);
+        let repair = self.scrub.repairs.remove(&segment).expect("it was found above");
+        for corrupt in repair.corrupt.into_iter().filter(|corrupt| *corrupt != backup) {
+            self.replicator.on_corrupt(now, segment, corrupt);
+        }
         self.scrub.counters.repaired += 1;
         effects.report(Level::Info, format!("{segment} is whole again, from its replica on {backup}"));
         effects.report(Level::Debug, "mark:repaired");

@@ -149,6 +149,14 @@ impl Replicator {
         }
     }
 
+    /// A backup has found that what it holds of a segment is damaged: another replica takes its place.
+    pub fn on_corrupt(&mut self, now: Instant, id: SegmentId, backup: ServerId) {
+        let places = self.segments.get(&id).map_or(&[][..], |segment| &segment.places);
+        if let Some(index) = places.iter().position(|place| place.backup == Some(backup)) {
+            self.lose(now, id, index, Some(FAILED_PAUSE));
+        }
+    }
+
     /// A segment outside the head order is complete when every place holds all of it, closed.
     fn check_complete(&mut self, id: SegmentId, log: &dyn Segments) {
         let Some(tail) = log.tail(id) else { return };

@@ -31,6 +31,7 @@ struct World {
     refusing: BTreeMap<ServerId, Result<Vec<u8>, Status>>,
     reads: Vec<(ServerId, SegmentId)>,
     refused_appends: u32,
+    opened: Vec<(ServerId, SegmentId)>,
 }
 
 impl World {
@@ -45,6 +46,7 @@ impl World {
             refusing: BTreeMap::new(),
             reads: Vec::new(),
             refused_appends: 0,
+            opened: Vec::new(),
         };
         let take = TabletTake {
             table: TABLE,
@@ -99,6 +101,10 @@ impl World {
     fn append(&mut self, header: &Header, body: &[u8]) -> (Status, Vec<u8>) {
         let request = AppendRequest::decode(body).unwrap();
         let held = self.replicas.entry((header.target, header.segment)).or_default();
+        if request.open {
+            self.opened.push((header.target, header.segment));
+            *held = Replica::default();
+        }
         let mut after = held.clone();
         let skip = (after.bytes.len() - request.offset as usize).min(request.data.len());
         after.bytes.extend_from_slice(&request.data[skip..]);
@@ -271,6 +277,19 @@ fn the_next_backup_is_asked_when_one_has_nothing_that_fits() {
             world.damage(segment);
             assert_eq!(world.read(0), Err(Status::Retry));
             assert_eq!(world.read(0), Ok(value(0)), "{trouble:?} from {bad}");
+            world.opened.clear();
+            for _ in 0..10 {
+                world.pass(Duration::from_secs(1));
+                world.exchange();
+            }
+            // Who was not asked before another one helped has said nothing about its own.
+            let said = world.reads.contains(&(bad, segment)) && trouble == Err(Status::CorruptReplica);
+            assert_eq!(
+                world.opened.contains(&(bad, segment)),
+                said,
+                "a replica that is corrupt is made anew"
+            );
+            assert!(world.rig.master.is_fully_replicated());
         }
     }
 }
