@@ -81,7 +81,7 @@ impl ReplicationConfig {
     }
 }
 
-/// What the master must know of what happened here.
+/// What the master, and through it the node, must act on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     /// A backup or the coordinator says that this server is dead: verify at the coordinator.

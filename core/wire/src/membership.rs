@@ -272,7 +272,8 @@ impl Message for ReplicasNeeded {
 }
 
 /// Master to backup: what you hold of this segment of mine, whose memory is damaged (C8).
-/// The answer's body is not CBOR: the replica's bytes up to its newest certificate, which they match.
+/// The answer's body is not CBOR: the bytes of the longest replica held, of whatever epoch, up to its newest
+/// certificate, which they match.
 /// `CorruptReplica`, `UnknownReplica`: ask another backup. `Retry`: too many are being read just now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct ReplicaRead {

@@ -2,11 +2,11 @@
 //!
 //! Catalogue: C8.
 
-use crate::rig::Rig;
+use crate::rig::{Rig, entry};
 use ramhold_base::checksum::crc;
 use ramhold_base::hash::PlacementSeed;
 use ramhold_base::*;
-use ramhold_wire::control::{Address, encode_into};
+use ramhold_wire::control::encode_into;
 use ramhold_wire::data::*;
 use ramhold_wire::membership::*;
 use ramhold_wire::table::{TabletDrop, TabletTake};
@@ -426,20 +426,10 @@ fn damage_is_never_replicated_again() {
             segment
         };
         world.damage(segment);
-        let third = ServerEntry {
-            id: ServerId(3),
-            address: Address("10.0.0.3:1".parse().unwrap()),
-            labels: vec![],
-            state: ServerState::Up,
-            master: true,
-            backup: true,
-            read_speed: 1,
-            directory: Default::default(),
-        };
         world.rig.view.list.apply(&ServerListUpdate {
             from: 1,
             to: 2,
-            changed: vec![third],
+            changed: vec![entry(3)],
             removed: vec![ServerId(2)],
             issued: ServerId(9),
             time: Default::default(),
@@ -471,22 +461,12 @@ fn backups_that_came_back_are_asked_too() {
     let mut world = World::new(2);
     let segment = world.closed_segment();
     world.damage(segment);
-    let entry = |id: u64, host: u8| ServerEntry {
-        id: ServerId(id),
-        address: Address(std::net::SocketAddr::from(([10, 0, 0, host], 1))),
-        labels: vec![],
-        state: ServerState::Up,
-        master: true,
-        backup: true,
-        read_speed: 1,
-        directory: Default::default(),
-    };
     let replicas = std::mem::take(&mut world.replicas);
     world.replicas = replicas.into_iter().map(|((id, seg), it)| ((ServerId(id.0 + 2), seg), it)).collect();
     world.rig.view.list.apply(&ServerListUpdate {
         from: 1,
         to: 2,
-        changed: vec![entry(3, 3), entry(4, 4)],
+        changed: vec![entry(3), entry(4)],
         removed: vec![ServerId(1), ServerId(2)],
         issued: ServerId(9),
         time: Default::default(),

@@ -29,16 +29,6 @@ impl Rig {
         view.me = ServerId(9);
         view.cluster = ClusterId(7);
         view.term = Term(1);
-        let entry = |id: u64| ServerEntry {
-            id: ServerId(id),
-            address: Address(format!("10.0.0.{id}:1").parse().unwrap()),
-            labels: vec![],
-            state: ServerState::Up,
-            master: true,
-            backup: true,
-            read_speed: 1,
-            directory: Default::default(),
-        };
         view.list.apply(&ServerListUpdate {
             from: 0,
             to: 1,
@@ -191,5 +181,19 @@ impl Rig {
     pub fn answer_to(&self, rpc: RpcId) -> Option<(Status, Vec<u8>)> {
         let answer = self.answers.iter().find(|(header, _)| header.rpc == rpc);
         answer.map(|(header, body)| (header.status(), body.clone()))
+    }
+}
+
+/// A server that is up, at an address of its own.
+pub fn entry(id: u64) -> ServerEntry {
+    ServerEntry {
+        id: ServerId(id),
+        address: Address(format!("10.0.0.{id}:1").parse().unwrap()),
+        labels: vec![],
+        state: ServerState::Up,
+        master: true,
+        backup: true,
+        read_speed: 1,
+        directory: Default::default(),
     }
 }
