@@ -22,6 +22,9 @@ pub struct Cleaning {
     used: Vec<u64>,
     #[arg(long, value_delimiter = ',', default_values_t = [1000, 100])]
     value_bytes: Vec<u64>,
+    /// What is overwritten before anything is measured, in times the live data: cleaning is steady after about two.
+    #[arg(long, default_value_t = 2.0)]
+    warm: f64,
     /// Of each run.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
@@ -84,9 +87,18 @@ impl Cleaning {
         let closed = ["--pipeline", pipeline.as_str(), "--no-fill"];
         for cluster in [&cleans, &plain] {
             load(cluster, 1, &["--pipeline", "64"])?;
-            // Until what cleaning does is what it will do.
-            load(cluster, self.seconds, &closed)?;
         }
+        // Until what cleaning does is what it will do; the log that is never cleaned has nothing to get used to.
+        let (mut warm, needed) = (0.0, self.warm * objects as f64);
+        while warm < needed {
+            let written = float(&load(&cleans, 10, &["--pipeline", "64", "--no-fill"])?, "/run/writes/count");
+            warm += written;
+            eprintln!("warming up: {:.0} of {needed:.0} writes", warm.min(needed));
+            if written == 0.0 {
+                return Err("no write was acknowledged for 10 s".to_owned());
+            }
+        }
+        load(&plain, 1, &closed)?;
         let before = cleans.owner()?;
         let (mut with, mut without) = (Vec::new(), Vec::new());
         for _ in 0..self.runs {

@@ -5,11 +5,12 @@
 
 use ramhold_base::hash::PlacementSeed;
 use ramhold_base::{
-    ClusterId, ConnId, Effects, Instant, KeyHash, LeaseId, Rng, RpcId, Sequence, ServerId, TableId, Term,
+    ClusterId, ConnId, Effect, Effects, Instant, KeyHash, LeaseId, Peer, Rng, RpcId, Sequence, ServerId, TableId, Term,
     Version,
 };
 use ramhold_log::Geometry;
 use ramhold_master::{Master, MasterConfig};
+use ramhold_wire::lease::{LeasesChecked, LiveLease};
 use ramhold_wire::data::{KeyRequest, RejectRules, WriteRequest};
 use ramhold_wire::membership::Durability;
 use ramhold_wire::table::TabletTake;
@@ -39,7 +40,25 @@ impl Shard {
         let mut shard =
             Shard { master, view, effects: Effects::new(), now: Instant(1), sequence: 0, bytes: Vec::new() };
         shard.take_tablet();
+        shard.confirm_lease();
         shard
+    }
+
+    /// The first mutation makes the shard ask whether the client's lease lives; it does, for longer than this runs.
+    fn confirm_lease(&mut self) {
+        self.send(Opcode::Write, |out| write_body(out, b"first", b""));
+        let asked = self.effects.list.iter().find_map(|effect| match effect {
+            Effect::Send { to: Peer::Addr(_), frame: range } => {
+                frame::parse(&self.effects.bytes[range.clone()]).ok().map(|(header, _)| header)
+            }
+            _ => None,
+        });
+        let asked = asked.expect("the shard asks the coordinator");
+        let live = LiveLease { lease: LeaseId(1), millis: 365 * 24 * 3_600_000 };
+        let mut body = Vec::new();
+        control::encode_into(&mut body, &LeasesChecked { live: vec![live] });
+        let answer = asked.answer(ramhold_base::Status::Ok);
+        self.master.on_reply(self.now, &answer, &body, &self.view, &mut self.effects);
     }
 
     /// Gives the shard a tablet, answering what it asks the coordinator.
@@ -78,8 +97,8 @@ impl Shard {
         self.effects.clear();
     }
 
-    /// One request frame through parsing and the master; panics unless it is answered `Ok`.
-    fn request(&mut self, opcode: Opcode, body: impl FnOnce(&mut Vec<u8>)) {
+    /// One request frame through parsing and the master.
+    fn send(&mut self, opcode: Opcode, body: impl FnOnce(&mut Vec<u8>)) {
         self.sequence += 1;
         let header = Header {
             cluster: self.view.cluster,
@@ -94,6 +113,11 @@ impl Shard {
         let (header, body) = frame::parse(&self.bytes).expect("just written");
         self.effects.clear();
         self.master.on_request(self.now, opcode, &header, body, CONN, &self.view, &mut self.effects);
+    }
+
+    /// One request; panics unless it is answered `Ok`.
+    fn request(&mut self, opcode: Opcode, body: impl FnOnce(&mut Vec<u8>)) {
+        self.send(opcode, body);
         let answers =
             self.effects.list.iter().filter(|e| matches!(e, ramhold_base::Effect::Send { .. })).count();
         assert_eq!(answers, 1, "every request is answered at once when R = 0");

@@ -19,11 +19,18 @@ pub struct Options {
     pub deadline: Duration,
     /// How long a coordinator is looked for when connecting.
     pub connect_timeout: Duration,
+    /// How long the client may be silent before the servers forget what its last mutations came to: 10 s to 30 min.
+    /// Whatever is under way when it stands still for longer ends as unknown. Short for who writes once and goes.
+    pub lease_term: Duration,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { deadline: Duration::from_secs(10), connect_timeout: Duration::from_secs(3) }
+        Options {
+            deadline: Duration::from_secs(10),
+            connect_timeout: Duration::from_secs(3),
+            lease_term: Duration::from_secs(30 * 60),
+        }
     }
 }
 
@@ -87,7 +94,8 @@ impl Client {
     pub fn connect_with(addresses: &[SocketAddr], options: Options) -> Result<Client, Error> {
         let mut config = SessionConfig::new(addresses.to_vec());
         config.deadline = options.deadline;
-        // Taken from the operating system's randomness: no two sessions share a lease.
+        config.lease_term = options.lease_term;
+        // Taken from the operating system's randomness: no two sessions share their rpc ids.
         let seed = RandomState::new().hash_one(std::process::id());
         // A library does not write to its host's stderr; all it has to say is in the outcomes.
         let quiet = RuntimeConfig { report: Box::new(|_, _| {}), ..RuntimeConfig::default() };

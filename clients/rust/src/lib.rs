@@ -1,8 +1,9 @@
 //! Talks to a Ramhold cluster from ordinary blocking code.
 //!
 //! A [`Client`] belongs to one thread and has its own connections; make one per thread. Every operation ends in one of
-//! three ways: done, refused (surely without effect) or unknown; an [`Error`] says which. Nothing panics, and nothing is
-//! repeated whose effect is unknown.
+//! three ways: done, refused (surely without effect) or unknown; an [`Error`] says which. Nothing panics. A mutation is
+//! repeated until it is answered, and takes effect once however often it is; it ends as unknown only when its time is
+//! over, or when the client stood still for longer than its lease.
 //!
 //! ```no_run
 //! use ramhold_client::{Client, Error, RejectRules};

@@ -79,8 +79,11 @@ impl Division {
     }
 
     fn partition(&self, table: TableId, key: &[u8]) -> Option<u32> {
+        self.partition_of(table, self.tables.get(&table)?.hasher.hash(key))
+    }
+
+    fn partition_of(&self, table: TableId, hash: KeyHash) -> Option<u32> {
         let table = self.tables.get(&table)?;
-        let hash = table.hasher.hash(key);
         let (_, (last, partition)) = table.ranges.range(..=hash).next_back()?;
         (hash <= *last).then_some(*partition)
     }
@@ -93,6 +96,7 @@ impl Division {
             let partition = match entry {
                 Entry::Object(object, _) => self.partition(object.table, object.key),
                 Entry::Tombstone(tombstone) => self.partition(tombstone.table, tombstone.key),
+                Entry::RpcResult(result) => self.partition_of(result.table, result.hash),
                 Entry::SegmentHeader(_)
                 | Entry::Digest(_)
                 | Entry::SafeVersion(_)

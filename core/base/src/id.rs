@@ -94,11 +94,12 @@ id!(
     RpcId, u64, "rpc"
 );
 id!(
-    /// A client's lease. Until leases come from the coordinator it is the random id of one client session.
+    /// A client's lease, given out by the coordinator in rising order and never again: one that was given out and is not
+    /// in its records is over.
     LeaseId, u64, "lease"
 );
 id!(
-    /// The number of an operation within its client's lease, from 1.
+    /// The number of one attempt at one effect within its client's lease, from 1.
     Sequence, u64, "#"
 );
 id!(

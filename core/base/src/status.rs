@@ -85,6 +85,9 @@ statuses! {
     FrameTooLarge = 64, "the frame is larger than allowed";
     Unsupported = 65, "not built yet";
     NotAllowed = 66, "not allowed in the present state";
+    // Identity of a client.
+    /// Whether an earlier attempt had its effect, nobody can tell any more; this one had none.
+    LeaseOver = 70, "the client's lease is over";
 }
 
 impl Status {

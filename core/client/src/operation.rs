@@ -1,10 +1,11 @@
 //! What a client can ask for, and the bytes that ask for it.
 
 use ramhold_base::limits::{KEY_BYTES_MAX, TABLE_NAME_BYTES_MAX, VALUE_BYTES_MAX};
-use ramhold_base::{Status, TableId};
+use ramhold_base::{LeaseId, Status, TableId};
 use ramhold_wire::Opcode;
 use ramhold_wire::control::{Message, encode_into};
 use ramhold_wire::data::{Expiry, KeyRequest, RejectRules, WriteRequest};
+use ramhold_wire::lease::{LeaseOpen, LeaseRenew};
 use ramhold_wire::status::{
     ClusterStatusRequest, LossAcknowledge, Ping, ProcessStatusRequest, RecoveriesRequest,
 };
@@ -70,6 +71,16 @@ pub enum Operation {
     Ping {
         address: Option<SocketAddr>,
     },
+    /// A session's own.
+    #[doc(hidden)]
+    OpenLease {
+        term_millis: u64,
+    },
+    /// A session's own.
+    #[doc(hidden)]
+    RenewLease {
+        lease: LeaseId,
+    },
 }
 
 /// Where an operation has to go.
@@ -86,8 +97,8 @@ pub(crate) enum Repeat {
     Freely,
     /// It changes something, and twice is the same as once.
     Idempotent,
-    /// It may have had an effect: never again.
-    Never,
+    /// Under the same lease and sequence it has its effect once, however often it is sent.
+    Numbered,
 }
 
 impl Operation {
@@ -103,6 +114,8 @@ impl Operation {
             | Operation::ClusterStatus
             | Operation::Recoveries
             | Operation::AcknowledgeLoss { .. }
+            | Operation::OpenLease { .. }
+            | Operation::RenewLease { .. }
             | Operation::Ping { address: None } => Place::Coordinator,
             Operation::ServerStatus { address } | Operation::Ping { address: Some(address) } => {
                 Place::Address(*address)
@@ -112,7 +125,7 @@ impl Operation {
 
     pub(crate) fn repeat(&self) -> Repeat {
         match self {
-            Operation::Write { .. } | Operation::Remove { .. } => Repeat::Never,
+            Operation::Write { .. } | Operation::Remove { .. } => Repeat::Numbered,
             Operation::CreateTable { .. }
             | Operation::DropTable { .. }
             | Operation::AcknowledgeLoss { .. } => Repeat::Idempotent,
@@ -122,6 +135,8 @@ impl Operation {
             | Operation::ClusterStatus
             | Operation::Recoveries
             | Operation::ServerStatus { .. }
+            | Operation::OpenLease { .. }
+            | Operation::RenewLease { .. }
             | Operation::Ping { .. } => Repeat::Freely,
         }
     }
@@ -140,6 +155,8 @@ impl Operation {
             Operation::ServerStatus { .. } => ProcessStatusRequest::OPCODE,
             Operation::AcknowledgeLoss { .. } => LossAcknowledge::OPCODE,
             Operation::Ping { .. } => Ping::OPCODE,
+            Operation::OpenLease { .. } => LeaseOpen::OPCODE,
+            Operation::RenewLease { .. } => LeaseRenew::OPCODE,
         }
     }
 
@@ -167,6 +184,8 @@ impl Operation {
             | Operation::Recoveries
             | Operation::ServerStatus { .. }
             | Operation::AcknowledgeLoss { .. }
+            | Operation::OpenLease { .. }
+            | Operation::RenewLease { .. }
             | Operation::Ping { .. } => Ok(()),
         }
     }
@@ -199,6 +218,10 @@ impl Operation {
             Operation::ServerStatus { .. } => encode_into(out, &ProcessStatusRequest {}),
             Operation::AcknowledgeLoss { id } => encode_into(out, &LossAcknowledge { id: *id }),
             Operation::Ping { .. } => encode_into(out, &Ping {}),
+            Operation::OpenLease { term_millis } => {
+                encode_into(out, &LeaseOpen { term_millis: *term_millis })
+            }
+            Operation::RenewLease { lease } => encode_into(out, &LeaseRenew { lease: *lease }),
         }
     }
 }

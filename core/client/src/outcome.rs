@@ -4,6 +4,7 @@ use crate::operation::Operation;
 use ramhold_base::{ClusterTime, ServerId, Status, TableId, Version};
 use ramhold_wire::control::{Empty, decode};
 use ramhold_wire::data::{ReadReply, decode_version};
+use ramhold_wire::lease::{LeaseOpened, LeaseRenewed};
 use ramhold_wire::status::{ClusterStatus, Pong, ProcessStatus, Recoveries, RecoveryReport};
 use ramhold_wire::table::{TableCreated, TableDescription, TableSummary, Tables};
 
@@ -22,7 +23,7 @@ pub enum Outcome {
         /// What was tried, for a human: addresses, times, the last answer. One line.
         detail: String,
     },
-    /// It may have taken effect once, or may not; it will not be tried again.
+    /// It may have taken effect once, or may not; it will not be tried again: its time or the session's lease was over.
     Unknown {
         detail: String,
     },
@@ -71,6 +72,12 @@ pub enum Reply {
     ServerStatus(Box<ProcessStatus>),
     LossAcknowledged,
     Pong(Pong),
+    /// A session's own.
+    #[doc(hidden)]
+    LeaseOpened(LeaseOpened),
+    /// A session's own.
+    #[doc(hidden)]
+    LeaseRenewed(LeaseRenewed),
 }
 
 impl Reply {
@@ -100,6 +107,8 @@ impl Reply {
             Operation::ServerStatus { .. } => Reply::ServerStatus(Box::new(decode(body)?)),
             Operation::AcknowledgeLoss { .. } => empty(body, Reply::LossAcknowledged)?,
             Operation::Ping { .. } => Reply::Pong(decode(body)?),
+            Operation::OpenLease { .. } => Reply::LeaseOpened(decode(body)?),
+            Operation::RenewLease { .. } => Reply::LeaseRenewed(decode(body)?),
         })
     }
 }

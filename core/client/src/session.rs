@@ -5,10 +5,12 @@
 //! fetched by an operation of the session's own, at most one per table, for which all that need it wait; so is the
 //! cluster's id.
 //!
+//! A mutation is sent under the session's lease and a sequence number, again under the same ones while the fate of an
+//! attempt is open, so that it has its effect once (docs/protocols/exactly-once.md).
+//!
 //! Invariants:
-//! - a mutation is sent again only when what was sent before surely had no effect;
-//! - a sequence number is sent once; `unacknowledged` is never above one whose answer is still awaited, so that the
-//!   server may drop whatever is below it;
+//! - a mutation takes another sequence number only when every attempt under the one before was refused;
+//! - `unacknowledged` is never above a number that may be sent again, so that the server may drop whatever is below it;
 //! - every operation has exactly one timer, at its deadline or before.
 //!
 //! Not here: what an answer means (`session::verdict`), which server owns a key (`tablets`).
@@ -16,6 +18,7 @@
 
 mod config;
 mod events;
+mod lease;
 mod running;
 mod verdict;
 
@@ -26,11 +29,11 @@ use crate::tablets::{Owner, Route, TabletCache};
 use crate::trouble::{Trouble, What, Who};
 pub use config::SessionConfig;
 use ramhold_base::{
-    ClusterId, Effect, Effects, Input, Instant, LeaseId, Machine, Peer, Rng, RpcId, Sequence, ServerId,
-    Status, Version,
+    ClusterId, Effect, Effects, Input, Instant, Machine, Peer, Rng, RpcId, ServerId, Status, Version,
 };
+use lease::Lease;
 use ramhold_wire::{Header, frame};
-use running::{Attempt, Purpose, Running, State, Wanted};
+use running::{Attempt, AttemptId, Purpose, Running, State, Wanted};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -44,9 +47,9 @@ pub struct Session {
     rng: Rng,
     /// None until a coordinator has told it.
     cluster: ClusterId,
-    lease: LeaseId,
-    sequence_last: Sequence,
-    /// Added to a sequence number it gives the attempt's rpc id.
+    lease: Lease,
+    attempt_last: u64,
+    /// Added to the number of an attempt it gives its rpc id.
     rpc_base: u64,
     /// Which coordinator to ask next, an index into the configured ones.
     coordinator: usize,
@@ -57,8 +60,8 @@ pub struct Session {
     fetches: BTreeMap<Wanted, OperationId>,
     /// Operations that callers started and that have not ended.
     started_count: usize,
-    /// Whose answer is awaited under which sequence number.
-    attempts: BTreeMap<Sequence, OperationId>,
+    /// Whose answer is awaited.
+    attempts: BTreeMap<AttemptId, OperationId>,
     timers: BTreeSet<(Instant, OperationId)>,
     /// Operations that can go on at once.
     ready: VecDeque<OperationId>,
@@ -66,17 +69,16 @@ pub struct Session {
 }
 
 impl Session {
-    /// `seed` makes the session's lease, its rpc ids and its jitter: different sessions need different ones.
+    /// `seed` makes the session's rpc ids and its jitter: different sessions need different ones.
     pub fn new(config: SessionConfig, seed: u64) -> Session {
         let mut rng = Rng::new(seed);
-        let lease = LeaseId(rng.id());
         let rpc_base = u64::from(config.role) << 56 | rng.u64() >> 16;
         Session {
             config,
             rng,
             cluster: ClusterId::NONE,
-            lease,
-            sequence_last: Sequence::NONE,
+            lease: Lease::default(),
+            attempt_last: 0,
             rpc_base,
             coordinator: 0,
             cache: TabletCache::default(),
@@ -175,6 +177,7 @@ impl Session {
             attempt_count: 0,
             setbacks: 0,
             fate_unknown: false,
+            number: None,
             heard: false,
             trouble: None,
         };
@@ -218,9 +221,13 @@ impl Session {
             },
             Place::OwnerOf { table, key } => match self.cache.route(table, key) {
                 Route::To { .. } if self.cluster.is_none() => self.fetch_for(now, id, Wanted::Cluster, now),
+                Route::To { .. } if self.needs_lease(now, id) => self.fetch_for(now, id, Wanted::Lease, now),
                 Route::To { owner, version } => {
                     let who = Who::Server(owner.server);
                     self.send(now, id, owner.addr, who, Some((owner, version)), effects);
+                    if self.running[&id].number.is_some() {
+                        self.renew_if_due(now);
+                    }
                 }
                 Route::Ask => {
                     let pause = self.backoff().wait(running.setbacks.saturating_sub(1), &mut self.rng);
@@ -255,21 +262,22 @@ impl Session {
         route: Option<(Owner, u64)>,
         effects: &mut Effects,
     ) {
-        let sequence = self.sequence_last.next();
-        self.sequence_last = sequence;
-        self.attempts.insert(sequence, id);
-        let unacknowledged = *self.attempts.first_key_value().expect("this attempt is in it").0;
+        self.attempt_last += 1;
+        let attempt_id = AttemptId(self.attempt_last);
+        self.attempts.insert(attempt_id, id);
         let attempt =
-            Attempt { sequence, addr, who, routed_by: route.map_or(0, |(_, version)| version), late: false };
+            Attempt { id: attempt_id, addr, who, routed_by: route.map_or(0, |(_, version)| version) };
         self.change(id, State::Calling(attempt), now + self.config.attempt_timeout);
+        let (lease, sequence, unacknowledged) = self.number(id);
         let running = self.running.get_mut(&id).expect("it runs");
         running.attempt_count = running.attempt_count.saturating_add(1);
-        let rpc = RpcId(self.rpc_base.wrapping_add(sequence.raw()));
+        let rpc = RpcId(self.rpc_base.wrapping_add(attempt_id.0));
         let mut header = Header {
             cluster: self.cluster,
-            lease: self.lease,
+            lease,
             sequence,
             unacknowledged,
+            repeated: running.number.is_some() && running.fate_unknown,
             ..Header::request(running.operation.opcode(), rpc)
         };
         if let Some((owner, _)) = route {
@@ -284,30 +292,32 @@ impl Session {
     /// Lets an operation wait for something that is fetched not before `at`.
     fn fetch_for(&mut self, now: Instant, id: OperationId, wanted: Wanted, at: Instant) {
         self.change(id, State::Awaiting(wanted), Instant::FAR);
+        self.fetch(now, wanted, at);
+    }
+
+    /// Has something fetched not before `at`; at once if it is being fetched.
+    fn fetch(&mut self, now: Instant, wanted: Wanted, at: Instant) {
         let at = at.max(now);
-        match self.fetches.get(&wanted).copied() {
-            Some(fetch) => {
-                let running = &self.running[&fetch];
-                if matches!(running.state, State::Pausing) && running.attempt_count == 0 && at < running.wake
-                {
-                    self.change(fetch, State::Pausing, at);
-                    if at <= now {
-                        self.ready.push_back(fetch);
-                    }
-                }
+        let Some(fetch) = self.fetches.get(&wanted).copied() else {
+            let operation = match wanted {
+                Wanted::Cluster => Operation::ClusterStatus,
+                Wanted::Tablets(table) => Operation::DescribeTable { which: WhichTable::Id(table) },
+                Wanted::Lease => self.lease_operation(),
+            };
+            // Long enough to find a coordinator that answers among a few; then what was known before is tried.
+            let deadline = at + self.config.attempt_timeout * 2;
+            let fetch = self.enter(now, operation, Purpose::Fetch(wanted), deadline, at);
+            self.fetches.insert(wanted, fetch);
+            if at <= now {
+                self.ready.push_back(fetch);
             }
-            None => {
-                let operation = match wanted {
-                    Wanted::Cluster => Operation::ClusterStatus,
-                    Wanted::Tablets(table) => Operation::DescribeTable { which: WhichTable::Id(table) },
-                };
-                // Long enough to find a coordinator that answers among a few; then what was known before is tried.
-                let deadline = at + self.config.attempt_timeout * 2;
-                let fetch = self.enter(now, operation, Purpose::Fetch(wanted), deadline, at);
-                self.fetches.insert(wanted, fetch);
-                if at <= now {
-                    self.ready.push_back(fetch);
-                }
+            return;
+        };
+        let running = &self.running[&fetch];
+        if matches!(running.state, State::Pausing) && running.attempt_count == 0 && at < running.wake {
+            self.change(fetch, State::Pausing, at);
+            if at <= now {
+                self.ready.push_back(fetch);
             }
         }
     }
@@ -369,7 +379,10 @@ impl Session {
         let running = self.running.remove(&id).expect("only running operations end");
         self.timers.remove(&(running.wake, id));
         if let State::Calling(attempt) = running.state {
-            self.attempts.remove(&attempt.sequence);
+            self.attempts.remove(&attempt.id);
+        }
+        if let Some(number) = running.number {
+            self.lease.acknowledge(number);
         }
         match running.purpose {
             Purpose::Caller => {
@@ -385,6 +398,9 @@ impl Session {
 
     /// What was wanted has come, or has failed to come: all that wait for it go on.
     fn on_fetched(&mut self, now: Instant, wanted: Wanted, fetch: &Running, outcome: Outcome) {
+        if wanted == Wanted::Lease {
+            self.on_lease_fetched(now, fetch, &outcome);
+        }
         let is_waiting = |running: &Running| match running.state {
             State::Awaiting(theirs) => theirs == wanted,
             State::Pausing | State::Calling(_) => false,
@@ -392,7 +408,7 @@ impl Session {
         let waiting = self.running.iter().filter(|(_, running)| is_waiting(running));
         let waiting: Vec<OperationId> = waiting.map(|(id, _)| *id).collect();
         let is_final = match &outcome {
-            Outcome::Done(_) => false,
+            Outcome::Done(_) | Outcome::Refused { status: Status::LeaseOver, .. } => false,
             Outcome::Refused { cause, .. } => matches!(cause, Cause::Answered | Cause::Unsent),
             Outcome::Unknown { .. } => unreachable!("what changes nothing never ends as unknown"),
         };

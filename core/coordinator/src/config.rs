@@ -35,6 +35,9 @@ pub struct CoordinatorConfig {
     /// The replicas of a table whose creator leaves that open, 0 to `REPLICA_COUNT_MAX`; 0: such a table keeps none,
     /// its durability is `none`. Counts when a table is made; those that are there keep theirs.
     pub default_replicas: u8,
+    /// The range of terms of clients' leases.
+    pub lease_term_min: Duration,
+    pub lease_term_max: Duration,
     /// Servers may keep replicas of their own logs, so their own failure domain counts (one-machine clusters).
     pub allow_local_backup: bool,
 }
@@ -58,6 +61,8 @@ impl CoordinatorConfig {
             partitions_per_master: 2,
             segment_bytes: SEGMENT_BYTES,
             default_replicas: REPLICA_COUNT_DEFAULT,
+            lease_term_min: Duration::from_secs(10),
+            lease_term_max: Duration::from_secs(30 * 60),
             allow_local_backup: false,
         }
     }

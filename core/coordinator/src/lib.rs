@@ -16,6 +16,7 @@ mod state;
 mod membership;
 mod verify;
 
+mod leases;
 mod tables;
 mod tablets;
 
@@ -36,6 +37,6 @@ pub use prove::{
     Evidence, HeldReplica, Missing, Proof, SegmentProof, Source, StreamLoss, StreamProof, prove,
 };
 pub use state::{
-    EndRecord, Key, LoadError, Meta, RecoveryRecord, ServerRecord, State, StreamRecord, TableRecord,
+    EndRecord, Key, LeaseRecord, LoadError, Meta, RecoveryRecord, ServerRecord, State, StreamRecord, TableRecord,
     TabletRecord,
 };

@@ -10,6 +10,7 @@
 //! Catalogue: B1, G1, G3.
 
 use crate::CoordinatorConfig;
+use crate::leases::Leases;
 use crate::membership::{Link, ListHistory};
 use crate::outbox::Outbox;
 use crate::recovery::Recovery;
@@ -36,6 +37,8 @@ const TIME_STEP_MILLIS: u64 = 10_000;
 /// No wall clock is believed beyond this (the year 2106); later seconds do not fit an object.
 const WALL_MILLIS_MAX: u64 = u32::MAX as u64 * 1000;
 const ROUNDS_MAX: u32 = 8;
+/// A process that did nothing for this long may have missed renewals.
+const LEASE_STALL: Duration = Duration::from_secs(1);
 const EXIT_STOPPED: u8 = 0;
 const EXIT_STORE: u8 = 1;
 const EXIT_DEPOSED: u8 = 3;
@@ -95,6 +98,7 @@ pub struct Coordinator {
     pub(crate) start_check: Option<StartCheck>,
 
     pub(crate) progress: Progress,
+    pub(crate) leases: Leases,
 
     /// One per crashed server.
     pub(crate) recoveries: BTreeMap<RecoveryId, Recovery>,
@@ -127,6 +131,7 @@ impl Coordinator {
             suspects: BTreeMap::new(),
             start_check: None,
             progress: Progress::default(),
+            leases: Leases::default(),
             recoveries: BTreeMap::new(),
             recovery_wake: Instant::FAR,
             cold_until: Instant::ZERO,
@@ -203,7 +208,7 @@ impl Coordinator {
             Phase::ReadingTerm(expected) if *expected == token => self.on_term(result),
             Phase::RaisingTerm(expected) if *expected == token => match result {
                 StoreResult::Committed => {
-                    self.load_next(Vec::new(), vec!["meta", "server", "table", "recovery", "loss"])
+                    self.load_next(Vec::new(), vec!["meta", "server", "table", "recovery", "loss", "lease"])
                 }
                 StoreResult::Conflict { .. }
                 | StoreResult::Found(_)
@@ -292,6 +297,7 @@ impl Coordinator {
             self.state.recoveries.values().filter(|r| !r.done).count(),
         );
         self.outbox.report(Level::Info, text);
+        self.resume_leases(now);
         self.resume_recoveries(now);
         self.resume_tables();
         self.resume_membership(now);
@@ -346,6 +352,9 @@ impl Coordinator {
             Opcode::ClusterStatus => self.answer_cluster_status(now, to, header),
             Opcode::Recoveries => self.answer_recoveries(to, header),
             Opcode::LossAcknowledge => self.on_loss_acknowledge(to, header, &decode(body)?),
+            Opcode::LeaseOpen => self.on_lease_open(now, to, header, &decode(body)?),
+            Opcode::LeaseRenew => self.on_lease_renew(now, to, header, &decode(body)?),
+            Opcode::LeaseCheck => self.answer_lease_check(now, to, header, &decode(body)?),
             Opcode::TableCreate => self.on_table_create(from, header, &decode(body)?),
             Opcode::TableDrop => self.on_table_drop(from, header, &decode(body)?),
             Opcode::TableList => self.answer_table_list(to, header),
@@ -442,6 +451,7 @@ impl Coordinator {
     }
 
     fn advance(&mut self, now: Instant) {
+        self.advance_leases(now);
         self.advance_verification(now);
         self.advance_recoveries(now);
         self.advance_tablets(now);
@@ -465,8 +475,12 @@ impl Machine for Coordinator {
         if matches!(self.phase, Phase::Ended) {
             return;
         }
-        if self.promised.is_some_and(|at| now.since(at) > self.config.ping_timeout / 2) {
+        let late = self.promised.map_or(Duration::ZERO, |at| now.since(at));
+        if late > self.config.ping_timeout / 2 {
             self.on_stall(now);
+        }
+        if late > LEASE_STALL {
+            self.resume_leases(now);
         }
         match input {
             Input::Start { wall_millis } => self.on_start(now, wall_millis),
@@ -507,7 +521,13 @@ impl Machine for Coordinator {
         if !self.is_active() {
             return None;
         }
-        let wakes = [self.push_wake, self.verification_wake(), self.progress.wake, self.recovery_wake];
+        let wakes = [
+            self.push_wake,
+            self.verification_wake(),
+            self.progress.wake,
+            self.recovery_wake,
+            self.leases.wake(),
+        ];
         wakes
             .into_iter()
             .filter(|at| *at != Instant::FAR)

@@ -13,8 +13,8 @@
 use minicbor::{Decode, Encode};
 use ramhold_base::hash::PlacementSeed;
 use ramhold_base::{
-    ClusterId, ClusterTime, DirectoryId, Epoch, KeyHash, RecoveryId, SegmentId, ServerId, ShardId, StreamId,
-    TableId, Term, Version,
+    ClusterId, ClusterTime, DirectoryId, Epoch, KeyHash, LeaseId, RecoveryId, SegmentId, ServerId, ShardId,
+    StreamId, TableId, Term, Version,
 };
 use ramhold_wire::control::Address;
 use ramhold_wire::membership::{Durability, ServerEntry, ServerState};
@@ -50,6 +50,10 @@ pub struct Meta {
     /// whose master died before it could replace them. Bounded, newest last.
     #[n(7)]
     pub departed: Vec<Departed>,
+    /// The last lease given out.
+    #[n(8)]
+    #[cbor(default)]
+    pub leases: LeaseId,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
@@ -226,6 +230,15 @@ pub struct PublishedRecord {
     pub server: ServerId,
 }
 
+/// A client's lease that is not over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct LeaseRecord {
+    #[n(0)]
+    pub id: LeaseId,
+    #[n(1)]
+    pub term_millis: u64,
+}
+
 /// The name of one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
@@ -234,6 +247,7 @@ pub enum Key {
     Table(TableId),
     Recovery(RecoveryId),
     Loss(u64),
+    Lease(LeaseId),
 }
 
 impl Key {
@@ -244,6 +258,7 @@ impl Key {
             Key::Table(_) => "table",
             Key::Recovery(_) => "recovery",
             Key::Loss(_) => "loss",
+            Key::Lease(_) => "lease",
         }
     }
 }
@@ -257,6 +272,7 @@ impl fmt::Display for Key {
             Key::Table(id) => write!(f, "table/{:020}", id.raw()),
             Key::Recovery(id) => write!(f, "recovery/{:020}", id.raw()),
             Key::Loss(id) => write!(f, "loss/{id:020}"),
+            Key::Lease(id) => write!(f, "lease/{:020}", id.raw()),
         }
     }
 }
@@ -288,6 +304,7 @@ pub struct State {
     pub tables: BTreeMap<TableId, TableRecord>,
     pub recoveries: BTreeMap<RecoveryId, RecoveryRecord>,
     pub losses: BTreeMap<u64, LossReport>,
+    pub leases: BTreeMap<LeaseId, LeaseRecord>,
 }
 
 impl State {
@@ -320,6 +337,11 @@ impl State {
                     named(key, Key::Loss(record.id))?;
                     state.losses.insert(record.id, record);
                 }
+                "lease" => {
+                    let record: LeaseRecord = decode(key, value)?;
+                    named(key, Key::Lease(record.id))?;
+                    state.leases.insert(record.id, record);
+                }
                 _ => return Err(corrupt(key, "its kind is unknown")),
             }
         }
@@ -336,7 +358,8 @@ impl State {
         let servers = self.servers.keys().next_back().is_some_and(|id| *id > self.meta.servers);
         let tables = self.tables.keys().next_back().is_some_and(|id| *id > self.meta.tables);
         let recoveries = self.recoveries.keys().next_back().is_some_and(|id| *id > self.meta.recoveries);
-        if servers || tables || recoveries || self.meta.cluster.is_none() {
+        let leases = self.leases.keys().next_back().is_some_and(|id| *id > self.meta.leases);
+        if servers || tables || recoveries || leases || self.meta.cluster.is_none() {
             return Err(corrupt("meta", "it does not know ids that are in use"));
         }
         for (id, table) in &self.tables {
@@ -364,6 +387,7 @@ impl State {
             Key::Table(id) => self.tables.get(&id).map(encode),
             Key::Recovery(id) => self.recoveries.get(&id).map(encode),
             Key::Loss(id) => self.losses.get(&id).map(encode),
+            Key::Lease(id) => self.leases.get(&id).map(encode),
         }
     }
 

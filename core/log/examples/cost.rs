@@ -100,11 +100,11 @@ fn write(
     replaces: Option<Reference>,
 ) {
     let object = Object { table: TABLE, version, time: 1, expires: None, key, value };
-    match log.write(STREAM, Purpose::Ordinary, hash, &object, replaces) {
+    match log.write(STREAM, Purpose::Ordinary, hash, &object, replaces, None) {
         Ok(_) => {}
         Err(AppendRefusal::HeadFull) => {
             log.roll(STREAM, ClusterTime(1), &[]).expect("the log is large enough");
-            log.write(STREAM, Purpose::Ordinary, hash, &object, replaces).expect("the new head is empty");
+            log.write(STREAM, Purpose::Ordinary, hash, &object, replaces, None).expect("the new head is empty");
         }
         Err(refusal) => panic!("{refusal:?}"),
     }

@@ -22,7 +22,8 @@ use ramhold_base::bytes::{Put, Reader};
 use ramhold_base::checksum::crc_append;
 use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use ramhold_base::{
-    ClusterId, ClusterTime, KeyHash, LogId, SegmentId, ServerId, ShardId, StreamId, TableId, Version,
+    ClusterId, ClusterTime, KeyHash, LeaseId, LogId, SegmentId, Sequence, ServerId, ShardId, Status, StreamId,
+    TableId, Version,
 };
 
 /// The bytes of an entry before its body.
@@ -55,10 +56,14 @@ const PREFIX_BYTES_MAX: usize = RECORD_PREFIX_BYTES_MAX;
 pub(crate) const RECORD_PREFIX_BYTES_MAX: usize =
     OBJECT_OVERHEAD_BYTES + 4 + 8 + older_bytes(OBJECT_OLDER_COUNT_MAX);
 const SEGMENT_HEADER_BYTES: usize = HEADER_BYTES + 38;
+/// A result whose version is below 2^32.
+const RESULT_BYTES_MIN: usize = HEADER_BYTES + 34;
+pub(crate) const RESULT_BYTES_MAX: usize = RESULT_BYTES_MIN + 4;
 
 const _: () = assert!(KEY_BYTES_MAX <= u16::MAX as usize);
 const _: () = assert!(TOMBSTONE_OVERHEAD_BYTES + 4 + OLDER_BYTES_MAX <= RECORD_PREFIX_BYTES_MAX);
 const _: () = assert!(SEGMENT_HEADER_BYTES <= PREFIX_BYTES_MAX);
+const _: () = assert!(RESULT_BYTES_MAX <= PREFIX_BYTES_MAX);
 const _: () = assert!(KEY_BYTES_MAX + VALUE_BYTES_MAX + PREFIX_BYTES_MAX <= BODY_BYTES_MAX);
 
 /// One version of one key.
@@ -87,6 +92,19 @@ pub struct Tombstone<'a> {
     /// holds no such version and it is dead from the start.
     pub segments: OlderList,
     pub key: &'a [u8],
+}
+
+/// What one mutation came to, in the same group as its effect (docs/protocols/exactly-once.md).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RpcResult {
+    pub table: TableId,
+    /// Of the key, for whoever divides the log.
+    pub hash: KeyHash,
+    pub lease: LeaseId,
+    pub sequence: Sequence,
+    pub status: Status,
+    /// At most `VERSION_MAX`; 0 where the answer has none.
+    pub version: Version,
 }
 
 /// The first entry of every segment: what it is and where it belongs.
@@ -133,6 +151,7 @@ pub enum Entry<'a> {
     Digest(Digest<'a>),
     SafeVersion(Version),
     TabletStats(TabletStats<'a>),
+    RpcResult(RpcResult),
 }
 
 /// Why bytes are not an entry.
@@ -234,6 +253,10 @@ impl<'a> Parts<'a> {
     fn put_version(self, version: Version) -> Parts<'a> {
         assert!(version >= Version(1));
         assert!(version <= VERSION_MAX);
+        self.put_number(version)
+    }
+
+    fn put_number(self, version: Version) -> Parts<'a> {
         match u32::try_from(version.0) {
             Ok(narrow) => self.put(&narrow.to_le_bytes()),
             Err(_) => self.put(&version.0.to_le_bytes()),
@@ -280,6 +303,28 @@ impl<'a> Tombstone<'a> {
     }
 }
 
+impl RpcResult {
+    /// What it takes in a segment, its header included.
+    pub fn entry_bytes(&self) -> usize {
+        RESULT_BYTES_MIN + if is_wide(self.version) { 4 } else { 0 }
+    }
+
+    fn decode(word: Word, body: &[u8]) -> Option<RpcResult> {
+        let mut reader = Reader::new(body);
+        let (table, hash) = (TableId(reader.u32()?), KeyHash(reader.u64()?));
+        let (lease, sequence) = (LeaseId(reader.u64()?), Sequence(reader.u64()?));
+        let status = Status::from_code(reader.u16()?)?;
+        let version = Version(if word.has(WIDE) { reader.u64()? } else { u64::from(reader.u32()?) });
+        let is_sound = version <= VERSION_MAX
+            && is_wide(version) == word.has(WIDE)
+            && !word.has(EXPIRES | OLDER)
+            && !lease.is_none()
+            && !sequence.is_none()
+            && reader.is_empty();
+        is_sound.then_some(RpcResult { table, hash, lease, sequence, status, version })
+    }
+}
+
 impl<'a> Entry<'a> {
     pub fn kind(&self) -> Kind {
         match self {
@@ -289,6 +334,7 @@ impl<'a> Entry<'a> {
             Entry::Digest(_) => Kind::Digest,
             Entry::SafeVersion(_) => Kind::SafeVersion,
             Entry::TabletStats(_) => Kind::TabletStats,
+            Entry::RpcResult(_) => Kind::RpcResult,
         }
     }
 
@@ -301,6 +347,7 @@ impl<'a> Entry<'a> {
             Entry::Digest(digest) => HEADER_BYTES + 2 + digest.list.len(),
             Entry::SafeVersion(_) => HEADER_BYTES + 8,
             Entry::TabletStats(stats) => HEADER_BYTES + stats.list.len(),
+            Entry::RpcResult(result) => result.entry_bytes(),
         }
     }
 
@@ -356,6 +403,19 @@ impl<'a> Entry<'a> {
                 Parts::new([&[], &[]]).put(&version.0.to_le_bytes()).seal(Kind::SafeVersion, 0)
             }
             Entry::TabletStats(stats) => Parts::new([stats.list, &[]]).seal(Kind::TabletStats, 0),
+            Entry::RpcResult(result) => {
+                assert!(!result.lease.is_none() && !result.sequence.is_none());
+                assert!(result.version <= VERSION_MAX);
+                let flags = if is_wide(result.version) { WIDE } else { 0 };
+                Parts::new([&[], &[]])
+                    .put(&result.table.0.to_le_bytes())
+                    .put(&result.hash.0.to_le_bytes())
+                    .put(&result.lease.0.to_le_bytes())
+                    .put(&result.sequence.0.to_le_bytes())
+                    .put(&result.status.code().to_le_bytes())
+                    .put_number(result.version)
+                    .seal(Kind::RpcResult, flags)
+            }
         }
     }
 
@@ -411,6 +471,7 @@ impl<'a> Entry<'a> {
                 }
                 Ok(Entry::TabletStats(TabletStats { list: body }))
             }
+            Kind::RpcResult => RpcResult::decode(word, body).map(Entry::RpcResult).ok_or(malformed),
         }
     }
 }
@@ -512,7 +573,11 @@ impl RecordPrefix {
                     RecordPrefix { table, version, time, expires: None, older_bytes, key_start, key_bytes };
                 (key_bytes <= KEY_BYTES_MAX && !word.has(EXPIRES)).then_some(prefix)
             }
-            Kind::SegmentHeader | Kind::Digest | Kind::SafeVersion | Kind::TabletStats => None,
+            Kind::SegmentHeader
+            | Kind::Digest
+            | Kind::SafeVersion
+            | Kind::TabletStats
+            | Kind::RpcResult => None,
         }
     }
 
@@ -576,6 +641,18 @@ mod tests {
             StreamId(1),
             &encode_segments([1, 2, 9].map(SegmentId).into_iter()),
         )));
+        for (version, bytes) in [(0, 42), (u64::from(u32::MAX), 42), (1 << 32, 46), (VERSION_MAX.0, 46)] {
+            let result = RpcResult {
+                table: TableId(1),
+                hash: KeyHash(u64::MAX),
+                lease: LeaseId(1),
+                sequence: Sequence(u64::MAX),
+                status: Status::WrongVersion,
+                version: Version(version),
+            };
+            round_trip(Entry::RpcResult(result));
+            assert_eq!(result.entry_bytes(), bytes);
+        }
         round_trip(Entry::SafeVersion(Version(0)));
         round_trip(Entry::SafeVersion(Version(77)));
         let stat =
@@ -624,7 +701,18 @@ mod tests {
         assert_eq!(Entry::decode(&sealed(1, WIDE, &object(1, 3))), malformed(Kind::Object));
         assert_eq!(Entry::decode(&sealed(1, EXPIRES, &object(1, 3))), malformed(Kind::Object));
         assert_eq!(Entry::decode(&sealed(0, 0, b"")), Err(Damage::UnknownKind(0)));
-        assert_eq!(Entry::decode(&sealed(7, 0, b"x")), Err(Damage::UnknownKind(7)));
+        assert_eq!(Entry::decode(&sealed(8, 0, b"x")), Err(Damage::UnknownKind(8)));
+        let result = |lease: u8, sequence: u8, status: u8| {
+            let ids = [[lease, 0, 0, 0, 0, 0, 0, 0], [sequence, 0, 0, 0, 0, 0, 0, 0]].concat();
+            [&[1; 12][..], &ids, &[status, 0], &[9, 0, 0, 0]].concat()
+        };
+        assert!(Entry::decode(&sealed(7, 0, &result(1, 1, 0))).is_ok());
+        for body in [result(0, 1, 0), result(1, 0, 0), result(1, 1, 200), vec![1; 12]] {
+            assert_eq!(Entry::decode(&sealed(7, 0, &body)), malformed(Kind::RpcResult));
+        }
+        for flag in [WIDE, EXPIRES, OLDER] {
+            assert_eq!(Entry::decode(&sealed(7, flag, &result(1, 1, 0))), malformed(Kind::RpcResult));
+        }
         assert_eq!(Entry::decode(&sealed(31, FLAGS, b"x")), Err(Damage::UnknownKind(31)));
         assert_eq!(Entry::decode(&sealed(4, 0, &[0; 9])), malformed(Kind::Digest));
         assert_eq!(Entry::decode(&sealed(6, 0, &[0; 37])), malformed(Kind::TabletStats));

@@ -16,12 +16,13 @@ pub enum Kind {
     Digest = 4,
     SafeVersion = 5,
     TabletStats = 6,
+    RpcResult = 7,
 }
 
 /// To which partition of a recovery an entry goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Partition {
-    /// To the partition that holds the hash of its key.
+    /// To the partition that holds the hash of its key; a result carries that hash itself.
     ByKeyHash,
     /// To none: it speaks about the log that it stands in.
     None,
@@ -34,6 +35,8 @@ pub enum Alive {
     WhileIndexed,
     /// While a segment that it names may count in a recovery.
     WhileItsSegmentCounts,
+    /// Until its client needs it no more.
+    WhileUnacknowledged,
     /// For the recovery of its own segment; the cleaner never moves it.
     InItsSegment,
 }
@@ -48,18 +51,18 @@ pub struct KindRow {
 }
 
 /// All kinds, in the order of their numbers, from 1.
-pub const KINDS: [KindRow; 6] = [
+pub const KINDS: [KindRow; 7] = [
     row(Kind::Object, "object", Partition::ByKeyHash, Alive::WhileIndexed),
     row(Kind::Tombstone, "tombstone", Partition::ByKeyHash, Alive::WhileItsSegmentCounts),
     row(Kind::SegmentHeader, "segment header", Partition::None, Alive::InItsSegment),
     row(Kind::Digest, "log digest", Partition::None, Alive::InItsSegment),
     row(Kind::SafeVersion, "safe version", Partition::None, Alive::InItsSegment),
     row(Kind::TabletStats, "tablet statistics", Partition::None, Alive::InItsSegment),
+    row(Kind::RpcResult, "RPC result", Partition::ByKeyHash, Alive::WhileUnacknowledged),
 ];
 
 /// Numbers that are spoken for and have no layout yet. Until they do, reading one is an error.
-pub const RESERVED: [(u8, &str); 6] = [
-    (7, "RPC result"),
+pub const RESERVED: [(u8, &str); 5] = [
     (8, "prepared operation"),
     (9, "prepared operation's tombstone"),
     (10, "transaction decision"),
@@ -84,6 +87,7 @@ impl Kind {
             4 => Some(Kind::Digest),
             5 => Some(Kind::SafeVersion),
             6 => Some(Kind::TabletStats),
+            7 => Some(Kind::RpcResult),
             _ => None,
         }
     }

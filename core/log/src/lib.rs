@@ -10,7 +10,7 @@
 //!                    │
 //!           free ── memory ── segment, pieces              where they lie
 //!                    │
-//!                   log ── stream, replay, sweep           what they mean; index, stats, tombstones
+//!                   log ── stream, replay, sweep           what they mean; index, stats, tombstones, results
 //!                    │
 //!                  scrub ── repair, loss                   what has rotted in memory
 //! ```
@@ -35,6 +35,7 @@ mod pieces;
 mod reader;
 mod repair;
 mod replay;
+mod results;
 mod scrub;
 mod segment;
 mod stats;
@@ -46,7 +47,7 @@ pub use choose::{Choice, Plan, Wish};
 pub use combine::Combined;
 pub use compact::Compaction;
 pub use entry::{
-    Damage, Digest, Entry, FORMAT, HEADER_BYTES, OBJECT_OVERHEAD_BYTES, Object, SegmentHeader, TabletStat,
+    Damage, Digest, Entry, FORMAT, HEADER_BYTES, OBJECT_OVERHEAD_BYTES, Object, RpcResult, SegmentHeader, TabletStat,
     TabletStats, Tombstone, VERSION_MAX,
 };
 pub use index::Cursor;
@@ -62,6 +63,7 @@ pub use pieces::{PieceIter, Pieces};
 pub use reader::{CorruptEntry, EntryReader};
 pub use repair::Repaired;
 pub use replay::Replayed;
+pub use results::{LEASE_COUNT_MAX, Recalled};
 pub use scrub::{ScrubCursor, Scrubbed};
 pub use segment::SegmentInfo;
 pub use stats::HashRange;

@@ -24,12 +24,13 @@ use crate::entry::BODY_BYTES_MAX;
 use crate::index::bucket::What;
 use crate::index::{INDEX_BYTES_MIN, Index, REGION_BYTES_MAX};
 use crate::memory::{Floor, Memory};
+use crate::results::Results;
 use crate::segment::Slot;
 use crate::stats::TabletCounters;
 use crate::stream::{Side, Stream};
 use crate::{
-    Entry, HashRange, Kind, OBJECT_OLDER_COUNT_MAX, Object, OlderList, Pieces, Reference, SegmentInfo,
-    SideId, TabletStat, Tombstone,
+    Entry, HashRange, Kind, OBJECT_OLDER_COUNT_MAX, Object, OlderList, Pieces, Reference, RpcResult,
+    SegmentInfo, SideId, TabletStat, Tombstone,
 };
 use ramhold_base::hash::index_hash;
 use ramhold_base::{ClusterId, ClusterTime, KeyHash, LogId, Position, SegmentId, StreamId, TableId, Version};
@@ -189,6 +190,7 @@ pub struct Log {
     cleaning_reserve: Floor,
     /// What the index knew of the hashes of lost keys.
     pub(crate) lost: BTreeSet<u64>,
+    pub(crate) results: Results,
     safe_version: Version,
     /// An object that expires was appended at some time.
     may_expire: bool,
@@ -258,6 +260,7 @@ impl Log {
             reserve,
             cleaning_reserve,
             lost: BTreeSet::new(),
+            results: Results::default(),
             safe_version: Version(1),
             may_expire: false,
         }
@@ -324,7 +327,7 @@ impl Log {
     /// Appends an object to a stream's head and leads its key to it.
     ///
     /// `replaces` is what `lookup` found for this key in the same turn, object or tombstone; its version must be
-    /// lower. The new object names the segment of an object that is replaced.
+    /// lower. The new object names the segment of an object that is replaced. `result` goes into the group.
     pub fn write(
         &mut self,
         stream: StreamId,
@@ -332,6 +335,7 @@ impl Log {
         hash: KeyHash,
         object: &Object<'_>,
         replaces: Option<Reference>,
+        result: Option<&RpcResult>,
     ) -> Result<Written, AppendRefusal> {
         let head = self.head(stream).ok_or(AppendRefusal::HeadFull)?;
         let dead = replaces.map(|at| self.dead(at));
@@ -340,7 +344,7 @@ impl Log {
             assert!(self.memory.segments.at(dead.slot).stream == stream, "a key stays in one stream");
         }
         let group = group(object, dead.as_ref());
-        self.put_object(head, self.floor(purpose), hash, &group, dead.as_ref())
+        self.put_object(head, self.floor(purpose), hash, &group, dead.as_ref(), result)
     }
 
     /// Appends the tombstone of the object at `at`, which `lookup` found for this key in the same turn, and takes the
@@ -351,6 +355,7 @@ impl Log {
         hash: KeyHash,
         removal: &Removal<'_>,
         at: Reference,
+        result: Option<&RpcResult>,
     ) -> Result<Written, AppendRefusal> {
         let head = self.head(stream).ok_or(AppendRefusal::HeadFull)?;
         let dead = self.dead(at);
@@ -359,7 +364,11 @@ impl Log {
         assert!(self.memory.segments.at(dead.slot).stream == stream, "a key stays in one stream");
         let Removal { table, key, version, time } = *removal;
         let tombstone = Tombstone { table, version, time, segments: dead.names(), key };
-        self.admit(head, tombstone.entry_bytes(), self.floor(Purpose::Freeing))?;
+        let bytes = tombstone.entry_bytes() + result.map_or(0, RpcResult::entry_bytes);
+        self.admit(head, bytes, self.floor(Purpose::Freeing))?;
+        if let Some(result) = result {
+            self.append_result(head, result);
+        }
         let written = self.append_tombstone(head, &tombstone);
         let place = self.place(table, hash);
         self.index.remove(place, at);
@@ -469,11 +478,14 @@ impl Log {
         }
         for (slot, segment) in self.memory.segments.iter_slots() {
             let (object_bytes, count) = seen.get(&slot).copied().unwrap_or_default();
-            assert_eq!(segment.live_bytes - segment.tombstone_bytes, object_bytes);
+            assert_eq!(segment.live_bytes - segment.tombstone_bytes - segment.result_bytes, object_bytes);
             assert_eq!(segment.indexed_count, count);
             let pieces = self.memory.pieces(slot, 0, segment.len_bytes);
             let crc = pieces.into_iter().fold(0, ramhold_base::checksum::crc_append);
             assert_eq!(segment.crc, crc);
+        }
+        for (slot, count) in self.check_results() {
+            *object_counts.entry(slot).or_default() += count;
         }
         self.check_tombstones(&object_counts);
         self.check_streams();
@@ -522,7 +534,7 @@ impl Log {
         }
     }
 
-    /// Appends an object, after the tombstone of its group if there is one, and leads its key to it.
+    /// Appends an object, after the result and the tombstone of its group if there are any, and leads its key to it.
     pub(crate) fn put_object(
         &mut self,
         slot: Slot,
@@ -530,6 +542,7 @@ impl Log {
         hash: KeyHash,
         group: &Group<'_>,
         dead: Option<&Dead>,
+        result: Option<&RpcResult>,
     ) -> Result<Written, AppendRefusal> {
         let table = group.table;
         let object_bytes = group.entry.entry_bytes() as u32;
@@ -537,9 +550,12 @@ impl Log {
         if dead.is_none() {
             self.index.prepare(place).map_err(|_| AppendRefusal::OutOfMemory)?;
         }
-        self.admit(slot, group.bytes(), floor)?;
+        self.admit(slot, group.bytes() + result.map_or(0, RpcResult::entry_bytes), floor)?;
 
         // From here on nothing can fail.
+        if let Some(result) = result {
+            self.append_result(slot, result);
+        }
         self.may_expire |= matches!(&group.entry, Entry::Object(object, _) if object.expires.is_some());
         if let Some(tombstone) = &group.tombstone {
             self.append_tombstone(slot, tombstone);

@@ -155,6 +155,7 @@ impl Log {
             }
         }
         let segment = self.memory.segments.at_mut(slot);
+        assert!(segment.result_bytes == 0, "what has no replicas has no results in the log");
         segment.live_bytes = segment.tombstone_bytes + live_bytes;
         segment.live_count = segment.tombstones.count() + live_count;
         segment.indexed_count = live_count;

@@ -11,10 +11,10 @@
 //! Not here: what the entries mean to each other (`log`), which of them are alive.
 //! Catalogue: C1.
 
-use crate::entry::{Entry, HEADER_BYTES, RECORD_PREFIX_BYTES_MAX, RecordPrefix, Word};
+use crate::entry::{Entry, HEADER_BYTES, RECORD_PREFIX_BYTES_MAX, RESULT_BYTES_MAX, RecordPrefix, Word};
 use crate::free::FreeSeglets;
 use crate::segment::{NewSegment, SegmentInfo, Segments, Slot};
-use crate::{AppendRefusal, Geometry, Kind, OlderList, Pieces};
+use crate::{AppendRefusal, Geometry, Kind, OlderList, Pieces, RpcResult};
 use ramhold_base::checksum::crc_append;
 use ramhold_base::{ClusterTime, Position, TableId, Version};
 
@@ -358,6 +358,17 @@ impl Memory {
         })
     }
 
+    /// The result at an offset, which takes so many bytes, if it is as it was written.
+    pub(crate) fn intact_result(&self, slot: Slot, offset: u32, bytes: u32) -> Option<RpcResult> {
+        let mut entry = [0; RESULT_BYTES_MAX];
+        let entry = entry.get_mut(..bytes as usize)?;
+        copy_pieces(&self.pieces(slot, offset, offset + bytes), entry);
+        match Entry::decode(entry) {
+            Ok((Entry::RpcResult(result), taken)) if taken == bytes as usize => Some(result),
+            _ => None,
+        }
+    }
+
     /// The segments that the object or tombstone at a place names, whose checksum has been seen to hold in this turn.
     pub(crate) fn older(&self, at: Reference) -> OlderList {
         let here = self.rest_of_seglet(at);
@@ -395,7 +406,7 @@ impl Memory {
             assert!(segment.seglet_count() == segment.len_bytes.div_ceil(self.seglet_bytes()));
             assert!(segment.live_bytes <= segment.len_bytes);
             assert!(segment.live_count <= segment.entry_count);
-            assert!(segment.tombstone_bytes <= segment.live_bytes);
+            assert!(segment.tombstone_bytes + segment.result_bytes <= segment.live_bytes);
             for (ordinal, seglet) in segment.seglets.iter().enumerate() {
                 let entry = self.seglets[*seglet as usize];
                 assert!(entry.owner == slot);

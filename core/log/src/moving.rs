@@ -15,7 +15,7 @@ use crate::index::Spot;
 use crate::log::Log;
 use crate::segment::Slot;
 use crate::{Alive, Entry, Kind, Object, OlderList, Reference, Tombstone};
-use ramhold_base::{ClusterTime, KeyHash, SegmentId, TableId};
+use ramhold_base::{ClusterTime, KeyHash, LeaseId, SegmentId, Sequence, TableId};
 use std::hint::black_box;
 
 /// Entries whose index buckets are fetched together.
@@ -81,6 +81,8 @@ struct Seen {
     place: u64,
     expires: Option<ClusterTime>,
     has_older: bool,
+    /// Whose result it is.
+    result: Option<(LeaseId, Sequence)>,
 }
 
 impl Source {
@@ -158,6 +160,10 @@ impl Log {
                 is_damaged = true;
                 break;
             }
+            let result = match kind {
+                Kind::RpcResult => self.memory.intact_result(source.slot, offset, bytes),
+                _ => None,
+            };
             let mut seen = Seen {
                 at,
                 bytes,
@@ -167,6 +173,7 @@ impl Log {
                 place: 0,
                 expires: None,
                 has_older: false,
+                result: result.map(|result| (result.lease, result.sequence)),
             };
             if let Some(record) = record {
                 (seen.table, seen.has_older) = (record.table, record.has_older);
@@ -207,6 +214,7 @@ impl Log {
                 None => return Ok(()),
             },
             Alive::WhileItsSegmentCounts => None,
+            Alive::WhileUnacknowledged => return self.judge_result(source, seen, grant, moved, room),
             Alive::InItsSegment => return Ok(()),
         };
         let named = if seen.has_older { self.memory.older(seen.at) } else { OlderList::NONE };
@@ -228,6 +236,31 @@ impl Log {
             Some(spot) => self.move_object(source, seen, spot, (dropped > 0).then_some(kept), to),
             None => self.move_tombstone(source, seen, kept, to),
         }
+        moved.entries += 1;
+        moved.bytes += u64::from(seen.bytes);
+        grant.work = grant.work.saturating_sub(u64::from(seen.bytes));
+        Ok(())
+    }
+
+    /// Moves a result if its client may still ask for it.
+    fn judge_result(
+        &mut self,
+        source: &Source,
+        seen: &Seen,
+        grant: &mut Grant,
+        moved: &mut Moved,
+        room: &mut dyn FnMut(&mut Log, u32) -> Option<Slot>,
+    ) -> Result<(), Step> {
+        let alive = seen.result.filter(|(lease, sequence)| self.results.refers_to(*lease, *sequence, seen.at));
+        let Some((lease, sequence)) = alive else { return Ok(()) };
+        let to = room(self, seen.bytes).ok_or(Step::NoMemory)?;
+        let offset = self.memory.append_copy(to, source.slot, source.offset, seen.bytes, 1);
+        self.results.repoint(lease, sequence, self.memory.reference(to, offset));
+        self.count_result(to, seen.bytes);
+        let from = self.memory.segments.at_mut(source.slot);
+        from.live_bytes -= seen.bytes;
+        from.live_count -= 1;
+        from.result_bytes -= seen.bytes;
         moved.entries += 1;
         moved.bytes += u64::from(seen.bytes);
         grant.work = grant.work.saturating_sub(u64::from(seen.bytes));

@@ -42,7 +42,8 @@ pub fn parse(bytes: &[u8]) -> Option<Opening> {
             | Entry::TabletStats(_)
             | Entry::SegmentHeader(_)
             | Entry::Object(..)
-            | Entry::Tombstone(_) => break,
+            | Entry::Tombstone(_)
+            | Entry::RpcResult(_) => break,
         }
     }
     Some(opening)

@@ -145,9 +145,11 @@ impl Log {
         let older = match entry {
             Entry::Object(_, older) => *older,
             Entry::Tombstone(tombstone) => tombstone.segments,
-            Entry::SegmentHeader(_) | Entry::Digest(_) | Entry::SafeVersion(_) | Entry::TabletStats(_) => {
-                OlderList::NONE
-            }
+            Entry::SegmentHeader(_)
+            | Entry::Digest(_)
+            | Entry::SafeVersion(_)
+            | Entry::TabletStats(_)
+            | Entry::RpcResult(_) => OlderList::NONE,
         };
         let with = |older: OlderList| match *entry {
             Entry::Object(object, _) => Entry::Object(object, older),
@@ -229,6 +231,7 @@ fn key_of<'a>(entry: &Entry<'a>) -> Option<(TableId, &'a [u8])> {
         | Entry::SegmentHeader(_)
         | Entry::Digest(_)
         | Entry::SafeVersion(_)
-        | Entry::TabletStats(_) => None,
+        | Entry::TabletStats(_)
+        | Entry::RpcResult(_) => None,
     }
 }

@@ -15,7 +15,7 @@
 
 use crate::index::bucket::What;
 use crate::log::{AppendRefusal, Dead, Log, Purpose, group};
-use crate::{Entry, Kind, Object, OlderList, SideId, Tombstone, Unreadable};
+use crate::{Entry, Kind, Object, OlderList, RpcResult, SideId, Tombstone, Unreadable};
 use ramhold_base::{KeyHash, TableId};
 
 /// What became of an entry.
@@ -45,6 +45,7 @@ impl Log {
                 self.raise_safe_version(*version);
                 Ok(Replayed::Noted)
             }
+            Entry::RpcResult(result) => self.replay_result(side, result),
             Entry::SegmentHeader(_) | Entry::Digest(_) | Entry::TabletStats(_) => Ok(Replayed::Noted),
         }
     }
@@ -72,7 +73,17 @@ impl Log {
         let floor = self.floor(Purpose::Recovery);
         let group = group(object, dead.as_ref());
         let slot = self.side_room(side, group.bytes(), floor)?;
-        self.put_object(slot, floor, hash, &group, dead.as_ref())?;
+        self.put_object(slot, floor, hash, &group, dead.as_ref(), None)?;
+        Ok(Replayed::Applied)
+    }
+
+    /// The same result may come from several segments, and as often as a segment is read again.
+    fn replay_result(&mut self, side: SideId, result: &RpcResult) -> Result<Replayed, AppendRefusal> {
+        if !self.wants_result(result.lease, result.sequence) {
+            return Ok(Replayed::Superseded);
+        }
+        let slot = self.side_room(side, result.entry_bytes(), self.floor(Purpose::Recovery))?;
+        self.append_result(slot, result);
         Ok(Replayed::Applied)
     }
 

@@ -25,13 +25,15 @@ pub struct SegmentInfo {
     pub opening_bytes: u32,
     /// Entries of every kind; without those of the opening when it was compacted.
     pub entry_count: u32,
-    /// Bytes of live objects, and of tombstones while the highest segment that they name counts: an estimate, a little
+    /// Bytes of live objects, of results that are not acknowledged, and of tombstones while the highest segment that they name counts: an estimate, a little
     /// too low when only a lower one still does.
     pub live_bytes: u32,
     /// How many entries `live_bytes` counts.
     pub live_count: u32,
     /// The part of `live_bytes` that is tombstones.
     pub tombstone_bytes: u32,
+    /// The part of `live_bytes` that is results.
+    pub result_bytes: u32,
     pub(crate) tombstones: TombstoneCounts,
     /// Entries that the index refers to. The segment cannot be freed before this is 0.
     pub indexed_count: u32,
@@ -81,6 +83,7 @@ impl SegmentInfo {
             live_bytes: 0,
             live_count: 0,
             tombstone_bytes: 0,
+            result_bytes: 0,
             tombstones: TombstoneCounts::default(),
             indexed_count: 0,
             in_pass: false,

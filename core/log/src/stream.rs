@@ -238,6 +238,7 @@ impl Log {
         let segment = self.memory.segments.at(slot);
         assert!(segment.closed);
         assert!(segment.indexed_count == 0, "the index refers into {id}");
+        assert!(segment.result_bytes == 0, "results are in {id}");
         match segment.side {
             Some(side) => {
                 self.sides.get_mut(&side).expect("an entered segment knows no side").segments.remove(&id)

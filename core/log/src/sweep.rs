@@ -110,6 +110,7 @@ impl Log {
             })
         };
         if next.is_none() {
+            self.forget_results_of_side(side);
             self.free_side(side);
         }
         next

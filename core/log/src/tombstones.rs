@@ -131,8 +131,8 @@ impl Log {
         }
     }
 
-    /// Panics when a segment's counts are not those of its entries. `object_counts` are the objects of the index by
-    /// segment. Reads the whole log.
+    /// Panics when a segment's counts are not those of its entries. `object_counts` are the objects of the index, and
+    /// the results, by segment. Reads the whole log.
     pub(crate) fn check_tombstones(&self, object_counts: &BTreeMap<Slot, u32>) {
         let mut bytes = Vec::new();
         let mut pinned = BTreeMap::<SegmentId, u64>::new();

@@ -375,7 +375,8 @@ impl Master {
         };
         // Without room it moves: a pass under way cannot wait for another.
         self.cleaning_runs = true;
-        let outcome = self.take_out(now, &tablet, table, hash, &key, (at, version), view, effects);
+        let removal = (at, self.next_version(&tablet, Some(version)), None);
+        let outcome = self.take_out(now, &tablet, table, hash, &key, removal, view, effects);
         self.cleaning_runs = false;
         if outcome.is_ok() {
             self.cleaning.counters.expired += 1;

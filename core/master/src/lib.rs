@@ -1,8 +1,8 @@
 //! A storage server's first role: it owns tablets, keeps their objects in its log, and replays the logs of the dead.
 //!
-//! Every mutation takes one path: tablet, duplicate filter, reject rules, one group at the head of the tablet's stream,
-//! index, replication; its answer is parked until the stream is durable up to the group. Answers that tell of something
-//! undurable wait likewise, so nobody ever sees what a crash could take back.
+//! Every mutation takes one path: recall of its result, tablet, lease, reject rules, one group at the head of the
+//! tablet's stream, index, replication; its answer is parked until the stream is durable up to the group. Answers that
+//! tell of something undurable wait likewise, so nobody ever sees what a crash could take back.
 //!
 //! Invariants:
 //! - an answer that depends on an entry leaves only when that entry is on its R backups;
@@ -14,26 +14,26 @@
 
 mod ceiling;
 mod cleaning;
+mod leases;
 mod objects;
 mod parked;
 mod repair;
 mod replay;
-mod sessions;
 mod status;
 mod streams;
 mod tablets;
 
 use ceiling::Ceiling;
+use leases::Leases;
 use parked::Parked;
 use ramhold_base::{
-    ConnId, Effects, Instant, Level, LogId, Peer, Position, Rng, SegmentId, ServerId, ShardId, Status,
+    ConnId, Effects, Instant, LeaseId, Level, LogId, Peer, Position, Rng, SegmentId, ServerId, ShardId, Status,
     StreamId, Version, time::earliest,
 };
 use ramhold_log::{Geometry, Log, LogConfig};
 use ramhold_replication::{ReplicationConfig, Replicator, Segments, Tail};
 use ramhold_wire::membership::ReplicasNeeded;
 use ramhold_wire::{Call, Calls, Header, Opcode, View, decode, reply, reply_with};
-use sessions::Sessions;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -71,6 +71,8 @@ pub struct MasterConfig {
     pub scrub_bytes_per_second: u64,
     /// From the start of one round over the log to that of the next, at least.
     pub scrub_round_min: Duration,
+    /// How often leases of which nothing certain is known are looked for.
+    pub lease_sweep_interval: Duration,
     /// Segments asked for at the same time in a recovery, per partition.
     pub fetches_max: usize,
 }
@@ -101,6 +103,7 @@ impl MasterConfig {
             parked_bytes_max: 32 * 1024 * 1024,
             scrub_bytes_per_second: SCRUB_BYTES_PER_SECOND,
             scrub_round_min: Duration::from_secs(600),
+            lease_sweep_interval: Duration::from_secs(30),
             fetches_max: 4,
         }
     }
@@ -115,6 +118,7 @@ pub const DISK_EXPANSION: u32 = 2;
 #[derive(Clone, Debug)]
 enum Context {
     CeilingRaise,
+    LeaseCheck(Vec<LeaseId>),
     Fetch(replay::Fetch),
     ReadBack(repair::ReadBack),
     /// The report of this attempt, of its success or of its failure.
@@ -130,6 +134,8 @@ enum Context {
 pub struct Counters {
     pub reads: u64,
     pub writes: u64,
+    /// Mutations that nobody had room to remember.
+    pub dropped: u64,
 }
 
 /// One shard's master.
@@ -138,7 +144,7 @@ pub struct Master {
     log: Log,
     replicator: Replicator,
     tablets: Tablets,
-    sessions: Sessions,
+    leases: Leases,
     parked: BTreeMap<StreamId, Parked>,
     takes: Vec<streams::Take>,
     sweeps: Vec<streams::Sweep>,
@@ -201,7 +207,7 @@ impl Master {
             log,
             replicator,
             tablets: Tablets::default(),
-            sessions: Sessions::default(),
+            leases: Leases::default(),
             parked: BTreeMap::new(),
             takes: Vec::new(),
             sweeps: Vec::new(),
@@ -292,6 +298,9 @@ impl Master {
             }
             match call.context {
                 Context::CeilingRaise => self.on_ceiling_raised(now, header, body),
+                Context::LeaseCheck(asked) => {
+                    self.on_leases_checked(now, (call.sent, &asked), header, body, view, effects);
+                }
                 Context::Fetch(fetch) => self.on_fetched(now, fetch, header.status(), body, view, effects),
                 Context::ReadBack(read) => self.on_read_back(now, read, header.status(), body, effects),
                 Context::Recovered { key, attempt, done } => {
@@ -328,6 +337,7 @@ impl Master {
         let own = if self.busy { Some(Instant::ZERO) } else { self.cleaning_deadline() };
         let replays = self.replays.values().filter_map(|r| r.retry_at()).min();
         let own = earliest(earliest(own, self.scrub_deadline()), self.ceiling.deadline());
+        let own = earliest(own, self.leases.deadline());
         earliest(earliest(own, replays), earliest(self.calls.deadline(), self.replicator.deadline()))
     }
 
@@ -337,6 +347,7 @@ impl Master {
                 self.ceiling.raising = false;
                 self.ceiling.ask_at = now + ceiling::PAUSE;
             }
+            Context::LeaseCheck(_) => self.on_lease_check_unanswered(now),
             Context::Fetch(fetch) => self.on_fetch_failed(now, fetch, "no answer"),
             Context::ReadBack(read) => self.on_read_back_unanswered(now, read),
             Context::Recovered { key, attempt, done } => {
@@ -356,11 +367,13 @@ impl Master {
             self.release_parked(effects);
         }
         self.advance_ceiling(now, view, effects);
+        self.advance_leases(now, view, effects);
     }
 
     /// Compares wanted and reached everywhere; sends what is due.
     fn advance(&mut self, now: Instant, view: &View, effects: &mut Effects) {
         self.advance_ceiling(now, view, effects);
+        self.advance_leases(now, view, effects);
         self.advance_replays(now, view, effects);
         self.replicator.advance(now, &LogSegments(&self.log), view, effects);
         if !self.replays.is_empty() {

@@ -1,11 +1,16 @@
 //! Reads and mutations of objects.
+//!
+//! A mutation's result goes into the log in the same group as its effect, and a refusal by the rules alone: whoever
+//! repeats the mutation gets it again (docs/protocols/exactly-once.md).
 
 use crate::Master;
+use crate::leases::LeaseStanding;
 use crate::parked::{self, Answer};
-use crate::sessions::Admission;
 use crate::tablets::{Tablet, TabletState};
 use ramhold_base::{ConnId, Effects, Instant, KeyHash, Level, Peer, Position, Status, TableId, Version};
-use ramhold_log::{AppendRefusal, Found, Kind, Object, Purpose, Reference, Removal, Unreadable, Written};
+use ramhold_log::{
+    AppendRefusal, Found, Kind, Object, Purpose, Recalled, Reference, Removal, RpcResult, Unreadable, Written,
+};
 use ramhold_wire::data::{KeyRequest, ReadReply, RejectRules, WriteRequest};
 use ramhold_wire::{Header, View, frame, reply};
 
@@ -79,11 +84,8 @@ impl Master {
             Ok(request) => request,
             Err(status) => return reply(effects, Peer::Conn(from), header, status),
         };
-        let (tablet, hash) = match self.admit(now, header, request.table, request.key) {
-            Ok(Some(admitted)) => admitted,
-            Ok(None) => return,
-            Err(status) => return reply(effects, Peer::Conn(from), header, status),
-        };
+        let admitted = self.admit(now, header, request.table, request.key, from, view, effects);
+        let Some((tablet, hash)) = admitted else { return };
         if let Err(status) =
             self.expire_if_over(now, &tablet, request.table, hash, request.key, view, effects)
         {
@@ -99,10 +101,10 @@ impl Master {
             }
         };
         let current = found.filter(is_object).map(|f| f.version);
+        let result = |status, version| result_of(header, request.table, hash, status, version);
         if let Err(status) = request.rules.check(current) {
-            let position = self.depends_on(&tablet, request.table, hash, found.filter(is_object).as_ref());
-            let answer = Answer::Version(status, current.unwrap_or_default());
-            return self.answer_when_durable(tablet.stream, position, from, header, answer, effects);
+            let result = result(status, current.unwrap_or_default());
+            return self.settle(now, &tablet, Purpose::Ordinary, &result, from, header, view, effects);
         }
         let replaces = found.map(|f| f.at);
         let version = self.next_version(&tablet, found.map(|f| f.version));
@@ -122,14 +124,17 @@ impl Master {
             key: request.key,
             value: request.value,
         };
+        let result = result(Status::Ok, version);
+        let logged = (!tablet.unreplicated).then_some(&result);
         let written = self.append(now, &tablet, Purpose::Ordinary, view, effects, |master, is_moved| {
             let replaces =
                 if is_moved { master.found_again(object.table, hash, object.key)? } else { replaces };
-            master.log.write(tablet.stream, Purpose::Ordinary, hash, &object, replaces)
+            master.log.write(tablet.stream, Purpose::Ordinary, hash, &object, replaces, logged)
         });
         match written {
             Ok(written) => {
                 self.counters.writes += 1;
+                self.keep_if_unreplicated(&tablet, &result);
                 let answer = Answer::Version(Status::Ok, version);
                 self.answer_mutation(&tablet, written.position, from, header, answer, effects);
             }
@@ -150,11 +155,8 @@ impl Master {
             Ok(request) => request,
             Err(status) => return reply(effects, Peer::Conn(from), header, status),
         };
-        let (tablet, hash) = match self.admit(now, header, request.table, request.key) {
-            Ok(Some(admitted)) => admitted,
-            Ok(None) => return,
-            Err(status) => return reply(effects, Peer::Conn(from), header, status),
-        };
+        let admitted = self.admit(now, header, request.table, request.key, from, view, effects);
+        let Some((tablet, hash)) = admitted else { return };
         if let Err(status) =
             self.expire_if_over(now, &tablet, request.table, hash, request.key, view, effects)
         {
@@ -171,21 +173,23 @@ impl Master {
         };
         let current = found.map(|f| f.version);
         let checked = request.rules.check(current);
+        let result = |status, version| result_of(header, request.table, hash, status, version);
         let (Some(found), Ok(())) = (found, checked) else {
             // Refused by the rules, or nothing there: then there is nothing to do.
             let status = checked.err().unwrap_or(Status::Ok);
-            let is_gone = current.is_none() && status == Status::Ok;
-            let position = self.depends_on(&tablet, request.table, hash, found.as_ref());
-            if is_gone {
+            if current.is_none() && status == Status::Ok {
                 self.log.forgive_key(request.table, hash);
             }
-            let answer = Answer::Version(status, current.unwrap_or_default());
-            return self.answer_when_durable(tablet.stream, position, from, header, answer, effects);
+            let result = result(status, current.unwrap_or_default());
+            return self.settle(now, &tablet, Purpose::Freeing, &result, from, header, view, effects);
         };
-        let (at, version) = (found.at, found.version);
-        match self.take_out(now, &tablet, request.table, hash, request.key, (at, version), view, effects) {
-            Ok((position, version)) => {
+        let (at, version) = (found.at, self.next_version(&tablet, Some(found.version)));
+        let result = result(Status::Ok, version);
+        let removal = (at, version, (!tablet.unreplicated).then_some(&result));
+        match self.take_out(now, &tablet, request.table, hash, request.key, removal, view, effects) {
+            Ok(position) => {
                 self.counters.writes += 1;
+                self.keep_if_unreplicated(&tablet, &result);
                 let answer = Answer::Version(Status::Ok, version);
                 self.answer_mutation(&tablet, position, from, header, answer, effects);
             }
@@ -193,7 +197,40 @@ impl Master {
         }
     }
 
-    /// Takes an object that was just found out of the index, with a tombstone. Returns where that ends, and its version.
+    /// Answers a mutation that changes nothing, when its result is as durable as an effect would be: an answer that was
+    /// given once is given again. Whatever the answer depends on was appended before.
+    fn settle(
+        &mut self,
+        now: Instant,
+        tablet: &Tablet,
+        purpose: Purpose,
+        result: &RpcResult,
+        from: ConnId,
+        header: &Header,
+        view: &View,
+        effects: &mut Effects,
+    ) {
+        let answer = Answer::Version(result.status, result.version);
+        if tablet.unreplicated {
+            self.keep_if_unreplicated(tablet, result);
+            return parked::send(effects, from, header, &answer);
+        }
+        let written = self.append(now, tablet, purpose, view, effects, |master, _| {
+            master.log.refuse(tablet.stream, purpose, result)
+        });
+        match written {
+            Ok(written) => self.answer_mutation(tablet, written.position, from, header, answer, effects),
+            Err(status) => reply(effects, Peer::Conn(from), header, status),
+        }
+    }
+
+    fn keep_if_unreplicated(&mut self, tablet: &Tablet, result: &RpcResult) {
+        if tablet.unreplicated {
+            self.log.keep_result(result.lease, result.sequence, result.status, result.version);
+        }
+    }
+
+    /// Takes an object that was just found out of the index, with a tombstone of this version. Returns where that ends.
     pub(crate) fn take_out(
         &mut self,
         now: Instant,
@@ -201,25 +238,24 @@ impl Master {
         table: TableId,
         hash: KeyHash,
         key: &[u8],
-        (at, version): (Reference, Version),
+        (at, version, result): (Reference, Version, Option<&RpcResult>),
         view: &View,
         effects: &mut Effects,
-    ) -> Result<(Position, Version), Status> {
-        let version = self.next_version(tablet, Some(version));
+    ) -> Result<Position, Status> {
         if !self.ceiling.admits(version) {
             return Err(Status::Retry);
         }
         let removal = Removal { table, key, version, time: view.time(now).seconds() };
         let written = self.append(now, tablet, Purpose::Freeing, view, effects, |master, is_moved| {
             let at = if is_moved { master.found_again(table, hash, key)?.unwrap_or(at) } else { at };
-            master.log.remove(tablet.stream, hash, &removal, at)
+            master.log.remove(tablet.stream, hash, &removal, at, result)
         })?;
         if !tablet.unreplicated {
             self.appended = true;
             let key = parked_key(table, hash);
             self.parked.entry(tablet.stream).or_default().remember_removal(written.position, key);
         }
-        Ok((written.position, version))
+        Ok(written.position)
     }
 
     /// Removes the object of a key if its time is over, as a client would: so nobody can see it again, whatever the
@@ -245,8 +281,8 @@ impl Master {
         let Some(found) = found.filter(|f| f.expires.is_some_and(|end| end <= view.time(now))) else {
             return Ok(());
         };
-        let found = (found.at, found.version);
-        self.take_out(now, tablet, table, hash, key, found, view, effects).map_err(
+        let removal = (found.at, self.next_version(tablet, Some(found.version)), None);
+        self.take_out(now, tablet, table, hash, key, removal, view, effects).map_err(
             |status| match status {
                 // It is not there any more, but until its tombstone has room nobody may be told so.
                 Status::OutOfMemory => Status::Retry,
@@ -276,31 +312,69 @@ impl Master {
             .is_some_and(|p| p.len() >= config.parked_count_max || p.bytes() >= config.parked_bytes_max)
     }
 
-    /// What every mutation passes first. `Ok(None)`: a duplicate, to be dropped.
+    /// What every mutation passes first. `None`: it has been answered, or is dropped, because a refusal that nobody
+    /// remembers would prove nothing.
     fn admit(
         &mut self,
         now: Instant,
         header: &Header,
         table: TableId,
         key: &[u8],
-    ) -> Result<Option<(Tablet, KeyHash)>, Status> {
-        if header.lease.is_none() || header.sequence.is_none() {
-            return Err(Status::BadRequest);
+        from: ConnId,
+        view: &View,
+        effects: &mut Effects,
+    ) -> Option<(Tablet, KeyHash)> {
+        let to = Peer::Conn(from);
+        let (lease, sequence) = (header.lease, header.sequence);
+        if lease.is_none() || sequence.is_none() {
+            reply(effects, to, header, Status::BadRequest);
+            return None;
         }
-        match self.sessions.admit(now, header.lease, header.sequence, header.unacknowledged) {
-            Admission::First => {}
-            Admission::Duplicate => return Ok(None),
-            Admission::TooMany => return Err(Status::TooMany),
+        if !self.leases.admits(lease) {
+            self.counters.dropped += 1;
+            return None;
         }
-        let (tablet, hash) = self.serving(table, key)?;
-        if self.is_crowded(tablet.stream) {
-            return Err(Status::TooMany);
+        let recalled = self.log.recall(lease, sequence, header.unacknowledged);
+        match recalled {
+            Recalled::First | Recalled::Burnt | Recalled::Done { .. } => {}
+            Recalled::Acknowledged => return None,
+            Recalled::Full => {
+                self.counters.dropped += 1;
+                return None;
+            }
+            Recalled::Damaged(at) => {
+                self.unreadable(now, Unreadable::Damaged(at), view, effects);
+                return None;
+            }
         }
-        Ok(Some((tablet, hash)))
+        let (tablet, hash) = match self.serving(table, key) {
+            Ok(serving) => serving,
+            Err(status) => {
+                reply(effects, to, header, status);
+                return None;
+            }
+        };
+        let refusal = match recalled {
+            Recalled::Done { status, version, position } => {
+                effects.report(Level::Debug, "mark:result_recalled");
+                let answer = Answer::Version(status, version);
+                self.answer_when_durable(tablet.stream, position, from, header, answer, effects);
+                return None;
+            }
+            Recalled::Burnt if !header.repeated => Status::Retry,
+            _ => match self.leases.check(now, lease, view.term) {
+                LeaseStanding::Live if self.is_crowded(tablet.stream) => Status::TooMany,
+                LeaseStanding::Live => return Some((tablet, hash)),
+                LeaseStanding::Unknown => Status::Retry,
+                LeaseStanding::Over => Status::LeaseOver,
+            },
+        };
+        reply(effects, to, header, refusal);
+        None
     }
 
     /// A version above that of the key, and never below what the tablet and the shard demand (consistency rule 8).
-    fn next_version(&self, tablet: &Tablet, current: Option<Version>) -> Version {
+    pub(crate) fn next_version(&self, tablet: &Tablet, current: Option<Version>) -> Version {
         match current {
             Some(version) => version.next().max(tablet.version_floor),
             None => self.log.safe_version().max(tablet.version_floor),
@@ -413,6 +487,10 @@ impl Master {
             self.answer_when_durable(tablet.stream, position, to, request, answer, effects);
         }
     }
+}
+
+fn result_of(header: &Header, table: TableId, hash: KeyHash, status: Status, version: Version) -> RpcResult {
+    RpcResult { table, hash, lease: header.lease, sequence: header.sequence, status, version }
 }
 
 fn is_object(found: &Found<'_>) -> bool {

@@ -498,16 +498,19 @@ impl Master {
     fn replay_records(&mut self, replay: &mut PartitionReplay, body: &[u8]) -> Result<(), ReplayTrouble> {
         for entry in EntryReader::new(body) {
             let (_, entry) = entry.map_err(|_| ReplayTrouble::Corrupt)?;
-            let (table, key) = match &entry {
-                Entry::Object(object, _) => (object.table, object.key),
-                Entry::Tombstone(tombstone) => (tombstone.table, tombstone.key),
+            let (table, hash) = match &entry {
+                Entry::Object(object, _) => (object.table, self.tablets.hash(object.table, object.key)),
+                Entry::Tombstone(tombstone) => {
+                    (tombstone.table, self.tablets.hash(tombstone.table, tombstone.key))
+                }
+                Entry::RpcResult(result) => (result.table, Some(result.hash)),
                 Entry::SafeVersion(version) => {
                     self.log.raise_safe_version(*version);
                     continue;
                 }
                 Entry::SegmentHeader(_) | Entry::Digest(_) | Entry::TabletStats(_) => continue,
             };
-            let hash = self.tablets.hash(table, key).ok_or(ReplayTrouble::Corrupt)?;
+            let hash = hash.ok_or(ReplayTrouble::Corrupt)?;
             let side = replay.side_of(table, hash).ok_or(ReplayTrouble::Corrupt)?;
             match self.log.replay(side, &entry, hash) {
                 Ok(_) => replay.records += 1,
@@ -670,6 +673,7 @@ impl Master {
             let hasher = self.tablets.hasher(range.table).expect("the table was entered with the range");
             self.tablets.remove(range);
             self.log.untrack(range);
+            self.log.forget_results(range);
             self.sweeps.push(Sweep::new(range, hasher));
         }
     }

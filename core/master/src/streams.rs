@@ -170,6 +170,7 @@ impl Master {
             return;
         }
         self.log.untrack(range);
+        self.log.forget_results(range);
         self.sweeps.push(Sweep::new(range, hasher));
     }
 

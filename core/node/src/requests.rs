@@ -64,6 +64,9 @@ impl ServerNode {
             | Opcode::ClusterStatus
             | Opcode::Recoveries
             | Opcode::LossAcknowledge
+            | Opcode::LeaseOpen
+            | Opcode::LeaseRenew
+            | Opcode::LeaseCheck
             | Opcode::Recovered
             | Opcode::Enlist
             | Opcode::SuspectServer

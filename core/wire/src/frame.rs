@@ -32,6 +32,7 @@ pub const PREFIX_BYTES: usize = 16;
 pub const FRAME_BYTES_MAX: usize = 255 * 8 + FRAME_BODY_BYTES_MAX as usize;
 
 const FLAGS_REFUSED: u16 = 0xFF00;
+const REPEATED: u16 = 1;
 const CRC_AT: usize = 16;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -64,6 +65,8 @@ pub struct Header {
     pub lease: LeaseId,
     pub sequence: Sequence,
     pub unacknowledged: Sequence,
+    /// An earlier request with the same lease and sequence may have been carried out.
+    pub repeated: bool,
 }
 
 impl Header {
@@ -187,7 +190,7 @@ fn fields(header: &[u8]) -> Result<Header, BadFrame> {
     let mut read = || {
         reader.take(6)?;
         let opcode = reader.u16()?;
-        reader.u16()?;
+        let flags = reader.u16()?;
         let status = reader.u16()?;
         reader.take(8)?;
         let kind = reader.u8()?;
@@ -223,6 +226,7 @@ fn fields(header: &[u8]) -> Result<Header, BadFrame> {
                 lease,
                 sequence,
                 unacknowledged,
+                repeated: flags & REPEATED != 0,
             },
         ))
     };
@@ -242,7 +246,7 @@ pub fn write(out: &mut Vec<u8>, header: &Header, body: impl FnOnce(&mut Vec<u8>)
     out.put_u8(VERSION);
     out.put_u8((HEADER_BYTES / 8) as u8);
     out.put_u16(header.opcode);
-    out.put_u16(0);
+    out.put_u16(if header.repeated { REPEATED } else { 0 });
     out.put_u16(header.status);
     out.put_u64(0); // Body length and checksum, filled in below.
     out.put_u8(header.kind as u8);
@@ -291,6 +295,7 @@ mod tests {
             lease: LeaseId(10),
             sequence: Sequence(11),
             unacknowledged: Sequence(12),
+            repeated: true,
         }
     }
 

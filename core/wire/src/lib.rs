@@ -10,6 +10,7 @@ pub mod calls;
 pub mod control;
 pub mod data;
 pub mod frame;
+pub mod lease;
 pub mod membership;
 pub mod opcode;
 pub mod recovery;

@@ -42,6 +42,8 @@ opcodes! {
     ClusterStatus = 24;
     Recoveries = 25;
     LossAcknowledge = 26;
+    LeaseOpen = 27;
+    LeaseRenew = 28;
 
     // Masters to backups (D1).
     Append = 30;
@@ -67,6 +69,7 @@ opcodes! {
     HeadRecord = 53;
     CeilingRaise = 54;
     MembershipVerify = 55;
+    LeaseCheck = 56;
 
     // Coordinator to servers.
     ServerListUpdate = 60;

@@ -104,6 +104,7 @@ fn vector(line: &'static str) -> Vector {
         lease: LeaseId(take("lease")),
         sequence: Sequence(take("sequence")),
         unacknowledged: Sequence(take("unacknowledged")),
+        repeated: take("flags") & 1 != 0,
     };
     assert!(fields.is_empty(), "{name}: unknown fields {fields:?}");
     Vector { name, header, body, frame }
@@ -171,6 +172,7 @@ fn every_field_lies_where_the_page_says() {
         lease: LeaseId(0x0a0c),
         sequence: Sequence(0x0a0d),
         unacknowledged: Sequence(0x0a0e),
+        repeated: true,
     };
     let mut bytes = Vec::new();
     frame::write(&mut bytes, &header, |out| out.extend_from_slice(b"body"));
@@ -182,7 +184,8 @@ fn every_field_lies_where_the_page_says() {
             "version" => u64::from(frame::VERSION),
             "header length" => 13,
             "opcode" => 0x0a01,
-            "flags" | "zero" => 0,
+            "flags" => 1,
+            "zero" => 0,
             "status" => 0x0a02,
             "body length" => 4,
             "crc32c" => crc,

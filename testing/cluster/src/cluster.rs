@@ -172,7 +172,7 @@ impl Cluster {
 
     /// A client whose operations have this long.
     pub fn client(&self, deadline: Duration) -> Result<Client, Failure> {
-        let options = ramhold_client::Options { deadline, connect_timeout: deadline };
+        let options = ramhold_client::Options { deadline, connect_timeout: deadline, ..Default::default() };
         Ok(Client::connect_with(&[self.address(COORDINATOR)], options)?)
     }
 

@@ -40,7 +40,7 @@ const INDEX_BYTES: u64 = 512 * 1024;
 const TABLE: &str = "world";
 
 /// Crash points of masters; those of backups are listed there.
-const SERVER_MARKS: [&str; 15] = [
+const SERVER_MARKS: [&str; 17] = [
     "head_rolled",
     "combined_begun",
     "survivors_copied",
@@ -56,10 +56,15 @@ const SERVER_MARKS: [&str; 15] = [
     "recovery_durable",
     "recovery_published",
     "recovery_abandoned",
+    "result_recalled",
+    "lease_forgotten",
 ];
 
 /// Crash points of the coordinator: before and after the commit of each kind of record.
-const COORDINATOR_MARKS: [&str; 9] = [
+const COORDINATOR_MARKS: [&str; 12] = [
+    "lease_over",
+    "coordinator_commits_lease",
+    "coordinator_committed_lease",
     "coordinator_commits_meta",
     "coordinator_commits_recovery",
     "coordinator_commits_server",
@@ -177,6 +182,7 @@ impl Cluster {
                 },
                 // Damage is found within a run.
                 scrub_round_min: Duration::from_secs(2),
+                lease_sweep_interval: Duration::from_secs(2),
                 cleaning_runway_bytes: log_bytes - USED_BEFORE_CLEANING - plain.reserve_bytes,
                 ..plain
             },
@@ -249,6 +255,8 @@ impl System for Cluster {
                     cold_start_wait: Duration::from_secs(5),
                     partition_bytes_max: 64 * 1024,
                     segment_bytes: SEGMENT_BYTES,
+                    // Leases end within a run, some of them under what still waits.
+                    lease_term_min: Duration::from_secs(1),
                     ..CoordinatorConfig::new(member.addr)
                 };
                 Process::Coordinator(Box::new(Coordinator::new(config, life.seed)))
@@ -369,6 +377,7 @@ impl ClusterSession {
     fn new(seed: u64, replicas: u8) -> ClusterSession {
         let mut config = core::SessionConfig::new(vec![coordinator_address()]);
         config.deadline = Duration::from_secs(8);
+        config.lease_term = Duration::from_millis(Rng::new(seed).between(1000, 12_000));
         ClusterSession {
             session: core::Session::new(config, seed),
             options: TableOptions { durability: Durability::Buffered, replicas, tablets: 8 },

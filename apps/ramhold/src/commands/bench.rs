@@ -13,6 +13,7 @@ use crate::failure::Failure;
 use clap::{Args, Subcommand};
 use load::Load;
 use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 /// Measure the cluster, or the log of one shard.
@@ -68,6 +69,9 @@ struct KeyValue {
     rate: Option<u64>,
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
+    /// Of the choice of objects and kinds; by default another one each time, told in the JSON.
+    #[arg(long)]
+    seed: Option<u64>,
     /// Threads, each with its own connections.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     clients: u16,
@@ -103,6 +107,7 @@ impl KeyValue {
             value_bytes: self.value_bytes,
             read_percent: self.read_percent,
             pipeline: usize::from(self.pipeline),
+            seed: self.seed.unwrap_or_else(|| RandomState::new().hash_one(std::process::id())),
             rate: self.rate,
         };
         let filled =

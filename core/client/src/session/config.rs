@@ -17,6 +17,9 @@ pub struct SessionConfig {
     pub backoff_most: Duration,
     /// How often the owner of a tablet that has none is asked for.
     pub recovering_poll: Duration,
+    /// How long the session's lease is to outlive its last renewal, which any mutation may bring: a client that is
+    /// stopped for longer cannot tell what became of what was under way.
+    pub lease_term: Duration,
     /// Operations under way at once; more are refused with `TooMany`.
     pub operation_count_max: usize,
     /// The top byte of the session's rpc ids, which tells the roles of one process apart.
@@ -32,6 +35,7 @@ impl SessionConfig {
             backoff_least: Duration::from_millis(1),
             backoff_most: Duration::from_millis(200),
             recovering_poll: Duration::from_millis(20),
+            lease_term: Duration::from_secs(30 * 60),
             operation_count_max: 1024,
             role: 0xC1,
         }

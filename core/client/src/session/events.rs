@@ -1,12 +1,12 @@
 //! What happens to an operation under way: its answer, the loss of a connection, its timer.
 
-use super::running::{Attempt, Running, State};
+use super::running::{Attempt, AttemptId, Running, State};
 use super::verdict::{self, Verdict};
 use super::{OperationId, Session};
-use crate::operation::{Place, Repeat};
+use crate::operation::Place;
 use crate::outcome::{Cause, Outcome, Reply};
 use crate::trouble::{Trouble, What, Who};
-use ramhold_base::{ClusterId, Instant, Lost, Sequence};
+use ramhold_base::{ClusterId, Instant, Lost};
 use ramhold_wire::{Kind, frame};
 use std::net::SocketAddr;
 
@@ -15,8 +15,8 @@ impl Session {
         let Ok((header, body)) = frame::parse(bytes) else {
             return; // Whoever sent it will be silent, or has closed the connection.
         };
-        let sequence = Sequence(header.rpc.raw().wrapping_sub(self.rpc_base));
-        let Some(id) = self.attempts.get(&sequence).copied() else {
+        let attempt = AttemptId(header.rpc.raw().wrapping_sub(self.rpc_base));
+        let Some(id) = self.attempts.get(&attempt).copied() else {
             return; // Late, doubled, or for somebody else.
         };
         let running = self.running.get_mut(&id).expect("attempts belong to running operations");
@@ -26,24 +26,18 @@ impl Session {
         let State::Calling(attempt) = running.state else {
             unreachable!("an awaited attempt belongs to an operation that is calling");
         };
-        assert_eq!(attempt.sequence, sequence);
-        self.attempts.remove(&sequence);
+        self.attempts.remove(&attempt.id);
         running.heard = true;
-        if running.operation.repeat() == Repeat::Never {
-            running.fate_unknown = false; // This was the only attempt whose fate was open.
-        }
         if attempt.who == Who::Coordinator && self.cluster.is_none() {
             self.cluster = header.cluster;
         }
         let trouble = |what| Trouble { who: attempt.who, addr: attempt.addr, what };
         match verdict::judge(&running.operation, running.fate_unknown, &header, body) {
             Verdict::Done(reply) => {
-                let is_usable = if let Reply::Table(description) = &reply {
-                    self.cache.keep(now, description)
-                } else if let Reply::ClusterStatus(status) = &reply {
-                    self.learn_cluster(status.cluster)
-                } else {
-                    true
+                let is_usable = match &reply {
+                    Reply::Table(description) => self.cache.keep(now, description),
+                    Reply::ClusterStatus(status) => self.learn_cluster(status.cluster),
+                    _ => true,
                 };
                 if !is_usable {
                     return self.set_back(now, id, trouble(What::Unreadable));
@@ -60,8 +54,23 @@ impl Session {
                 };
                 self.end(now, id, outcome);
             }
-            Verdict::Again => self.set_back(now, id, trouble(What::Answered(header.status()))),
+            Verdict::Again => {
+                self.renumber(id);
+                self.set_back(now, id, trouble(What::Answered(header.status())));
+            }
+            Verdict::LeaseOver => {
+                let (was_unknown, number) = (running.fate_unknown, running.number);
+                if !was_unknown {
+                    // Sent once, and refused.
+                    self.renumber(id);
+                    self.set_back(now, id, trouble(What::Answered(header.status())));
+                }
+                let (lease, _) = number.expect("only what has a number needs a lease");
+                self.lose_lease(now, lease);
+            }
             Verdict::Elsewhere => {
+                self.renumber(id);
+                let running = self.running.get_mut(&id).expect("it runs");
                 if let Place::OwnerOf { table, key } = running.operation.place() {
                     self.cache.doubt(table, attempt.routed_by, key);
                 }
@@ -70,16 +79,10 @@ impl Session {
                 }
                 self.set_back(now, id, trouble(What::Answered(header.status())));
             }
-            Verdict::Unreadable => match running.operation.repeat() {
-                Repeat::Never => {
-                    let detail = trouble(What::Unreadable).to_string();
-                    self.end(now, id, Outcome::Unknown { detail });
-                }
-                Repeat::Freely | Repeat::Idempotent => {
-                    running.fate_unknown = true;
-                    self.set_back(now, id, trouble(What::Unreadable));
-                }
-            },
+            Verdict::Unreadable => {
+                running.fate_unknown = true;
+                self.set_back(now, id, trouble(What::Unreadable));
+            }
         }
     }
 
@@ -100,24 +103,14 @@ impl Session {
         };
         let concerned: Vec<_> = self.running.iter().filter_map(calling).collect();
         for (id, attempt) in concerned {
-            self.attempts.remove(&attempt.sequence);
+            self.attempts.remove(&attempt.id);
             let running = self.running.get_mut(&id).expect("it was found running");
-            let repeat = running.operation.repeat();
+            running.fate_unknown |= how == Lost::Broken; // If it was refused, nothing of it has arrived.
             let what = match how {
                 Lost::Refused => What::RefusedConnection,
                 Lost::Broken => What::BrokenConnection,
             };
-            let trouble = Trouble { who: attempt.who, addr, what };
-            if how == Lost::Broken && repeat == Repeat::Never {
-                let detail = format!("the request was sent, but {trouble}");
-                self.end(now, id, Outcome::Unknown { detail });
-                continue;
-            }
-            match repeat {
-                Repeat::Never => running.fate_unknown = false, // Nothing of it has arrived.
-                Repeat::Freely | Repeat::Idempotent => running.fate_unknown |= how == Lost::Broken,
-            }
-            self.set_back(now, id, trouble);
+            self.set_back(now, id, Trouble { who: attempt.who, addr, what });
         }
     }
 
@@ -143,11 +136,9 @@ impl Session {
 
     /// An attempt has not been answered in time.
     fn on_silence(&mut self, now: Instant, id: OperationId, attempt: Attempt) {
-        if !attempt.late {
-            self.cache.doubt_address(attempt.addr);
-            if attempt.who == Who::Coordinator {
-                self.leave_coordinator(attempt.addr);
-            }
+        self.cache.doubt_address(attempt.addr);
+        if attempt.who == Who::Coordinator {
+            self.leave_coordinator(attempt.addr);
         }
         let running = self.running.get_mut(&id).expect("it was found running");
         let trouble = Trouble { who: attempt.who, addr: attempt.addr, what: What::Silent };
@@ -155,11 +146,8 @@ impl Session {
         running.fate_unknown = true;
         if running.deadline <= now {
             self.end_at_deadline(now, id);
-        } else if running.operation.repeat() == Repeat::Never {
-            // It may still be done, and be answered.
-            self.change(id, State::Calling(Attempt { late: true, ..attempt }), Instant::FAR);
         } else {
-            self.attempts.remove(&attempt.sequence);
+            self.attempts.remove(&attempt.id);
             self.set_back(now, id, trouble);
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::operation::Operation;
 use crate::trouble::{Trouble, Who};
-use ramhold_base::{Instant, Sequence, TableId};
+use ramhold_base::{Instant, LeaseId, Sequence, TableId};
 use std::net::SocketAddr;
 
 /// An operation that has not ended.
@@ -20,6 +20,8 @@ pub struct Running {
     pub setbacks: u32,
     /// Some attempt may have had its effect although its answer never came.
     pub fate_unknown: bool,
+    /// Under what a mutation is sent; it takes another one when every attempt under it was refused.
+    pub number: Option<(LeaseId, Sequence)>,
     /// Some process has answered something.
     pub heard: bool,
     pub trouble: Option<Trouble>,
@@ -32,13 +34,15 @@ pub enum Purpose {
     Fetch(Wanted),
 }
 
-/// What operations on objects need to know.
+/// What operations on objects need.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Wanted {
     /// The cluster's id, where the header of a coordinator's answer did not tell it.
     Cluster,
     /// The description of a table.
     Tablets(TableId),
+    /// A lease that lives.
+    Lease,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -49,14 +53,17 @@ pub enum State {
     Calling(Attempt),
 }
 
+/// One request of a session; never used again in it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct AttemptId(pub u64);
+
 /// One request that was sent and whose answer is awaited.
 #[derive(Clone, Copy, Debug)]
 pub struct Attempt {
-    pub sequence: Sequence,
+    /// Which one of the session's.
+    pub id: AttemptId,
     pub addr: SocketAddr,
     pub who: Who,
     /// The version of the description that named the owner; 0 when none did.
     pub routed_by: u64,
-    /// The answer is late already, but may still come and must be waited for.
-    pub late: bool,
 }

@@ -15,8 +15,10 @@ pub enum Verdict {
     },
     /// Without effect: ask the same process again after a pause.
     Again,
-    /// Without effect: whoever answered is not, or not any more, the one to ask.
+    /// This attempt was without effect: whoever answered is not, or not any more, the one to ask.
     Elsewhere,
+    /// This attempt was without effect, and the lease that it was made under is over.
+    LeaseOver,
     /// Done, it says, but what it says further makes no sense.
     Unreadable,
 }
@@ -51,7 +53,9 @@ pub fn judge(operation: &Operation, fate_unknown: bool, header: &Header, body: &
         }
         Place::Address(_) => false,
     };
-    if is_elsewhere {
+    if status == Status::LeaseOver && matches!(operation.place(), Place::OwnerOf { .. }) {
+        Verdict::LeaseOver
+    } else if is_elsewhere {
         Verdict::Elsewhere
     } else if status.is_retryable() {
         Verdict::Again
@@ -77,6 +81,8 @@ fn already_done(operation: &Operation, status: Status) -> Option<Reply> {
         | Operation::ClusterStatus
         | Operation::Recoveries
         | Operation::ServerStatus { .. }
+        | Operation::OpenLease { .. }
+        | Operation::RenewLease { .. }
         | Operation::Ping { .. } => None,
     }
 }

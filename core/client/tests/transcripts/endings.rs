@@ -2,7 +2,7 @@
 
 use crate::fake::*;
 use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use ramhold_base::{Lost, Machine, ServerId, Status, Version};
+use ramhold_base::{Lost, ServerId, Status, Version};
 use ramhold_client_core::{Cause, Outcome, RejectRules};
 use ramhold_wire::Opcode;
 use ramhold_wire::data::KeyRequest;
@@ -87,18 +87,25 @@ fn a_mutation_whose_connection_was_refused_had_no_effect_and_is_repeated() {
 }
 
 #[test]
-fn a_mutation_whose_connection_broke_is_unknown_and_never_repeated() {
-    // B5
+fn a_mutation_whose_connection_broke_is_repeated_under_its_number() {
+    // A3, B5
     for operation in [write(b"a", b"1"), remove(b"a")] {
         let mut fake = Fake::new();
-        let (_, sent) = fake.start_described(operation, ALL_AT_1);
+        let (_, sent) = fake.start_described(operation.clone(), ALL_AT_1);
         fake.lose(server(1), Lost::Broken);
-        let detail = fake.expect_unknown();
-        assert!(detail.contains("10.0.0.1:7401"), "{detail}");
-        fake.wait(Duration::from_secs(20));
-        fake.expect_silence();
+        fake.describe(ALL_AT_2);
+        let again = fake.expect(server(2), sent.opcode());
+        assert_eq!((again.header.lease, again.header.sequence), (sent.header.lease, sent.header.sequence));
+        assert_ne!(again.header.rpc, sent.header.rpc);
+        // The answer to the first attempt is too late.
         fake.answer_version(&sent, Status::Ok, 1);
         fake.expect_none_ended();
+        fake.answer_version(&again, Status::Ok, 2);
+        fake.outcome();
+        fake.start(operation);
+        let next = fake.request();
+        assert!(next.header.sequence > sent.header.sequence);
+        assert_eq!(next.header.unacknowledged, next.header.sequence);
     }
 }
 
@@ -113,13 +120,15 @@ fn a_read_whose_connection_broke_is_repeated() {
 }
 
 #[test]
-fn a_late_answer_to_a_mutation_still_counts() {
-    // B5
+fn a_mutation_that_is_not_answered_is_repeated_under_its_number() {
+    // A3, B5
     let mut fake = Fake::new();
     let (_, sent) = fake.start_described(write(b"a", b"1"), ALL_AT_1);
-    fake.wait(millis(8000));
-    fake.expect_silence();
-    fake.answer_version(&sent, Status::Ok, 6);
+    assert_eq!(fake.wait(millis(8000)), millis(1000));
+    fake.describe(ALL_AT_1);
+    let again = fake.expect(server(1), Opcode::Write);
+    assert_eq!(again.header.sequence, sent.header.sequence);
+    fake.answer_version(&again, Status::Ok, 6);
     fake.expect_written(6);
 }
 
@@ -127,45 +136,69 @@ fn a_late_answer_to_a_mutation_still_counts() {
 fn a_mutation_that_is_never_answered_is_unknown_at_its_deadline() {
     // B5
     let mut fake = Fake::new();
+    let begun = fake.now;
     let (_, sent) = fake.start_described(write(b"a", b"1"), ALL_AT_1);
-    assert_eq!(fake.wait(Duration::from_secs(60)), Duration::from_secs(10));
-    fake.expect_silence();
-    let detail = fake.expect_unknown();
-    assert!(detail.contains("tried for 10.0s, 1 attempt; last, server s1"), "{detail}");
-    fake.answer_version(&sent, Status::Ok, 6);
-    fake.expect_none_ended();
-    assert_eq!(fake.session.deadline(), None);
-}
-
-#[test]
-fn a_late_refusal_of_a_mutation_makes_its_fate_known_again() {
-    // B5
-    let mut fake = Fake::new();
-    let (_, sent) = fake.start_described(write(b"a", b"1"), ALL_AT_1);
-    fake.wait(millis(9990));
-    fake.answer(&sent, Status::TooFewBackups, b"");
     while fake.session.under_way_count() > 0 {
         fake.wait(millis(1000));
         for sent in std::mem::take(&mut fake.sent) {
-            match sent.opcode() {
-                Opcode::TableDescribe => fake.answer_with(&sent, &description(ALL_AT_1)),
-                _ => fake.answer(&sent, Status::TooFewBackups, b""),
+            if sent.opcode() == Opcode::TableDescribe {
+                fake.answer_with(&sent, &description(ALL_AT_1));
             }
         }
     }
-    fake.expect_refused(Status::TooFewBackups);
+    assert_eq!(fake.now.since(begun), Duration::from_secs(10));
+    let detail = fake.expect_unknown();
+    assert!(detail.contains("tried for 10.0s, "), "{detail}");
+    assert!(detail.contains("attempts; last, server s1"), "{detail}");
+    fake.answer_version(&sent, Status::Ok, 6);
+    fake.expect_none_ended();
+    // Nothing waits under its number any more.
+    fake.start(write(b"a", b"2"));
+    while fake.sent.is_empty() {
+        fake.wait(millis(1000));
+    }
+    let next = fake.sent.pop().unwrap();
+    let next = if next.opcode() == Opcode::TableDescribe {
+        fake.answer_with(&next, &description(ALL_AT_1));
+        fake.request()
+    } else {
+        next
+    };
+    assert!(next.header.unacknowledged > sent.header.sequence);
 }
 
 #[test]
-fn a_late_mutation_that_turns_out_not_to_have_arrived_is_repeated_and_refused_in_the_end() {
+fn a_refusal_says_nothing_of_an_attempt_that_was_not_answered() {
+    // A3, B5
+    for status in [Status::TooFewBackups, Status::Recovering] {
+        let mut fake = Fake::new();
+        let (_, first) = fake.start_described(write(b"a", b"1"), ALL_AT_1);
+        assert!(!first.header.repeated);
+        fake.lose(server(1), Lost::Broken);
+        while fake.session.under_way_count() > 0 {
+            fake.wait(millis(1000));
+            for sent in std::mem::take(&mut fake.sent) {
+                if sent.opcode() == Opcode::TableDescribe {
+                    fake.answer_with(&sent, &description(ALL_AT_2));
+                    continue;
+                }
+                assert_eq!(sent.header.sequence, first.header.sequence);
+                assert!(sent.header.repeated, "the server must not take it for a doubled frame");
+                fake.answer(&sent, status, b"");
+            }
+        }
+        fake.expect_unknown();
+    }
+}
+
+#[test]
+fn a_mutation_that_never_arrived_is_refused_in_the_end() {
     // B5
     let mut fake = Fake::new();
     fake.start_described(write(b"a", b"1"), ALL_AT_1);
-    fake.wait(millis(5000));
-    fake.expect_silence();
     while fake.session.under_way_count() > 0 {
         fake.lose(server(1), Lost::Refused);
-        fake.wait(millis(1000));
+        fake.wait(millis(900));
         for sent in std::mem::take(&mut fake.sent) {
             if sent.opcode() == Opcode::TableDescribe {
                 fake.answer_with(&sent, &description(ALL_AT_1));
@@ -181,10 +214,11 @@ fn a_silent_owner_of_one_mutation_is_doubted_for_the_next() {
     // B5
     let mut fake = Fake::new();
     fake.start_described(write(b"a", b"1"), ALL_AT_1);
-    fake.wait(millis(1500));
+    assert_eq!(fake.wait(millis(1500)), millis(1000));
     fake.start(write(b"b", b"2"));
     fake.describe(ALL_AT_2);
-    fake.expect(server(2), Opcode::Write);
+    assert_eq!(fake.sent.len(), 2);
+    assert!(fake.sent.iter().all(|sent| sent.to == server(2)));
 }
 
 #[test]
@@ -219,11 +253,15 @@ fn a_tablet_that_stays_without_an_owner_is_a_refusal_at_the_deadline() {
 }
 
 #[test]
-fn a_done_that_cannot_be_read_is_unknown_for_a_mutation_and_asked_again_for_a_read() {
+fn a_done_that_cannot_be_read_is_asked_for_again() {
     let mut fake = Fake::new();
     let (_, sent) = fake.start_described(write(b"a", b"1"), ALL_AT_1);
     fake.answer(&sent, Status::Ok, b"xy");
-    fake.expect_unknown();
+    fake.wait(millis(10));
+    let again = fake.expect(server(1), Opcode::Write);
+    assert_eq!(again.header.sequence, sent.header.sequence);
+    fake.answer_version(&again, Status::Ok, 3);
+    fake.expect_written(3);
     fake.start(read(b"a"));
     let sent = fake.request();
     fake.answer(&sent, Status::Ok, b"xy");

@@ -2,16 +2,18 @@
 
 use ramhold_base::hash::{PlacementHasher, PlacementSeed};
 use ramhold_base::{
-    ClusterId, ClusterTime, ConnId, Effect, Effects, Input, Instant, KeyHash, Lost, Machine, Peer, SegmentId,
-    ServerId, ShardId, Status, StreamId, TableId, Term, Version,
+    ClusterId, ClusterTime, ConnId, Effect, Effects, Input, Instant, KeyHash, LeaseId, Lost, Machine, Peer,
+    SegmentId, Sequence, ServerId, ShardId, Status, StreamId, TableId, Term, Version,
 };
 use ramhold_client_core::{Operation, OperationId, Outcome, RejectRules, Reply, Session, SessionConfig};
 use ramhold_wire::control::{Address, encode_into};
 use ramhold_wire::data::{ReadReply, encode_version};
+use ramhold_wire::lease::{LeaseOpened, LeaseRenewed};
 use ramhold_wire::membership::Durability;
 use ramhold_wire::status::ClusterStatus;
 use ramhold_wire::table::{TableDescription, TableOptions, TabletDescription, TabletState};
 use ramhold_wire::{Header, Opcode, frame};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -52,8 +54,12 @@ pub struct Fake {
     pub sent: Vec<Sent>,
     /// The cluster in the headers of the answers.
     pub answers_name: ClusterId,
-    /// Every sequence number ever sent, to see that none is sent twice.
-    sequences: Vec<u64>,
+    /// What was sent under each number, to see that it is always the same.
+    numbered: BTreeMap<(LeaseId, Sequence), Vec<u8>>,
+    /// Whether leases are opened and renewed without the test's doing, and the last one given out.
+    pub gives_leases: bool,
+    pub term_millis: u64,
+    lease_last: LeaseId,
 }
 
 impl Fake {
@@ -70,7 +76,10 @@ impl Fake {
             now: Instant(1_000_000_000),
             sent: Vec::new(),
             answers_name: CLUSTER,
-            sequences: Vec::new(),
+            numbered: BTreeMap::new(),
+            gives_leases: true,
+            term_millis: 30 * 60_000,
+            lease_last: LeaseId(700),
         }
     }
 
@@ -91,12 +100,37 @@ impl Fake {
         for effect in &effects.list {
             let Effect::Send { to: Peer::Addr(to), frame } = effect else { panic!("unexpected {effect:?}") };
             let (header, body) = frame::parse(&effects.bytes[frame.clone()]).unwrap();
-            let sequence = header.sequence.raw();
-            assert!(self.sequences.last().is_none_or(|last| *last < sequence), "a sequence was used twice");
-            assert!(header.unacknowledged.raw() <= sequence);
-            self.sequences.push(sequence);
+            assert_eq!(header.lease.is_none(), header.sequence.is_none());
+            assert!(header.unacknowledged <= header.sequence);
+            if !header.lease.is_none() {
+                let before = self.numbered.entry((header.lease, header.sequence)).or_insert(body.to_vec());
+                assert_eq!(before, body, "one number for two things");
+            }
             self.sent.push(Sent { to: *to, header, body: body.to_vec() });
         }
+        if self.gives_leases {
+            self.give_leases();
+        }
+    }
+
+    fn give_leases(&mut self) {
+        let of_leases =
+            |sent: &Sent| matches!(sent.opcode(), Opcode::LeaseOpen | Opcode::LeaseRenew);
+        while let Some(at) = self.sent.iter().position(of_leases) {
+            let sent = self.sent.remove(at);
+            self.give_lease(&sent);
+        }
+    }
+
+    /// Answers a request for a lease or its renewal.
+    pub fn give_lease(&mut self, sent: &Sent) {
+        let term_millis = self.term_millis;
+        if sent.opcode() == Opcode::LeaseRenew {
+            return self.answer_with(sent, &LeaseRenewed { term_millis });
+        }
+        self.lease_last = self.lease_last.next();
+        let lease = self.lease_last;
+        self.answer_with(sent, &LeaseOpened { lease, term_millis });
     }
 
     /// The one request that the test has not looked at yet.

@@ -7,6 +7,8 @@ mod endings;
 #[cfg(test)]
 mod fake;
 #[cfg(test)]
+mod leases;
+#[cfg(test)]
 mod random;
 #[cfg(test)]
 mod routing;

@@ -1,7 +1,7 @@
 //! Random weather: every operation ends exactly once, by its deadline, and never better than the truth.
 
 use crate::fake::*;
-use ramhold_base::{Lost, Machine, Rng, Status};
+use ramhold_base::{LeaseId, Lost, Machine, Rng, Sequence, Status};
 use ramhold_client_core::{OperationId, Outcome};
 use ramhold_wire::data::WriteRequest;
 use ramhold_wire::{Header, Opcode};
@@ -29,6 +29,8 @@ fn weather(seed: u64) {
     let mut truths: BTreeMap<OperationId, Truth> = BTreeMap::new();
     let mut by_value: BTreeMap<Vec<u8>, OperationId> = BTreeMap::new();
     let mut answers: Vec<(Sent, Status, u64)> = Vec::new();
+    let mut seen: BTreeMap<(LeaseId, Sequence), Option<(Status, u64)>> = BTreeMap::new();
+    let mut floors: BTreeMap<LeaseId, Sequence> = BTreeMap::new();
     let end = fake.now + Duration::from_secs(20);
     let mut value = 0u64;
     while fake.now < end || fake.session.deadline().is_some() {
@@ -48,23 +50,42 @@ fn weather(seed: u64) {
                 continue;
             }
             let id = by_value[WriteRequest::decode(&sent.body).unwrap().value];
+            let number = (sent.header.lease, sent.header.sequence);
+            if floors.get(&number.0).is_some_and(|floor| number.1 < *floor) {
+                continue;
+            }
+            floors.insert(number.0, sent.header.unacknowledged);
+            // What a server remembers: a result, or that it has refused.
+            match seen.get(&number) {
+                Some(Some((status, version))) => {
+                    answers.push((sent, *status, *version));
+                    continue;
+                }
+                Some(None) if !sent.header.repeated => {
+                    answers.push((sent, Status::Retry, 0));
+                    continue;
+                }
+                Some(None) | None => {}
+            }
             match rng.below(10) {
                 0 => {}
                 1 => {
                     truths.get_mut(&id).unwrap().executed += 1; // And the answer is lost.
+                    seen.insert(number, Some((Status::Ok, 7)));
                 }
                 2..=5 => {
                     truths.get_mut(&id).unwrap().executed += 1;
+                    seen.insert(number, Some((Status::Ok, 7)));
                     answers.push((sent, Status::Ok, 7));
                 }
+                6 => {
+                    seen.insert(number, Some((Status::WrongVersion, 0)));
+                    answers.push((sent, Status::WrongVersion, 0));
+                }
+                7 => answers.push((sent, *rng.pick(&[Status::WrongOwner, Status::Recovering]).unwrap(), 0)),
                 _ => {
-                    let statuses = [
-                        Status::WrongOwner,
-                        Status::Retry,
-                        Status::OutOfMemory,
-                        Status::Recovering,
-                        Status::WrongVersion,
-                    ];
+                    seen.insert(number, None);
+                    let statuses = [Status::Retry, Status::OutOfMemory, Status::TooFewBackups];
                     answers.push((sent, *rng.pick(&statuses).unwrap(), 0));
                 }
             }

@@ -16,7 +16,8 @@ fn a_key_goes_to_its_owner_by_one_description_for_all() {
     fake.start(read(&high));
     fake.describe(HALVES);
     assert_eq!(fake.sent.len(), 2);
-    let (first, second) = (fake.sent.remove(0), fake.sent.remove(0));
+    // The write had to wait for a lease.
+    let (second, first) = (fake.sent.remove(0), fake.sent.remove(0));
     assert_eq!((first.to, first.opcode()), (server(1), Opcode::Write));
     assert_eq!((first.header.target, first.header.shard), (ServerId(1), ShardId(3)));
     assert_eq!(first.header.cluster, CLUSTER);

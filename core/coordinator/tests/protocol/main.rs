@@ -2,6 +2,7 @@
 
 mod harness;
 
+mod leases;
 mod membership;
 mod recoveries;
 mod restarts;

@@ -4,7 +4,8 @@
 use crate::harness::*;
 use ramhold_base::{Position, Rng, SegmentId, StreamId};
 use ramhold_log::{
-    AppendRefusal, Choice, Combined, Compaction, Cursor, Geometry, Grant, Log, LogConfig, Step, Wish, opening,
+    AppendRefusal, Choice, Combined, Compaction, Cursor, Geometry, Grant, Log, LogConfig, RpcResult, Step, Wish,
+    opening,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,6 +15,7 @@ struct Change {
     position: Position,
     key: Key,
     value: Option<(ramhold_base::Version, Vec<u8>)>,
+    result: Option<RpcResult>,
 }
 
 /// A harness with a cleaner, and with backups that are nothing but a map of bytes.
@@ -69,6 +71,7 @@ impl Rig {
             two_level,
             pressed: false,
         };
+        rig.harness.has_results = seed % 3 != 0;
         for stream in [STREAM, OTHER] {
             rig.harness.roll(stream).unwrap();
             rig.sync(stream);
@@ -121,7 +124,8 @@ impl Rig {
                 let key = (table, key);
                 let value = self.harness.model.get(&key).cloned();
                 let stream = stream_of(table);
-                self.history.push(Change { stream, position: written.position, key, value });
+                let result = self.harness.last_result;
+                self.history.push(Change { stream, position: written.position, key, value, result });
                 true
             }
             Err(AppendRefusal::OutOfMemory) => false,
@@ -258,6 +262,7 @@ impl Rig {
             let side = match &entry {
                 ramhold_log::Entry::Object(object, _) => usize::from(stream_of(object.table) == OTHER),
                 ramhold_log::Entry::Tombstone(tombstone) => usize::from(stream_of(tombstone.table) == OTHER),
+                ramhold_log::Entry::RpcResult(result) => usize::from(stream_of(result.table) == OTHER),
                 _ => 0,
             };
             found.log.replay(sides[side], &entry, entry_hash(&entry)).unwrap();
@@ -269,6 +274,16 @@ impl Rig {
         }
         found.model = expected;
         found.versions = versions;
+        // A result is there exactly when its effect is; what is acknowledged may be there or not.
+        for change in &self.history {
+            let Some(result) = &change.result else { continue };
+            let number = (result.lease, result.sequence);
+            if change.position > self.durable[&change.stream] {
+                assert_eq!(found.log.result(number.0, number.1), None);
+            } else if let Some(known) = self.harness.results.get(&number) {
+                found.results.insert(number, *known);
+            }
+        }
         found.check();
     }
 

@@ -34,7 +34,8 @@ fn versions(log: &Log) -> BTreeMap<Key, Versions> {
                 Entry::SegmentHeader(_)
                 | Entry::Digest(_)
                 | Entry::SafeVersion(_)
-                | Entry::TabletStats(_) => {}
+                | Entry::TabletStats(_)
+                | Entry::RpcResult(_) => {}
             }
         }
     }

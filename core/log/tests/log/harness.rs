@@ -2,11 +2,12 @@
 
 use ramhold_base::hash::{PlacementHasher, PlacementSeed};
 use ramhold_base::{
-    ClusterId, ClusterTime, KeyHash, LogId, Rng, SegmentId, ServerId, ShardId, StreamId, TableId, Version,
+    ClusterId, ClusterTime, KeyHash, LeaseId, LogId, Rng, SegmentId, Sequence, ServerId, ShardId, Status,
+    StreamId, TableId, Version,
 };
 use ramhold_log::{
     AppendRefusal, Cursor, Entry, EntryReader, Geometry, HashRange, Log, LogConfig, Object, OutOfMemory,
-    Purpose, Removal, SideId, TabletStat, Tombstone, Written,
+    Purpose, Recalled, Removal, RpcResult, SideId, TabletStat, Tombstone, Written,
 };
 use std::collections::BTreeMap;
 
@@ -48,6 +49,13 @@ pub struct Harness {
     /// The last version that each key ever had, removes included.
     pub versions: BTreeMap<Key, Version>,
     pub now: ClusterTime,
+    /// What clients may still ask for.
+    pub results: BTreeMap<(LeaseId, Sequence), (Status, Version)>,
+    sequence_last: Sequence,
+    /// Whether mutations have results.
+    pub has_results: bool,
+    /// That of the last mutation.
+    pub last_result: Option<RpcResult>,
 }
 
 impl Harness {
@@ -57,7 +65,16 @@ impl Harness {
             log.open_stream(stream);
         }
         TABLES.into_iter().for_each(|table| log.track(HashRange::whole(table)));
-        Harness { log, model: Model::new(), versions: BTreeMap::new(), now: ClusterTime(1_000_000) }
+        Harness {
+            log,
+            model: Model::new(),
+            versions: BTreeMap::new(),
+            now: ClusterTime(1_000_000),
+            results: BTreeMap::new(),
+            sequence_last: Sequence(0),
+            has_results: false,
+            last_result: None,
+        }
     }
 
     pub fn roll(&mut self, stream: StreamId) -> Result<SegmentId, OutOfMemory> {
@@ -74,8 +91,10 @@ impl Harness {
         let version = before.map_or(self.log.safe_version(), |(_, version)| version.next());
         let (time, expires) = (self.now.seconds(), expires_of(version));
         let object = Object { table, version, time, expires, key, value };
-        let write =
-            |log: &mut Log| log.write(stream, Purpose::Ordinary, hash, &object, before.map(|(at, _)| at));
+        let result = self.next_result(table, hash, version);
+        let write = |log: &mut Log| {
+            log.write(stream, Purpose::Ordinary, hash, &object, before.map(|(at, _)| at), result.as_ref())
+        };
         let written = match write(&mut self.log) {
             Err(AppendRefusal::HeadFull) => {
                 self.roll(stream).expect("a head is only called full when a new one fits");
@@ -83,6 +102,7 @@ impl Harness {
             }
             other => other?,
         };
+        self.note_result(result);
         self.note_version(table, key, version);
         self.model.insert((table, key.to_vec()), (version, value.to_vec()));
         Ok(written)
@@ -95,16 +115,39 @@ impl Harness {
         let found = self.log.lookup(table, hash, key).unwrap().expect("the model says it exists");
         let (at, version) = (found.at, found.version.next());
         let removal = Removal { table, key, version, time: self.now.seconds() };
-        let written = match self.log.remove(stream, hash, &removal, at) {
+        let result = self.next_result(table, hash, version);
+        let written = match self.log.remove(stream, hash, &removal, at, result.as_ref()) {
             Err(AppendRefusal::HeadFull) => {
                 self.roll(stream).expect("a head is only called full when a new one fits");
-                self.log.remove(stream, hash, &removal, at)?
+                self.log.remove(stream, hash, &removal, at, result.as_ref())?
             }
             other => other?,
         };
+        self.note_result(result);
         self.note_version(table, key, version);
         self.model.remove(&(table, key.to_vec()));
         Ok(written)
+    }
+
+    /// Of every second mutation; every lease acknowledges all but its last few now and then.
+    fn next_result(&mut self, table: TableId, hash: KeyHash, version: Version) -> Option<RpcResult> {
+        if !self.has_results {
+            return None;
+        }
+        self.sequence_last = self.sequence_last.next();
+        let (lease, sequence) = (LeaseId(1 + self.sequence_last.0 % 3), self.sequence_last);
+        let floor = if sequence.0 % 40 < 3 { Sequence(sequence.0.saturating_sub(9)) } else { Sequence(0) };
+        self.results.retain(|(theirs, sequence), _| *theirs != lease || *sequence >= floor);
+        assert_eq!(self.log.recall(lease, sequence, floor), Recalled::First);
+        let status = Status::Ok;
+        (sequence.0 % 2 == 0).then_some(RpcResult { table, hash, lease, sequence, status, version })
+    }
+
+    fn note_result(&mut self, result: Option<RpcResult>) {
+        self.last_result = result;
+        if let Some(RpcResult { lease, sequence, status, version, .. }) = result {
+            self.results.insert((lease, sequence), (status, version));
+        }
     }
 
     fn note_version(&mut self, table: TableId, key: &[u8], version: Version) {
@@ -155,6 +198,9 @@ impl Harness {
         for (key, version) in self.versions.iter().filter(|(key, _)| !self.model.contains_key(key)) {
             assert!(self.log.lookup(key.0, hash_of(key.0, &key.1), &key.1).unwrap().is_none());
             assert!(self.log.safe_version() > *version);
+        }
+        for ((lease, sequence), result) in &self.results {
+            assert_eq!(self.log.result(*lease, *sequence), Some(*result), "{lease} {sequence}");
         }
         self.check_stats();
     }
@@ -222,6 +268,7 @@ pub fn entry_hash(entry: &Entry<'_>) -> KeyHash {
         Entry::Object(Object { table, key, .. }, _) | Entry::Tombstone(Tombstone { table, key, .. }) => {
             hash_of(*table, key)
         }
+        Entry::RpcResult(result) => result.hash,
         Entry::SegmentHeader(_) | Entry::Digest(_) | Entry::SafeVersion(_) | Entry::TabletStats(_) => {
             KeyHash(0)
         }

@@ -143,7 +143,7 @@ fn a_write_over_a_replayed_tombstone_leaves_one_entry() {
     let at = harness.log.lookup(TABLE, hash(), b"k").unwrap().unwrap().at;
     let version = harness.log.safe_version();
     let object = Object { table: TABLE, version, time: 1, expires: None, key: b"k", value: b"new" };
-    harness.log.write(STREAM, ramhold_log::Purpose::Ordinary, hash(), &object, Some(at)).unwrap();
+    harness.log.write(STREAM, ramhold_log::Purpose::Ordinary, hash(), &object, Some(at), None).unwrap();
     harness.finish_replay(side);
     assert_eq!(harness.log.usage().index_entry_count, 1);
     assert_eq!(harness.log.lookup(TABLE, hash(), b"k").unwrap().unwrap().version, version);

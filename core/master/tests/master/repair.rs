@@ -62,6 +62,7 @@ impl World {
         let rpc = world.rig.send(Opcode::TabletTake, &body);
         world.exchange();
         assert_eq!(world.rig.answer_to(rpc).unwrap().0, Status::Ok);
+        world.rig.confirm_lease(4);
         world
     }
 
@@ -75,6 +76,7 @@ impl World {
             let (status, answer) = match header.opcode() {
                 Some(Opcode::Append) => self.append(&header, &body),
                 Some(Opcode::ReplicaRead) => self.replica_read(&header, &body),
+                Some(Opcode::LeaseCheck) => (Status::Ok, self.rig.checked(&body)),
                 Some(Opcode::ReplicaFree) => {
                     self.replicas.remove(&(header.target, header.segment));
                     (Status::Ok, Vec::new())
@@ -206,7 +208,8 @@ impl World {
     /// Flips a bit of key 0's value, which is the first object of its segment.
     fn damage(&mut self, segment: SegmentId) {
         let opening = self.rig.master.log().segment(segment).unwrap().opening_bytes;
-        self.rig.master.flip_bit(segment, opening + 60, 3);
+        // Before it stands the result of its write.
+        self.rig.master.flip_bit(segment, opening + 42 + 60, 3);
         assert!(self.rig.master.log().damage_in(segment).is_some());
     }
 

@@ -5,7 +5,8 @@ use ramhold_base::*;
 use ramhold_log::Geometry;
 use ramhold_master::{Master, MasterConfig};
 use ramhold_wire::control::{Address, encode_into};
-use ramhold_wire::data::{AppendReply, AppendRequest};
+use ramhold_wire::data::{AppendReply, AppendRequest, KeyRequest, RejectRules};
+use ramhold_wire::lease::{LeaseCheck, LeasesChecked, LiveLease};
 use ramhold_wire::membership::*;
 use ramhold_wire::recovery::Recovered;
 use ramhold_wire::table::TabletTake;
@@ -16,9 +17,13 @@ pub struct Rig {
     pub view: View,
     pub now: Instant,
     pub rpc: u64,
+    pub sequence: u64,
     pub asked: Vec<(Header, Vec<u8>)>,
     pub answers: Vec<(Header, Vec<u8>)>,
     pub reports: Vec<String>,
+    /// Leases that the coordinator says are over, and for how long it says that others live.
+    pub over: Vec<LeaseId>,
+    pub lease_millis: u64,
 }
 impl Rig {
     pub fn new() -> Rig {
@@ -46,9 +51,12 @@ impl Rig {
             view,
             now: Instant(1),
             rpc: 1,
+            sequence: 1000,
             asked: vec![],
             answers: vec![],
             reports: vec![],
+            over: vec![],
+            lease_millis: 1_000_000_000,
         }
     }
     pub fn request<M: ramhold_wire::Message>(&mut self, message: &M) -> Status {
@@ -89,15 +97,22 @@ impl Rig {
             }
         }
     }
-    /// Backups and the coordinator answer all but `Recovered`.
+    /// Backups and the coordinator answer all but `Recovered` and `RecoveryRead`.
     pub fn settle(&mut self) {
         for _ in 0..200 {
-            let Some(at) = self.asked.iter().position(|(h, _)| h.opcode() != Some(Opcode::Recovered)) else {
+            let by_test = [Some(Opcode::Recovered), Some(Opcode::RecoveryRead)];
+            let Some(at) = self.asked.iter().position(|(h, _)| !by_test.contains(&h.opcode())) else {
                 break;
             };
             let (h, b) = self.asked.remove(at);
             let mut body = Vec::new();
-            if h.opcode() == Some(Opcode::Append) {
+            if h.opcode() == Some(Opcode::LeaseCheck) {
+                body = self.checked(&b);
+                let mut effects = Effects::new();
+                let answer = Header { term: self.view.term, ..h.answer(Status::Ok) };
+                self.master.on_reply(self.now, &answer, &body, &self.view, &mut effects);
+                self.take(effects);
+            } else if h.opcode() == Some(Opcode::Append) {
                 let r = AppendRequest::decode(&b).unwrap();
                 let end = r.offset + r.data.len() as u32;
                 AppendReply {
@@ -131,6 +146,15 @@ impl Rig {
             }
         }
     }
+    /// What the coordinator says of leases.
+    pub fn checked(&self, asked: &[u8]) -> Vec<u8> {
+        let asked: LeaseCheck = decode(asked).unwrap();
+        let live = asked.leases.into_iter().filter(|lease| !self.over.contains(lease));
+        let live = live.map(|lease| LiveLease { lease, millis: self.lease_millis }).collect();
+        let mut body = Vec::new();
+        encode_into(&mut body, &LeasesChecked { live });
+        body
+    }
     pub fn tick(&mut self) {
         let mut e = Effects::new();
         self.master.tick(self.now, &self.view, &mut e);
@@ -160,16 +184,44 @@ impl Rig {
             version_floor: Version(0),
         };
         assert_eq!(self.request(&take), Status::Ok);
+        self.confirm_lease(4);
     }
-    /// A client's request; the backups do not answer before `settle`.
+    /// The first mutation under a lease makes the master ask for it.
+    pub fn confirm_lease(&mut self, lease: u64) {
+        let mut body = Vec::new();
+        KeyRequest { table: TableId(5), rules: RejectRules::default(), key: b"none" }.encode(&mut body);
+        let first = self.send_as(Opcode::Remove, &body, (lease, 1, 1));
+        assert_eq!(self.answer_to(first).unwrap().0, Status::Retry);
+        self.settle();
+    }
+    /// A client's request under the next sequence of lease 4; the backups do not answer before `settle`.
     pub fn send(&mut self, opcode: Opcode, body: &[u8]) -> RpcId {
+        self.sequence += 1;
+        self.send_as(opcode, body, (4, self.sequence, 1))
+    }
+    /// A request under a lease, a sequence and a floor.
+    pub fn send_as(&mut self, opcode: Opcode, body: &[u8], number: (u64, u64, u64)) -> RpcId {
+        self.send_numbered(opcode, body, number, false)
+    }
+    /// One that may have been carried out before.
+    pub fn repeat_as(&mut self, opcode: Opcode, body: &[u8], number: (u64, u64, u64)) -> RpcId {
+        self.send_numbered(opcode, body, number, true)
+    }
+    fn send_numbered(
+        &mut self,
+        opcode: Opcode,
+        body: &[u8],
+        (lease, sequence, floor): (u64, u64, u64),
+        repeated: bool,
+    ) -> RpcId {
         self.rpc += 1;
         let header = Header {
             cluster: self.view.cluster,
             target: self.view.me,
-            lease: LeaseId(4),
-            sequence: Sequence(self.rpc),
-            unacknowledged: Sequence(1),
+            lease: LeaseId(lease),
+            sequence: Sequence(sequence),
+            unacknowledged: Sequence(floor),
+            repeated,
             ..Header::request(opcode, RpcId(self.rpc))
         };
         let mut effects = Effects::new();

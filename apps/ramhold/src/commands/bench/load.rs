@@ -20,6 +20,8 @@ pub struct Load {
     pub pipeline: usize,
     /// Operations a second of all threads together, begun at even distances however long earlier ones take; none: as
     /// fast as the pipelines allow.
+    /// Different ones choose different objects: a run that repeats the choices of the one before is no uniform load.
+    pub seed: u64,
     pub rate: Option<u64>,
 }
 
@@ -154,7 +156,7 @@ struct Worker<'a> {
 
 impl Worker<'_> {
     fn new(load: &Load, pipeline: Pipeline<(Kind, Instant)>, number: u64) -> Worker<'_> {
-        let mut rng = Rng::new(number);
+        let mut rng = Rng::new(load.seed.wrapping_add(number));
         let words = load.value_bytes / 8 + 1024;
         let material = (0..words).flat_map(|_| rng.u64().to_le_bytes()).collect();
         Worker { load, pipeline, rng, measured: Measured::new(), began: Instant::now(), material }

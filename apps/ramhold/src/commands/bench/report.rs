@@ -23,6 +23,7 @@ pub fn print(
             "read_percent": load.read_percent,
             "pipeline": load.pipeline,
             "rate": load.rate,
+            "seed": load.seed,
             "clients": clients,
             "fill": phase(filled),
             "run": phase(measured),

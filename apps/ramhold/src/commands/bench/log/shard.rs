@@ -22,6 +22,7 @@ use ramhold_log::Geometry;
 use ramhold_master::{Master, MasterConfig};
 use ramhold_wire::control::{Empty, encode_into};
 use ramhold_wire::data::{KeyRequest, RejectRules, WriteRequest};
+use ramhold_wire::lease::{LeaseCheck, LeasesChecked, LiveLease};
 use ramhold_wire::membership::{CeilingRaise, CeilingRaised, Durability};
 use ramhold_wire::table::TabletTake;
 use ramhold_wire::{Header, Kind, Opcode, View, calls, decode, frame};
@@ -37,6 +38,8 @@ pub const TURN: u32 = 16;
 const WAIT_MAX: Duration = Duration::from_secs(10);
 /// How long a client leaves a shard alone that has answered `retry`, at least until its next tick.
 const RETRY_PAUSE: Duration = Duration::from_micros(100);
+/// The client's lease lives for longer than any run.
+const LEASE_MILLIS: u64 = 365 * 24 * 3_600_000;
 /// Longer times count as this, in nanoseconds.
 const NANOS_MAX: u64 = 60_000_000_000;
 
@@ -326,6 +329,11 @@ impl Shard {
             Some(Opcode::CeilingRaise) => {
                 let asked: CeilingRaise = decode(body).expect("the master's own message");
                 encode_into(out, &CeilingRaised { ceiling: Version(asked.needed.raw() + (1 << 40)) });
+            }
+            Some(Opcode::LeaseCheck) => {
+                let asked: LeaseCheck = decode(body).expect("the master's own message");
+                let live = asked.leases.iter().map(|lease| LiveLease { lease: *lease, millis: LEASE_MILLIS });
+                encode_into(out, &LeasesChecked { live: live.collect() });
             }
             _ => encode_into(out, &Empty {}),
         });

@@ -1,0 +1,139 @@
+//! The session's lease, and the numbers that it has given to mutations.
+//!
+//! The first mutation opens a lease; later ones renew it when a third of its term has passed. When it is over, what was
+//! sent under it and may have had its effect ends as unknown; all others go on under the next one.
+//!
+//! Protocol: docs/protocols/exactly-once.md, rules 5 and 10.
+
+use super::running::{Running, State, Wanted};
+use super::{OperationId, Session};
+use crate::operation::{Operation, Repeat};
+use crate::outcome::{Outcome, Reply};
+use ramhold_base::{Instant, LeaseId, Sequence, Status};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+#[derive(Debug, Default)]
+pub(super) struct Lease {
+    /// None: there is none.
+    id: LeaseId,
+    /// It surely lives until then.
+    until: Instant,
+    renew_at: Instant,
+    sequence_last: Sequence,
+    /// Numbers under which something may be sent again.
+    unfinished: BTreeSet<Sequence>,
+}
+
+impl Lease {
+    pub fn acknowledge(&mut self, (lease, sequence): (LeaseId, Sequence)) {
+        if lease == self.id {
+            self.unfinished.remove(&sequence);
+        }
+    }
+
+    fn next(&mut self) -> Sequence {
+        self.sequence_last = self.sequence_last.next();
+        self.unfinished.insert(self.sequence_last);
+        self.sequence_last
+    }
+
+    fn floor(&self) -> Sequence {
+        self.unfinished.first().copied().unwrap_or(self.sequence_last.next())
+    }
+
+    fn renewed(&mut self, asked: Instant, term_millis: u64) {
+        let term = Duration::from_millis(term_millis);
+        self.until = self.until.max(asked + term);
+        self.renew_at = asked + term / 3;
+    }
+}
+
+impl Session {
+    /// Whether an operation must wait for a lease before it is sent.
+    pub(super) fn needs_lease(&self, now: Instant, id: OperationId) -> bool {
+        let is_numbered = self.running[&id].operation.repeat() == Repeat::Numbered;
+        is_numbered && (self.lease.id.is_none() || now >= self.lease.until)
+    }
+
+    /// Something was sent under the lease: has it renewed in time.
+    pub(super) fn renew_if_due(&mut self, now: Instant) {
+        let is_due = !self.lease.id.is_none() && now >= self.lease.renew_at;
+        if is_due && !self.fetches.contains_key(&Wanted::Lease) {
+            self.fetch(now, Wanted::Lease, now);
+        }
+    }
+
+    pub(super) fn lease_operation(&self) -> Operation {
+        if self.lease.id.is_none() {
+            let term_millis = u64::try_from(self.config.lease_term.as_millis()).unwrap_or(u64::MAX);
+            Operation::OpenLease { term_millis }
+        } else {
+            Operation::RenewLease { lease: self.lease.id }
+        }
+    }
+
+    /// Under what an attempt is sent: a mutation keeps its number; nothing else has one.
+    pub(super) fn number(&mut self, id: OperationId) -> (LeaseId, Sequence, Sequence) {
+        let running = self.running.get_mut(&id).expect("it runs");
+        if running.operation.repeat() != Repeat::Numbered {
+            return (LeaseId::NONE, Sequence::NONE, Sequence::NONE);
+        }
+        let lease = &mut self.lease;
+        let (id, sequence) = *running.number.get_or_insert_with(|| (lease.id, lease.next()));
+        (id, sequence, lease.floor())
+    }
+
+    /// An attempt was refused. If no other is open, none has had an effect or can still have one: the next one has
+    /// another number.
+    pub(super) fn renumber(&mut self, id: OperationId) {
+        let running = self.running.get_mut(&id).expect("it runs");
+        if !running.fate_unknown
+            && let Some(number) = running.number.take()
+        {
+            self.lease.acknowledge(number);
+        }
+    }
+
+    pub(super) fn on_lease_fetched(&mut self, now: Instant, fetch: &Running, outcome: &Outcome) {
+        match (&fetch.operation, outcome) {
+            (_, Outcome::Done(Reply::LeaseOpened(opened))) => {
+                if self.lease.id.is_none() {
+                    self.lease = Lease { id: opened.lease, ..Lease::default() };
+                    self.lease.renewed(fetch.started, opened.term_millis);
+                }
+            }
+            (Operation::RenewLease { lease }, Outcome::Done(Reply::LeaseRenewed(renewed))) => {
+                if self.lease.id == *lease {
+                    self.lease.renewed(fetch.started, renewed.term_millis);
+                }
+            }
+            (Operation::RenewLease { lease }, Outcome::Refused { status: Status::LeaseOver, .. }) => {
+                self.lose_lease(now, *lease);
+            }
+            _ => {}
+        }
+    }
+
+    /// A lease is over. Whatever may have had its effect under it is unknown, and never sent again.
+    pub(super) fn lose_lease(&mut self, now: Instant, lease: LeaseId) {
+        if self.lease.id == lease {
+            self.lease = Lease::default();
+        }
+        let is_of = |running: &Running| running.number.is_some_and(|(theirs, _)| theirs == lease);
+        let concerned: Vec<OperationId> =
+            self.running.iter().filter(|(_, running)| is_of(running)).map(|(id, _)| *id).collect();
+        for id in concerned {
+            let running = self.running.get_mut(&id).expect("it was found running");
+            if running.fate_unknown || matches!(running.state, State::Calling(_)) {
+                let detail = format!(
+                    "the client's lease {lease} was over before the operation was answered: it was not heard of by \
+                     the coordinator for a whole term"
+                );
+                self.end(now, id, Outcome::Unknown { detail });
+            } else {
+                running.number = None;
+            }
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Leases of clients: who lives, and since when somebody is over.
+//!
+//! A record stands in the store from before a lease is told to anybody until it is over; renewals are in memory alone.
+//! A coordinator that has just started, or was stopped for a while, cannot know who has tried to renew: everybody gets a
+//! whole term.
+//!
+//! Invariants:
+//! - ids rise and are never given out twice;
+//! - a lease that any master was told to be alive for some time is not over before that time has passed here;
+//! - "over" leaves when the removal of the record is durable: as every answer it waits in the outbox.
+//!
+//! Not here: what masters do with the word. Protocol: docs/protocols/exactly-once.md. Catalogue: A3.
+
+use crate::machine::{Coordinator, millis};
+use crate::state::{Key, LeaseRecord};
+use ramhold_base::{Instant, LeaseId, Peer, Status};
+use ramhold_wire::Header;
+use ramhold_wire::lease::{
+    LEASE_CHECK_COUNT_MAX, LeaseCheck, LeaseOpen, LeaseOpened, LeaseRenew, LeaseRenewed, LeasesChecked,
+    LiveLease,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// Bounds memory and store to some tens of megabytes.
+const LEASE_COUNT_MAX: usize = 262_144;
+/// Removed in one step; more wait for the next.
+const ENDED_COUNT_MAX: usize = 1000;
+
+/// When each lease ends if it is not renewed.
+#[derive(Default)]
+pub(crate) struct Leases {
+    ends: BTreeMap<LeaseId, Instant>,
+    by_end: BTreeSet<(Instant, LeaseId)>,
+}
+
+impl Leases {
+    fn renew(&mut self, lease: LeaseId, end: Instant) {
+        if let Some(before) = self.ends.insert(lease, end) {
+            self.by_end.remove(&(before, lease));
+        }
+        self.by_end.insert((end, lease));
+    }
+
+    /// When the next one ends.
+    pub fn wake(&self) -> Instant {
+        self.by_end.first().map_or(Instant::FAR, |(end, _)| *end)
+    }
+}
+
+impl Coordinator {
+    /// Gives everybody a whole term from now on.
+    pub(crate) fn resume_leases(&mut self, now: Instant) {
+        self.leases = Leases::default();
+        for record in self.state.leases.values() {
+            self.leases.renew(record.id, now + Duration::from_millis(record.term_millis));
+        }
+    }
+
+    pub(crate) fn on_lease_open(
+        &mut self,
+        now: Instant,
+        to: Peer,
+        header: &Header,
+        message: &LeaseOpen,
+    ) -> Result<(), Status> {
+        if self.state.leases.len() >= LEASE_COUNT_MAX {
+            return Err(Status::TooMany);
+        }
+        let (least, most) = (millis(self.config.lease_term_min), millis(self.config.lease_term_max));
+        let term_millis = message.term_millis.clamp(least, most);
+        self.state.meta.leases = self.state.meta.leases.next();
+        let lease = self.state.meta.leases;
+        self.state.leases.insert(lease, LeaseRecord { id: lease, term_millis });
+        self.outbox.touch(Key::Meta);
+        self.outbox.touch(Key::Lease(lease));
+        self.leases.renew(lease, now + Duration::from_millis(term_millis));
+        self.outbox.reply_with(to, header, &LeaseOpened { lease, term_millis });
+        Ok(())
+    }
+
+    pub(crate) fn on_lease_renew(
+        &mut self,
+        now: Instant,
+        to: Peer,
+        header: &Header,
+        message: &LeaseRenew,
+    ) -> Result<(), Status> {
+        let record = self.state.leases.get(&message.lease).ok_or(Status::LeaseOver)?;
+        let term_millis = record.term_millis;
+        self.leases.renew(record.id, now + Duration::from_millis(term_millis));
+        self.outbox.reply_with(to, header, &LeaseRenewed { term_millis });
+        Ok(())
+    }
+
+    pub(crate) fn answer_lease_check(
+        &mut self,
+        now: Instant,
+        to: Peer,
+        header: &Header,
+        message: &LeaseCheck,
+    ) -> Result<(), Status> {
+        if message.leases.len() > LEASE_CHECK_COUNT_MAX {
+            return Err(Status::TooMany);
+        }
+        let live = message.leases.iter().filter_map(|lease| {
+            let end = self.leases.ends.get(lease)?;
+            Some(LiveLease { lease: *lease, millis: millis(end.since(now)) })
+        });
+        let answer = LeasesChecked { live: live.collect() };
+        self.outbox.reply_with(to, header, &answer);
+        Ok(())
+    }
+
+    /// Ends those whose term has passed.
+    pub(crate) fn advance_leases(&mut self, now: Instant) {
+        for _ in 0..ENDED_COUNT_MAX {
+            let Some((end, lease)) = self.leases.by_end.first().copied() else { return };
+            if end > now {
+                return;
+            }
+            self.leases.by_end.pop_first();
+            self.leases.ends.remove(&lease);
+            self.state.leases.remove(&lease);
+            self.outbox.touch(Key::Lease(lease));
+            self.outbox.report(ramhold_base::Level::Debug, "mark:lease_over");
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! What mutations came to, for those who may ask again.
+//!
+//! For each lease the sequences from its floor on that this master has seen: burnt, or with a result, which stands in
+//! the log beside its effect or, without replicas, only here. Acknowledged ones are forgotten; their entries are dead
+//! from then on, and counted so at once.
+//!
+//! Invariants:
+//! - a sequence has one place here at most, and its entry is the one that the place names;
+//! - a segment's `result_bytes` are those of the entries that places name;
+//! - a floor never falls while its lease is known.
+//!
+//! Not here: whether a lease lives (master). Rules: docs/protocols/exactly-once.md. Catalogue: A3.
+
+use crate::log::{AppendRefusal, Log, Purpose, Written};
+use crate::segment::Slot;
+use crate::{Entry, HashRange, Reference, RpcResult, SideId};
+use ramhold_base::map::FastMap;
+use ramhold_base::{KeyHash, LeaseId, Position, Sequence, Status, StreamId, TableId, Version};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Leases known at a time; bounds memory to some 40 MB.
+pub const LEASE_COUNT_MAX: usize = 262_144;
+/// Places of one lease, and of all together; bound memory to some 40 MB.
+const WINDOW_MAX: usize = 65_536;
+const PLACE_COUNT_MAX: usize = 1_000_000;
+
+/// What is known of a sequence.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Recalled {
+    /// Nothing; it is burnt from now on, until it has a result.
+    First,
+    /// It was seen, and nothing was done.
+    Burnt,
+    /// Below the floor.
+    Acknowledged,
+    /// There is no room to remember it.
+    Full,
+    /// It has a result, which cannot be read.
+    Damaged(Reference),
+    /// What it came to; to be told when the stream is durable up to the position.
+    Done { status: Status, version: Version, position: Position },
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Burnt,
+    /// A result without replicas.
+    Kept {
+        status: Status,
+        version: Version,
+    },
+    Logged {
+        at: Reference,
+        bytes: u32,
+        table: TableId,
+        hash: KeyHash,
+    },
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    floor: Sequence,
+    /// Rising.
+    places: VecDeque<(Sequence, Place)>,
+}
+
+/// Everything that is known of all leases.
+#[derive(Debug, Default)]
+pub(crate) struct Results {
+    leases: FastMap<LeaseId, Known>,
+    place_count: usize,
+}
+
+impl Known {
+    fn find(&self, sequence: Sequence) -> Result<usize, usize> {
+        match self.places.back() {
+            Some((last, _)) if *last >= sequence => {
+                self.places.binary_search_by_key(&sequence, |(sequence, _)| *sequence)
+            }
+            _ => Err(self.places.len()),
+        }
+    }
+}
+
+impl Results {
+    fn place(&self, lease: LeaseId, sequence: Sequence) -> Option<&Place> {
+        let known = self.leases.get(&lease)?;
+        known.find(sequence).ok().map(|at| &known.places[at].1)
+    }
+
+    fn put(&mut self, lease: LeaseId, sequence: Sequence, place: Place) {
+        let known = self.leases.entry(lease).or_default();
+        match known.find(sequence) {
+            Ok(at) => known.places[at].1 = place,
+            Err(at) => {
+                known.places.insert(at, (sequence, place));
+                self.place_count += 1;
+            }
+        }
+    }
+
+    fn places(&self) -> impl Iterator<Item = &Place> {
+        self.leases.values().flat_map(|known| known.places.iter().map(|(_, place)| place))
+    }
+
+    /// Whether the entry at `at` is the result of this sequence that counts.
+    pub(crate) fn refers_to(&self, lease: LeaseId, sequence: Sequence, at: Reference) -> bool {
+        matches!(self.place(lease, sequence), Some(Place::Logged { at: theirs, .. }) if *theirs == at)
+    }
+
+    /// The entry of a sequence that `refers_to` has found has moved.
+    pub(crate) fn repoint(&mut self, lease: LeaseId, sequence: Sequence, to: Reference) {
+        let known = self.leases.get_mut(&lease).expect("its result was found");
+        let found = known.find(sequence).expect("its result was found");
+        let Place::Logged { at, .. } = &mut known.places[found].1 else {
+            unreachable!("only an entry is moved");
+        };
+        *at = to;
+    }
+}
+
+impl Log {
+    /// What is known of a sequence, whose client says that all below `floor` need not be known any more.
+    pub fn recall(&mut self, lease: LeaseId, sequence: Sequence, floor: Sequence) -> Recalled {
+        if !self.results.leases.contains_key(&lease) && self.results.leases.len() >= LEASE_COUNT_MAX {
+            return Recalled::Full;
+        }
+        self.acknowledge(lease, floor);
+        let results = &mut self.results;
+        let known = results.leases.get_mut(&lease).expect("acknowledging has made it known");
+        if sequence < known.floor {
+            return Recalled::Acknowledged;
+        }
+        match known.find(sequence) {
+            Err(_) if known.places.len() >= WINDOW_MAX || results.place_count >= PLACE_COUNT_MAX => {
+                Recalled::Full
+            }
+            Err(at) => {
+                known.places.insert(at, (sequence, Place::Burnt));
+                results.place_count += 1;
+                Recalled::First
+            }
+            Ok(at) => match known.places[at].1 {
+                Place::Burnt => Recalled::Burnt,
+                Place::Kept { status, version } => {
+                    Recalled::Done { status, version, position: Position::default() }
+                }
+                Place::Logged { at, bytes, .. } => self.read_result(at, bytes),
+            },
+        }
+    }
+
+    /// The result of a sequence, if there is one and it can be read.
+    pub fn result(&self, lease: LeaseId, sequence: Sequence) -> Option<(Status, Version)> {
+        match *self.results.place(lease, sequence)? {
+            Place::Burnt => None,
+            Place::Kept { status, version } => Some((status, version)),
+            Place::Logged { at, bytes, .. } => match self.read_result(at, bytes) {
+                Recalled::Done { status, version, .. } => Some((status, version)),
+                _ => None,
+            },
+        }
+    }
+
+    fn read_result(&self, at: Reference, bytes: u32) -> Recalled {
+        let (slot, offset) = self.memory.locate(at);
+        let Some(result) = self.memory.intact_result(slot, offset, bytes) else {
+            return Recalled::Damaged(at);
+        };
+        let is_survivor = self.memory.segments.at(slot).is_survivor;
+        let position = if is_survivor { Position::default() } else { self.memory.end_of(at, bytes) };
+        Recalled::Done { status: result.status, version: result.version, position }
+    }
+
+    fn acknowledge(&mut self, lease: LeaseId, floor: Sequence) {
+        let known = self.results.leases.entry(lease).or_default();
+        if floor <= known.floor {
+            return;
+        }
+        known.floor = floor;
+        while let Some(known) = self.results.leases.get_mut(&lease)
+            && let Some((sequence, place)) = known.places.front().copied()
+            && sequence < floor
+        {
+            known.places.pop_front();
+            self.results.place_count -= 1;
+            self.discount_result(&place);
+        }
+    }
+
+    /// Takes what has no place any more off the counts.
+    fn discount_result(&mut self, place: &Place) {
+        if let Place::Logged { at, bytes, .. } = place {
+            let (slot, _) = self.memory.locate(*at);
+            let segment = self.memory.segments.at_mut(slot);
+            segment.live_bytes -= bytes;
+            segment.live_count -= 1;
+            segment.result_bytes -= bytes;
+        }
+    }
+
+    /// Appends a result that has no effect beside it.
+    pub fn refuse(
+        &mut self,
+        stream: StreamId,
+        purpose: Purpose,
+        result: &RpcResult,
+    ) -> Result<Written, AppendRefusal> {
+        let head = self.head(stream).ok_or(AppendRefusal::HeadFull)?;
+        self.admit(head, result.entry_bytes(), self.floor(purpose))?;
+        let at = self.append_result(head, result);
+        let segment = self.memory.segments.at(head);
+        Ok(Written { at, position: Position { segment: segment.id, offset: segment.len_bytes } })
+    }
+
+    /// Remembers a result without replicas.
+    pub fn keep_result(&mut self, lease: LeaseId, sequence: Sequence, status: Status, version: Version) {
+        self.results.put(lease, sequence, Place::Kept { status, version });
+    }
+
+    /// Appends a result for which there is room.
+    pub(crate) fn append_result(&mut self, slot: Slot, result: &RpcResult) -> Reference {
+        let offset = self.memory.append(slot, &Entry::RpcResult(*result));
+        let at = self.memory.reference(slot, offset);
+        let bytes = result.entry_bytes() as u32;
+        self.count_result(slot, bytes);
+        let RpcResult { table, hash, lease, sequence, .. } = *result;
+        self.results.put(lease, sequence, Place::Logged { at, bytes, table, hash });
+        at
+    }
+
+    pub(crate) fn count_result(&mut self, slot: Slot, bytes: u32) {
+        let segment = self.memory.segments.at_mut(slot);
+        segment.live_bytes += bytes;
+        segment.live_count += 1;
+        segment.result_bytes += bytes;
+    }
+
+    /// Whether a result that a recovery brings is news.
+    pub(crate) fn wants_result(&self, lease: LeaseId, sequence: Sequence) -> bool {
+        let Some(known) = self.results.leases.get(&lease) else { return true };
+        let is_burnt_or_new = matches!(self.results.place(lease, sequence), None | Some(Place::Burnt));
+        sequence >= known.floor && is_burnt_or_new
+    }
+
+    /// The leases of which something is known, in no order that means anything.
+    pub fn leases(&self) -> impl Iterator<Item = LeaseId> {
+        self.results.leases.keys().copied()
+    }
+
+    /// Whether anything is known of a lease.
+    pub fn knows_lease(&self, lease: LeaseId) -> bool {
+        self.results.leases.contains_key(&lease)
+    }
+
+    /// How many sequences are remembered, of all leases.
+    pub fn result_count(&self) -> usize {
+        self.results.place_count
+    }
+
+    /// Forgets a lease that is over, its floor too.
+    pub fn forget_lease(&mut self, lease: LeaseId) {
+        let Some(known) = self.results.leases.remove(&lease) else { return };
+        self.results.place_count -= known.places.len();
+        known.places.iter().for_each(|(_, place)| self.discount_result(place));
+    }
+
+    /// Forgets the results of a range that is not owned here any more; their sequences are burnt. Walks over all.
+    pub fn forget_results(&mut self, range: HashRange) {
+        self.forget_results_if(|_, table, hash, _| range.contains(table, hash));
+    }
+
+    pub(crate) fn forget_results_of_side(&mut self, side: SideId) {
+        self.forget_results_if(|log, _, _, at| log.memory.segment_of(at).side == Some(side));
+    }
+
+    fn forget_results_if(&mut self, is_meant: impl Fn(&Log, TableId, KeyHash, Reference) -> bool) {
+        let mut results = std::mem::take(&mut self.results);
+        for (_, place) in results.leases.values_mut().flat_map(|known| known.places.iter_mut()) {
+            if let Place::Logged { at, table, hash, .. } = *place
+                && is_meant(self, table, hash, at)
+            {
+                self.discount_result(place);
+                *place = Place::Burnt;
+            }
+        }
+        self.results = results;
+    }
+
+    /// Panics when counts are not those of the places. Returns how many results each segment has.
+    pub(crate) fn check_results(&self) -> BTreeMap<Slot, u32> {
+        let (mut bytes_of, mut count_of) = (BTreeMap::<Slot, u32>::new(), BTreeMap::<Slot, u32>::new());
+        for place in self.results.places() {
+            if let Place::Logged { at, bytes, .. } = place {
+                let (slot, _) = self.memory.locate(*at);
+                *bytes_of.entry(slot).or_default() += bytes;
+                *count_of.entry(slot).or_default() += 1;
+            }
+        }
+        for (slot, segment) in self.memory.segments.iter_slots() {
+            assert_eq!(segment.result_bytes, bytes_of.get(&slot).copied().unwrap_or_default());
+        }
+        assert_eq!(self.results.place_count, self.results.places().count());
+        for known in self.results.leases.values() {
+            assert!(known.places.iter().zip(known.places.iter().skip(1)).all(|(a, b)| a.0 < b.0));
+            assert!(known.places.front().is_none_or(|(sequence, _)| *sequence >= known.floor));
+        }
+        count_of
+    }
+}

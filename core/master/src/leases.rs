@@ -1,0 +1,186 @@
+//! Which clients' leases live, as far as the coordinator has told.
+//!
+//! A mutation is carried out only under a lease of which this term's coordinator has said that it lives, and only for as
+//! long as it said, by our clock and less a part for clocks that differ. Everything else is refused for the time being,
+//! and asked about. A lease that is over is forgotten with its results, which nobody can ask for any more.
+//!
+//! Invariants:
+//! - at most one question is under way;
+//! - an answer of a coordinator of before counts for nothing.
+//!
+//! Not here: results and floors (log). Protocol: docs/protocols/exactly-once.md, rules 6 to 8. Catalogue: A3.
+
+use crate::{Context, Master};
+use ramhold_base::{Effects, Instant, Level, LeaseId, Peer, Status, Term};
+use ramhold_wire::lease::{LEASE_CHECK_COUNT_MAX, LeaseCheck, LeasesChecked};
+use ramhold_wire::{Header, View, decode, request};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// Leases of which nothing was heard yet: a stranger can make as many as he likes.
+const UNCONFIRMED_COUNT_MAX: usize = 65_536;
+const ASK_TIMEOUT: Duration = Duration::from_millis(500);
+const ASK_PAUSE: Duration = Duration::from_millis(50);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum LeaseStanding {
+    Live,
+    /// Being asked about.
+    Unknown,
+    Over,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Told {
+    Nothing,
+    /// Of a coordinator's term: until when it lives at least, and when to ask again.
+    Live { term: Term, until: Instant, ask_at: Instant },
+    Over,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Leases {
+    told: BTreeMap<LeaseId, Told>,
+    unconfirmed_count: usize,
+    /// To be asked about.
+    wanted: BTreeSet<LeaseId>,
+    is_asking: bool,
+    ask_at: Instant,
+    sweep_at: Instant,
+}
+
+impl Leases {
+    /// Whether there is room for what a request under this lease leaves behind.
+    pub fn admits(&self, lease: LeaseId) -> bool {
+        self.unconfirmed_count < UNCONFIRMED_COUNT_MAX || self.told.contains_key(&lease)
+    }
+
+    /// Whether a mutation may be carried out under a lease just now; what is not known is asked about.
+    pub fn check(&mut self, now: Instant, lease: LeaseId, term: Term) -> LeaseStanding {
+        match self.told.get(&lease) {
+            Some(Told::Live { term: theirs, until, ask_at }) if *theirs == term && now < *until => {
+                if now >= *ask_at {
+                    self.wanted.insert(lease);
+                }
+                LeaseStanding::Live
+            }
+            Some(Told::Over) => LeaseStanding::Over,
+            Some(Told::Live { .. } | Told::Nothing) => {
+                self.wanted.insert(lease);
+                LeaseStanding::Unknown
+            }
+            None => {
+                self.tell(lease, Told::Nothing);
+                self.wanted.insert(lease);
+                LeaseStanding::Unknown
+            }
+        }
+    }
+
+    fn tell(&mut self, lease: LeaseId, told: Told) {
+        let is_unconfirmed = |told: &Told| usize::from(!matches!(told, Told::Live { .. }));
+        self.unconfirmed_count += is_unconfirmed(&told);
+        let before = self.told.insert(lease, told);
+        self.unconfirmed_count -= before.as_ref().map_or(0, is_unconfirmed);
+    }
+
+    fn forget(&mut self, lease: LeaseId) {
+        if let Some(before) = self.told.remove(&lease) {
+            self.unconfirmed_count -= usize::from(!matches!(before, Told::Live { .. }));
+        }
+    }
+
+    pub fn count(&self) -> usize {
+        self.told.len()
+    }
+
+    /// When to look again without any input.
+    pub fn deadline(&self) -> Option<Instant> {
+        let asks = (!self.wanted.is_empty() && !self.is_asking).then_some(self.ask_at);
+        let sweeps = (!self.told.is_empty()).then_some(self.sweep_at);
+        ramhold_base::time::earliest(asks, sweeps)
+    }
+}
+
+impl Master {
+    /// Asks about what is wanted to be known.
+    pub(crate) fn advance_leases(&mut self, now: Instant, view: &View, effects: &mut Effects) {
+        if now >= self.leases.sweep_at {
+            self.sweep_leases(now, view);
+        }
+        if self.leases.is_asking || self.leases.wanted.is_empty() || now < self.leases.ask_at {
+            return;
+        }
+        let leases: Vec<LeaseId> = self.leases.wanted.iter().copied().take(LEASE_CHECK_COUNT_MAX).collect();
+        self.leases.is_asking = true;
+        let context = Context::LeaseCheck(leases.clone());
+        let rpc = self.calls.open(view.coordinator, now, now + ASK_TIMEOUT, context);
+        request(effects, Peer::Addr(view.coordinator), &view.to_coordinator(), rpc, &LeaseCheck { leases });
+    }
+
+    pub(crate) fn on_leases_checked(
+        &mut self,
+        now: Instant,
+        (sent, asked): (Instant, &[LeaseId]),
+        header: &Header,
+        body: &[u8],
+        view: &View,
+        effects: &mut Effects,
+    ) {
+        self.leases.is_asking = false;
+        let answer = decode::<LeasesChecked>(body);
+        let (Status::Ok, Ok(answer)) = (header.status(), answer) else {
+            self.leases.ask_at = now + ASK_PAUSE;
+            return;
+        };
+        if header.term != view.term {
+            // Of a coordinator of before; or of the next one, of which we shall hear in a moment.
+            self.leases.ask_at = now + ASK_PAUSE;
+            return;
+        }
+        let live: BTreeMap<LeaseId, u64> = answer.live.iter().map(|live| (live.lease, live.millis)).collect();
+        for lease in asked {
+            self.leases.wanted.remove(lease);
+            match live.get(lease) {
+                Some(millis) => {
+                    let time = Duration::from_millis(*millis);
+                    let (until, ask_at) = (sent + time * 15 / 16, sent + time / 3);
+                    self.leases.tell(*lease, Told::Live { term: header.term, until, ask_at });
+                }
+                None => {
+                    self.leases.tell(*lease, Told::Over);
+                    self.log.forget_lease(*lease);
+                    effects.report(Level::Debug, "mark:lease_forgotten");
+                }
+            }
+        }
+    }
+
+    pub(crate) fn on_lease_check_unanswered(&mut self, now: Instant) {
+        self.leases.is_asking = false;
+        self.leases.ask_at = now + ASK_PAUSE;
+    }
+
+    /// Whatever is remembered of leases of which nothing is known for certain is asked about: only so does it end. What
+    /// is over and was said so may be forgotten, and asked about again.
+    fn sweep_leases(&mut self, now: Instant, view: &View) {
+        self.leases.sweep_at = now + self.config.lease_sweep_interval;
+        let over = |(lease, told): (&LeaseId, &Told)| matches!(told, Told::Over).then_some(*lease);
+        let over: Vec<LeaseId> = self.leases.told.iter().filter_map(over).collect();
+        over.into_iter().for_each(|lease| self.leases.forget(lease));
+        let idle = |(lease, told): (&LeaseId, &Told)| match told {
+            Told::Live { term, until, .. } => (*term != view.term || *until <= now).then_some(*lease),
+            Told::Nothing | Told::Over => Some(*lease),
+        };
+        let mut wanted: Vec<LeaseId> = self.leases.told.iter().filter_map(idle).collect();
+        wanted.extend(self.log.leases().filter(|lease| !self.leases.told.contains_key(lease)));
+        for lease in wanted {
+            if self.log.knows_lease(lease) {
+                self.leases.wanted.insert(lease);
+            } else {
+                self.leases.forget(lease);
+                self.leases.wanted.remove(&lease);
+            }
+        }
+    }
+}
