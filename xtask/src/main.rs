@@ -18,6 +18,7 @@ cargo xtask COMMAND
   test       everything that CI runs: check, then simulator seeds, real processes, the demo and its sabotage
   soak       long runs, never in CI: seeds and kill rounds until stopped   [--minutes N]
   world      simulator seeds: world --seeds A..B [--seconds 60] [--into FILE] [--replay SEED --verbose]
+  mutants    plants defects one by one and tells which seeds find them   [--seeds A..B] [--defect NAME]
   rounds     kill rounds on real processes   [--rounds N] [--servers N] [--victims N]
   bench      bench compare: beside redis-server in one run; bench compare memory: live data by resident memory, beside
              redis-server and memcached; bench shard: what one operation costs, without sockets
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         "test" => suite::test(),
         "soak" => suite::soak(rest),
         "world" => suite::world(rest),
+        "mutants" => suite::mutants(rest),
         "rounds" => suite::rounds(rest),
         "bench" => suite::bench(rest),
         "fix" => Step::new("format").cargo(&["fmt", "--all"]).run(),

@@ -19,6 +19,8 @@ mod walk;
 use clap::CommandFactory;
 use std::process::ExitCode;
 
+const _: () = assert!(!ramhold_base::planted::BUILT_IN, "a program for users has no defects on purpose");
+
 fn main() -> ExitCode {
     ramhold_runtime::give_back_freed_memory();
     let arguments = std::env::args_os().collect();

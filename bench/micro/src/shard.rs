@@ -5,13 +5,13 @@
 
 use ramhold_base::hash::PlacementSeed;
 use ramhold_base::{
-    ClusterId, ConnId, Effect, Effects, Instant, KeyHash, LeaseId, Peer, Rng, RpcId, Sequence, ServerId, TableId, Term,
-    Version,
+    ClusterId, ConnId, Effect, Effects, Instant, KeyHash, LeaseId, Peer, Rng, RpcId, Sequence, ServerId,
+    TableId, Term, Version,
 };
 use ramhold_log::Geometry;
 use ramhold_master::{Master, MasterConfig};
-use ramhold_wire::lease::{LeasesChecked, LiveLease};
 use ramhold_wire::data::{KeyRequest, RejectRules, WriteRequest};
+use ramhold_wire::lease::{LeasesChecked, LiveLease};
 use ramhold_wire::membership::Durability;
 use ramhold_wire::table::TabletTake;
 use ramhold_wire::{Header, Kind, Opcode, View, control, frame};

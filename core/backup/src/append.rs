@@ -12,6 +12,7 @@ use crate::marks::{self, mark};
 use crate::replica::{Held, Operation, Replica, ReplicaKey, ReplicaNumber};
 use ramhold_base::checksum::crc_append;
 use ramhold_base::limits::APPEND_BYTES_MAX;
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ConnId, Effects, Instant, LogId, Peer, Status};
 use ramhold_wire::data::{AppendReply, AppendRequest};
 use ramhold_wire::{Header, View, frame};
@@ -334,8 +335,9 @@ fn is_reopened(replica: &Replica, header: &Header, request: &AppendRequest<'_>) 
 /// What the replica would hold after this message, or why it is refused.
 fn accept(replica: &Replica, header: &Header, request: &AppendRequest<'_>) -> Result<Accepted, Status> {
     let before = replica.accepted;
-    let is_blank = replica.incarnation == 0;
-    if !is_blank && (header.epoch < before.epoch || (header.epoch > before.epoch && !request.raise_epoch)) {
+    let is_unchecked = replica.incarnation == 0 || planted(Defect::OldEpochTaken);
+    if !is_unchecked && (header.epoch < before.epoch || (header.epoch > before.epoch && !request.raise_epoch))
+    {
         return Err(Status::StaleEpoch);
     }
     let end = request.offset + request.data.len() as u32;
@@ -362,7 +364,8 @@ fn accept(replica: &Replica, header: &Header, request: &AppendRequest<'_>) -> Re
         return Err(Status::OutOfOrder);
     }
     let skip = ((length - request.offset) as usize).min(request.data.len());
-    let mut held = Held { length: length.max(end), epoch: header.epoch, ..before };
+    let epoch = if planted(Defect::OldEpochTaken) { before.epoch.max(header.epoch) } else { header.epoch };
+    let mut held = Held { length: length.max(end), epoch, ..before };
     let crc = crc_append(crc, &request.data[skip..]);
     if let Some(certificate) = request.certificate {
         let known = if certificate.length == held.length { Some(crc) } else { None };

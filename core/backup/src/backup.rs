@@ -22,6 +22,7 @@ use crate::replica_read::PendingRead;
 use crate::space::Space;
 use crate::start::Start;
 use crate::superblock::{Identity, Superblock};
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::time::earliest;
 use ramhold_base::{
     ConnId, Effects, Epoch, Instant, LogId, Peer, Rng, SegmentId, ServerId, Status, StreamId,
@@ -227,6 +228,9 @@ impl Backup {
         }
         view.check_target(header)?;
         if header.sender.is_none() {
+            return Ok(());
+        }
+        if planted(Defect::FenceIgnored) {
             return Ok(());
         }
         match view.list.standing(header.sender) {

@@ -10,6 +10,7 @@
 
 use crate::Backup;
 use crate::replica::{ReplicaKey, ReplicaNumber};
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Effects, Instant, Level, LogId, Peer, SegmentId, ServerId, ShardId, Status, StreamId};
 use ramhold_wire::membership::{ReplicaName, ReplicasNeeded, ReplicasNotNeeded};
 use ramhold_wire::{Header, Standing, View, decode, request};
@@ -97,6 +98,7 @@ impl Backup {
             let server = replica.key.log.server;
             match view.list.standing(server) {
                 Standing::Removed => self.free(number),
+                Standing::Crashed if planted(Defect::FreedEarly) => self.free(number),
                 // Without a certificate it does not exist and nobody will ask for it.
                 Standing::Crashed
                     if replica.accepted.certificate.is_none() && replica.operations.is_empty() =>

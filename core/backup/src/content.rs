@@ -6,6 +6,7 @@
 
 use crate::replica::ReplicaKey;
 use ramhold_base::hash::{PlacementHasher, PlacementSeed};
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{KeyHash, Status, TableId};
 use ramhold_log::{Entry, EntryReader, opening};
 use ramhold_wire::recovery::{Opening, PartitionRange, TabletStat};
@@ -58,7 +59,9 @@ impl Division {
     pub fn new(key: &ReplicaKey, ranges: &[PartitionRange]) -> Result<Division, Status> {
         let mut tables: BTreeMap<TableId, TableRanges> = BTreeMap::new();
         let concerned = ranges.iter().filter(|range| {
-            range.shard == key.log.shard && range.stream == key.stream && range.first_segment <= key.segment
+            range.shard == key.log.shard
+                && range.stream == key.stream
+                && (range.first_segment <= key.segment || planted(Defect::FirstSegmentIgnored))
         });
         let mut partitions = Vec::new();
         for range in concerned {
@@ -96,6 +99,7 @@ impl Division {
             let partition = match entry {
                 Entry::Object(object, _) => self.partition(object.table, object.key),
                 Entry::Tombstone(tombstone) => self.partition(tombstone.table, tombstone.key),
+                Entry::RpcResult(_) if planted(Defect::ResultNotDivided) => None,
                 Entry::RpcResult(result) => self.partition_of(result.table, result.hash),
                 Entry::SegmentHeader(_)
                 | Entry::Digest(_)

@@ -13,6 +13,7 @@ use crate::marks::{self, mark};
 use crate::replica::{OpeningState, Replica, ReplicaKey, ReplicaNumber};
 use ramhold_base::checksum::crc;
 use ramhold_base::limits::FRAME_BODY_BYTES_MAX;
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ConnId, Effects, Level, Peer, ServerId, ShardId, Status, StreamId};
 use ramhold_wire::recovery::{Fence, Fenced, Opening, ReplicaReport};
 use ramhold_wire::{Header, View, decode, reply, reply_with};
@@ -225,7 +226,7 @@ impl Backup {
             closed: replica.stored.closed,
             certified: replica.stored.certified(),
             primary: replica.stored.primary,
-            cut: replica.cut,
+            cut: replica.cut && !planted(Defect::CutNotTold),
             side: replica.side,
             time: replica.stored.time(),
             opening: opening(number, replica),

@@ -12,6 +12,7 @@ pub mod id;
 pub mod limits;
 pub mod machine;
 pub mod map;
+pub mod planted;
 pub mod rng;
 pub mod status;
 pub mod time;

@@ -28,10 +28,10 @@ use crate::outcome::{Cause, Outcome};
 use crate::tablets::{Owner, Route, TabletCache};
 use crate::trouble::{Trouble, What, Who};
 pub use config::SessionConfig;
+use lease::Lease;
 use ramhold_base::{
     ClusterId, Effect, Effects, Input, Instant, Machine, Peer, Rng, RpcId, ServerId, Status, Version,
 };
-use lease::Lease;
 use ramhold_wire::{Header, frame};
 use running::{Attempt, AttemptId, Purpose, Running, State, Wanted};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -13,6 +13,7 @@
 use crate::state::{Key, State, TERM_KEY};
 use minicbor::Encode;
 use ramhold_base::limits::FRAME_BODY_BYTES_MAX;
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{
     ClusterId, Effect, Effects, Level, Peer, RpcId, Status, StoreCondition, StoreRequest, StoreToken, Term,
 };
@@ -140,7 +141,8 @@ impl Outbox {
 
     /// Ends a step: lets go what may go, and begins the next commit.
     pub fn flush(&mut self, state: &State, effects: &mut Effects) {
-        while self.waiting.front().is_some_and(|w| w.commits <= self.commits_done) {
+        let may_go = |w: &Waiting, done| w.commits <= done || planted(Defect::ToldBeforeStored);
+        while self.waiting.front().is_some_and(|w| may_go(w, self.commits_done)) {
             let waiting = self.waiting.pop_front().expect("the front was just seen");
             self.waiting_bytes -= waiting.frame.len();
             self.ready.send_with(waiting.to, |out| out.extend_from_slice(&waiting.frame));

@@ -11,6 +11,7 @@
 //! Protocol: docs/protocols/recovery.md, 3. Catalogue: D8, D9, F2. Source: SOSP11 3.4.
 
 use crate::state::{EndRecord, StreamRecord};
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ClusterTime, Epoch, SegmentId, ServerId, ShardId, StreamId, Version};
 use ramhold_wire::recovery::{Opening, ReplicaReport, TabletStat};
 use std::collections::{BTreeMap, BTreeSet};
@@ -208,7 +209,8 @@ fn longest_head<'a>(record: &StreamRecord, replicas: &[HeldReplica<'a>]) -> Opti
 
 /// Open, whole, of the head order, with a digest that names it, and not below the record.
 fn may_be_head(record: &StreamRecord, report: &ReplicaReport) -> bool {
-    let current = (report.segment, report.epoch) >= (record.segment, record.epoch);
+    let current =
+        (report.segment, report.epoch) >= (record.segment, record.epoch) || planted(Defect::OldHeadProves);
     current && !report.closed && !report.cut && opening_of(report).is_some()
 }
 
@@ -254,6 +256,9 @@ fn segments_of(
             Some(end) => (end.end, sources(replicas, |r| reaches(r, end))),
             None => (u32::MAX, sources(replicas, is_whole)),
         };
+        if sources.is_empty() && planted(Defect::MissingLeftOut) {
+            continue;
+        }
         if !sources.is_empty() {
             segments.push(SegmentProof { segment, end, sources });
         } else if end == u32::MAX {
@@ -271,7 +276,7 @@ fn segments_of(
 }
 
 fn is_whole(report: &ReplicaReport) -> bool {
-    report.closed && !report.cut
+    (report.closed && !report.cut) || planted(Defect::OpenCountsAsWhole)
 }
 
 /// Whether a replica can be replayed up to an end. After a loss whatever is certified counts, of any epoch: a segment

@@ -104,7 +104,8 @@ fn write(
         Ok(_) => {}
         Err(AppendRefusal::HeadFull) => {
             log.roll(STREAM, ClusterTime(1), &[]).expect("the log is large enough");
-            log.write(STREAM, Purpose::Ordinary, hash, &object, replaces, None).expect("the new head is empty");
+            log.write(STREAM, Purpose::Ordinary, hash, &object, replaces, None)
+                .expect("the new head is empty");
         }
         Err(refusal) => panic!("{refusal:?}"),
     }

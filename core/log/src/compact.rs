@@ -13,7 +13,7 @@
 use crate::log::{Log, Purpose};
 use crate::moving::{Grant, HashOf, Moved, Source, Step};
 use crate::segment::Slot;
-use ramhold_base::{Position, SegmentId, StreamId};
+use ramhold_base::{SegmentId, StreamId};
 
 /// A compaction under way.
 #[derive(Debug)]
@@ -83,8 +83,7 @@ impl Log {
     /// something in the stream before its present end: no replica is made from the image before that is safe. The
     /// segment must be whole on its backups.
     pub fn swap_compaction(&mut self, pass: Compaction) {
-        let head = self.head(pass.stream).map(|head| self.memory.segments.at(head));
-        let end = head.map(|head| Position { segment: head.id, offset: head.len_bytes });
+        let end = self.head_end(pass.stream);
         let image = pass.image.expect("a pass that is done has an image");
         let old = pass.source.slot;
         let before = self.memory.segments.at(old);
@@ -92,7 +91,7 @@ impl Log {
         self.memory.swap_image(old, image);
         let segment = self.memory.segments.at_mut(image);
         segment.in_pass = false;
-        segment.copy_after = end.unwrap_or_default();
+        segment.copy_after = end;
     }
 
     /// An image with the segment's opening.

@@ -22,8 +22,8 @@ use ramhold_base::bytes::{Put, Reader};
 use ramhold_base::checksum::crc_append;
 use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use ramhold_base::{
-    ClusterId, ClusterTime, KeyHash, LeaseId, LogId, SegmentId, Sequence, ServerId, ShardId, Status, StreamId,
-    TableId, Version,
+    ClusterId, ClusterTime, KeyHash, LeaseId, LogId, SegmentId, Sequence, ServerId, ShardId, Status,
+    StreamId, TableId, Version,
 };
 
 /// The bytes of an entry before its body.
@@ -573,11 +573,9 @@ impl RecordPrefix {
                     RecordPrefix { table, version, time, expires: None, older_bytes, key_start, key_bytes };
                 (key_bytes <= KEY_BYTES_MAX && !word.has(EXPIRES)).then_some(prefix)
             }
-            Kind::SegmentHeader
-            | Kind::Digest
-            | Kind::SafeVersion
-            | Kind::TabletStats
-            | Kind::RpcResult => None,
+            Kind::SegmentHeader | Kind::Digest | Kind::SafeVersion | Kind::TabletStats | Kind::RpcResult => {
+                None
+            }
         }
     }
 

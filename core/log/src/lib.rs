@@ -47,8 +47,8 @@ pub use choose::{Choice, Plan, Wish};
 pub use combine::Combined;
 pub use compact::Compaction;
 pub use entry::{
-    Damage, Digest, Entry, FORMAT, HEADER_BYTES, OBJECT_OVERHEAD_BYTES, Object, RpcResult, SegmentHeader, TabletStat,
-    TabletStats, Tombstone, VERSION_MAX,
+    Damage, Digest, Entry, FORMAT, HEADER_BYTES, OBJECT_OVERHEAD_BYTES, Object, RpcResult, SegmentHeader,
+    TabletStat, TabletStats, Tombstone, VERSION_MAX,
 };
 pub use index::Cursor;
 pub use kind::{Alive, KIND_NUMBER_MAX, KINDS, Kind, KindRow, Partition, RESERVED};

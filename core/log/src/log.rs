@@ -33,6 +33,7 @@ use crate::{
     SegmentInfo, SideId, TabletStat, Tombstone,
 };
 use ramhold_base::hash::index_hash;
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ClusterId, ClusterTime, KeyHash, LogId, Position, SegmentId, StreamId, TableId, Version};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -374,7 +375,9 @@ impl Log {
         self.index.remove(place, at);
         self.forgive(place);
         self.bury(table, hash, &dead);
-        self.raise_safe_version(version.next());
+        if !planted(Defect::SafeVersionNotRaised) {
+            self.raise_safe_version(version.next());
+        }
         Ok(written)
     }
 
@@ -619,7 +622,7 @@ impl Dead {
 #[inline]
 pub(crate) fn group<'a>(object: &Object<'a>, dead: Option<&Dead>) -> Group<'a> {
     let Object { table, time, key, .. } = *object;
-    let older = dead.map_or(OlderList::NONE, Dead::names);
+    let older = dead.filter(|_| !planted(Defect::OlderNotNamed)).map_or(OlderList::NONE, Dead::names);
     let Some(dead) = dead.filter(|_| older.count() > OBJECT_OLDER_COUNT_MAX) else {
         return Group { table, entry: Entry::Object(*object, older), tombstone: None };
     };

@@ -15,6 +15,7 @@ use crate::index::Spot;
 use crate::log::Log;
 use crate::segment::Slot;
 use crate::{Alive, Entry, Kind, Object, OlderList, Reference, Tombstone};
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ClusterTime, KeyHash, LeaseId, SegmentId, Sequence, TableId};
 use std::hint::black_box;
 
@@ -156,7 +157,8 @@ impl Log {
                 break;
             }
             let is_record = matches!(kind, Kind::Object | Kind::Tombstone);
-            if !self.memory.is_sealed(source.slot, offset, bytes) || (is_record && record.is_none()) {
+            let is_sealed = self.memory.is_sealed(source.slot, offset, bytes) || planted(Defect::DamageMoved);
+            if !is_sealed || (is_record && record.is_none()) {
                 is_damaged = true;
                 break;
             }
@@ -224,7 +226,7 @@ impl Log {
         } else {
             named.iter().filter(counts).collect()
         };
-        if spot.is_none() && kept.is_empty() {
+        if spot.is_none() && (kept.is_empty() || planted(Defect::TombstoneDropped)) {
             return Ok(());
         }
         if !grant.expired_stay && seen.expires.is_some_and(|end| end <= grant.now) {
@@ -251,7 +253,11 @@ impl Log {
         moved: &mut Moved,
         room: &mut dyn FnMut(&mut Log, u32) -> Option<Slot>,
     ) -> Result<(), Step> {
-        let alive = seen.result.filter(|(lease, sequence)| self.results.refers_to(*lease, *sequence, seen.at));
+        let alive =
+            seen.result.filter(|(lease, sequence)| self.results.refers_to(*lease, *sequence, seen.at));
+        if planted(Defect::ResultNotMoved) {
+            return Ok(());
+        }
         let Some((lease, sequence)) = alive else { return Ok(()) };
         let to = room(self, seen.bytes).ok_or(Step::NoMemory)?;
         let offset = self.memory.append_copy(to, source.slot, source.offset, seen.bytes, 1);

@@ -16,6 +16,7 @@
 use crate::index::bucket::What;
 use crate::log::{AppendRefusal, Dead, Log, Purpose, group};
 use crate::{Entry, Kind, Object, OlderList, RpcResult, SideId, Tombstone, Unreadable};
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{KeyHash, TableId};
 
 /// What became of an entry.
@@ -41,6 +42,7 @@ impl Log {
         match entry {
             Entry::Object(object, _) => self.replay_object(side, hash, object),
             Entry::Tombstone(tombstone) => self.replay_tombstone(side, hash, tombstone),
+            Entry::SafeVersion(_) if planted(Defect::SafeVersionNotReplayed) => Ok(Replayed::Noted),
             Entry::SafeVersion(version) => {
                 self.raise_safe_version(*version);
                 Ok(Replayed::Noted)
@@ -65,9 +67,12 @@ impl Log {
         hash: KeyHash,
         object: &Object<'_>,
     ) -> Result<Replayed, AppendRefusal> {
-        self.raise_safe_version(object.version);
+        if !planted(Defect::SafeVersionNotReplayed) {
+            self.raise_safe_version(object.version);
+        }
         let dead = self.present(object.table, hash, object.key)?;
-        if dead.as_ref().is_some_and(|dead| dead.version >= object.version) {
+        let is_older = dead.as_ref().is_some_and(|dead| dead.version >= object.version);
+        if is_older && !planted(Defect::OlderWins) {
             return Ok(Replayed::Superseded);
         }
         let floor = self.floor(Purpose::Recovery);
@@ -79,7 +84,7 @@ impl Log {
 
     /// The same result may come from several segments, and as often as a segment is read again.
     fn replay_result(&mut self, side: SideId, result: &RpcResult) -> Result<Replayed, AppendRefusal> {
-        if !self.wants_result(result.lease, result.sequence) {
+        if !self.wants_result(result.lease, result.sequence) || planted(Defect::ResultNotReplayed) {
             return Ok(Replayed::Superseded);
         }
         let slot = self.side_room(side, result.entry_bytes(), self.floor(Purpose::Recovery))?;
@@ -93,7 +98,12 @@ impl Log {
         hash: KeyHash,
         foreign: &Tombstone<'_>,
     ) -> Result<Replayed, AppendRefusal> {
-        self.raise_safe_version(foreign.version.next());
+        if planted(Defect::TombstoneNotReplayed) {
+            return Ok(Replayed::Superseded);
+        }
+        if !planted(Defect::SafeVersionNotReplayed) {
+            self.raise_safe_version(foreign.version.next());
+        }
         let dead = self.present(foreign.table, hash, foreign.key)?;
         if let Some(Dead { kind, version, .. }) = &dead {
             let is_superseded = match kind {

@@ -15,6 +15,7 @@ use crate::log::{AppendRefusal, Log, Purpose, Written};
 use crate::segment::Slot;
 use crate::{Entry, HashRange, Reference, RpcResult, SideId};
 use ramhold_base::map::FastMap;
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{KeyHash, LeaseId, Position, Sequence, Status, StreamId, TableId, Version};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -128,7 +129,7 @@ impl Log {
         self.acknowledge(lease, floor);
         let results = &mut self.results;
         let known = results.leases.get_mut(&lease).expect("acknowledging has made it known");
-        if sequence < known.floor {
+        if sequence < known.floor && !planted(Defect::FloorIgnored) {
             return Recalled::Acknowledged;
         }
         match known.find(sequence) {
@@ -168,7 +169,11 @@ impl Log {
             return Recalled::Damaged(at);
         };
         let is_survivor = self.memory.segments.at(slot).is_survivor;
-        let position = if is_survivor { Position::default() } else { self.memory.end_of(at, bytes) };
+        let position = if is_survivor || planted(Defect::ResultToldEarly) {
+            Position::default()
+        } else {
+            self.memory.end_of(at, bytes)
+        };
         Recalled::Done { status: result.status, version: result.version, position }
     }
 

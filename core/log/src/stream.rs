@@ -72,6 +72,12 @@ impl Log {
         self.head(stream).map(|slot| self.memory.segments.at(slot).id)
     }
 
+    /// Where a stream's head ends just now.
+    pub fn head_end(&self, stream: StreamId) -> Position {
+        let head = self.head(stream).map(|slot| self.memory.segments.at(slot));
+        head.map(|head| Position { segment: head.id, offset: head.len_bytes }).unwrap_or_default()
+    }
+
     /// The live segments of a stream, rising: what the next digest names beside the new head.
     pub fn stream_segments(&self, stream: StreamId) -> impl Iterator<Item = SegmentId> {
         self.stream(stream).segments.iter().copied()

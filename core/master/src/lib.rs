@@ -27,8 +27,8 @@ use ceiling::Ceiling;
 use leases::Leases;
 use parked::Parked;
 use ramhold_base::{
-    ConnId, Effects, Instant, LeaseId, Level, LogId, Peer, Position, Rng, SegmentId, ServerId, ShardId, Status,
-    StreamId, Version, time::earliest,
+    ConnId, Effects, Instant, LeaseId, Level, LogId, Peer, Position, Rng, SegmentId, ServerId, ShardId,
+    Status, StreamId, Version, time::earliest,
 };
 use ramhold_log::{Geometry, Log, LogConfig};
 use ramhold_replication::{ReplicationConfig, Replicator, Segments, Tail};
@@ -134,6 +134,8 @@ enum Context {
 pub struct Counters {
     pub reads: u64,
     pub writes: u64,
+    /// Repeated mutations that got their first answer.
+    pub recalled: u64,
     /// Mutations that nobody had room to remember.
     pub dropped: u64,
 }

@@ -7,6 +7,7 @@ use crate::Master;
 use crate::leases::LeaseStanding;
 use crate::parked::{self, Answer};
 use crate::tablets::{Tablet, TabletState};
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ConnId, Effects, Instant, KeyHash, Level, Peer, Position, Status, TableId, Version};
 use ramhold_log::{
     AppendRefusal, Found, Kind, Object, Purpose, Recalled, Reference, Removal, RpcResult, Unreadable, Written,
@@ -47,7 +48,10 @@ impl Master {
         };
         let version = found.map(|f| f.version);
         let refusal = request.rules.check(version).err().or(version.is_none().then_some(Status::NotFound));
-        let position = self.depends_on(&tablet, request.table, hash, found.as_ref());
+        let mut position = self.depends_on(&tablet, request.table, hash, found.as_ref());
+        if planted(Defect::ReadEarly) && found.is_some() {
+            position = Position::default();
+        }
         if position > self.durable(tablet.stream) && self.is_crowded(tablet.stream) {
             return reply(effects, Peer::Conn(from), header, Status::TooMany);
         }
@@ -125,7 +129,8 @@ impl Master {
             value: request.value,
         };
         let result = result(Status::Ok, version);
-        let logged = (!tablet.unreplicated).then_some(&result);
+        let is_logged = !tablet.unreplicated && !planted(Defect::ResultNotLogged);
+        let logged = is_logged.then_some(&result);
         let written = self.append(now, &tablet, Purpose::Ordinary, view, effects, |master, is_moved| {
             let replaces =
                 if is_moved { master.found_again(object.table, hash, object.key)? } else { replaces };
@@ -185,7 +190,8 @@ impl Master {
         };
         let (at, version) = (found.at, self.next_version(&tablet, Some(found.version)));
         let result = result(Status::Ok, version);
-        let removal = (at, version, (!tablet.unreplicated).then_some(&result));
+        let is_logged = !tablet.unreplicated && !planted(Defect::ResultNotLogged);
+        let removal = (at, version, is_logged.then_some(&result));
         match self.take_out(now, &tablet, request.table, hash, request.key, removal, view, effects) {
             Ok(position) => {
                 self.counters.writes += 1;
@@ -214,6 +220,10 @@ impl Master {
         if tablet.unreplicated {
             self.keep_if_unreplicated(tablet, result);
             return parked::send(effects, from, header, &answer);
+        }
+        if planted(Defect::RefusalNotLogged) {
+            let position = self.log.head_end(tablet.stream);
+            return self.answer_mutation(tablet, position, from, header, answer, effects);
         }
         let written = self.append(now, tablet, purpose, view, effects, |master, _| {
             master.log.refuse(tablet.stream, purpose, result)
@@ -271,6 +281,9 @@ impl Master {
         effects: &mut Effects,
     ) -> Result<(), Status> {
         // Seldom: what only looks as if its time were over is looked up in earnest.
+        if planted(Defect::ExpiredServed) {
+            return Ok(());
+        }
         if self.log.peek_expiry(table, hash, key).is_none_or(|end| end > view.time(now)) {
             return Ok(());
         }
@@ -355,13 +368,14 @@ impl Master {
             }
         };
         let refusal = match recalled {
-            Recalled::Done { status, version, position } => {
+            Recalled::Done { status, version, position } if !planted(Defect::ResultIgnored) => {
+                self.counters.recalled += 1;
                 effects.report(Level::Debug, "mark:result_recalled");
                 let answer = Answer::Version(status, version);
                 self.answer_when_durable(tablet.stream, position, from, header, answer, effects);
                 return None;
             }
-            Recalled::Burnt if !header.repeated => Status::Retry,
+            Recalled::Burnt if !header.repeated && !planted(Defect::SequenceNotBurnt) => Status::Retry,
             _ => match self.leases.check(now, lease, view.term) {
                 LeaseStanding::Live if self.is_crowded(tablet.stream) => Status::TooMany,
                 LeaseStanding::Live => return Some((tablet, hash)),

@@ -3,6 +3,7 @@
 //! Invariant: positions in a queue never fall, so releasing looks at the front only.
 
 use crate::Master;
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ConnId, Effects, Peer, Position, Status, StreamId, Version};
 use ramhold_wire::data::encode_version;
 use ramhold_wire::{Header, frame};
@@ -45,6 +46,9 @@ impl Parked {
 
     /// Where the last undurable removal of this key ends, if there is one.
     pub fn removal(&self, key: (u32, u64)) -> Option<Position> {
+        if planted(Defect::MissEarly) {
+            return None;
+        }
         self.removes.iter().rev().find(|(_, k)| *k == key).map(|(position, _)| *position)
     }
 
@@ -73,7 +77,7 @@ impl Master {
         answer: Answer,
         effects: &mut Effects,
     ) {
-        if position <= self.durable(stream) {
+        if position <= self.durable(stream) || planted(Defect::AnsweredEarly) {
             return send(effects, to, request, &answer);
         }
         let parked = self.parked.entry(stream).or_default();

@@ -3,7 +3,7 @@
 use crate::Master;
 use ramhold_base::{KeyHash, ServerId, StreamId, TableId};
 use ramhold_wire::View;
-use ramhold_wire::status::ProcessStatus;
+use ramhold_wire::status::{ProcessStatus, ResultsStatus};
 
 /// One tablet as its master sees it, for state audits.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +32,12 @@ impl Master {
         status.recovering_partitions = self.replays.len() as u64;
         status.cleaning = Some(self.cleaning_status());
         status.scrub = Some(self.scrub.status());
+        status.results = Some(ResultsStatus {
+            leases: self.leases.count() as u64,
+            remembered: self.log.result_count() as u64,
+            recalled: self.counters.recalled,
+            dropped: self.counters.dropped,
+        });
     }
 
     fn unreplicated_bytes(&self, stream: StreamId) -> u64 {

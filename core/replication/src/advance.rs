@@ -1,6 +1,7 @@
 //! Moving every replica from what it has reached towards what is wanted.
 
 use crate::{Context, Event, Replicator, Segments, Tail};
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Effects, Instant, Peer, Position, SegmentId, ServerId, StreamId, time::earliest};
 use ramhold_placement::{Wish, choose_backup};
 use ramhold_wire::data::{AppendRequest, Certificate};
@@ -65,7 +66,7 @@ impl Replicator {
     fn wanted(&self, id: SegmentId, log: &dyn Segments) -> Option<(Tail, bool)> {
         let segment = &self.segments[&id];
         let tail = log.tail(id)?;
-        if log.copy_after(id) > self.flushed(segment.stream) {
+        if log.copy_after(id) > self.flushed(segment.stream) && !planted(Defect::CopiedEarly) {
             return None;
         }
         if segment.side {
@@ -80,8 +81,9 @@ impl Replicator {
                     let next = &self.segments[next];
                     next.holds(next.opening.length)
                 });
-                Some((tail, tail.closed && next_is_open))
+                Some((tail, tail.closed && (next_is_open || planted(Defect::ClosedEarly))))
             }
+            Some(1) if planted(Defect::NextHeadEarly) => Some((tail, false)),
             Some(1) => Some((segment.opening, false)),
             Some(_) => None,
         }
@@ -264,14 +266,15 @@ impl Replicator {
             self.tell_coordinator(now, stream_id, head, view, effects);
             let stream = &self.streams[&stream_id];
             let segment = &self.segments[&head];
-            if !stream.registered
-                || !segment.holds(segment.opening.length)
-                || segment.recorded != segment.epoch
-            {
+            let is_recorded = segment.recorded == segment.epoch || planted(Defect::EpochNotRecorded);
+            let is_registered = stream.registered || planted(Defect::StreamNotRegistered);
+            if !is_registered || !segment.holds(segment.opening.length) || !is_recorded {
                 return;
             }
             let next = stream.order.get(1).copied();
-            let certified = segment.places.iter().map(|p| p.certified).min().unwrap_or(tail.length);
+            let held = segment.places.iter().map(|p| p.certified);
+            let held = if planted(Defect::OneReplicaEnough) { held.max() } else { held.min() };
+            let certified = held.unwrap_or(tail.length);
             let position = Position { segment: head, offset: certified };
             let closes = tail.closed
                 && segment.is_durably_closed(tail.length)
@@ -355,7 +358,7 @@ impl Replicator {
         if let Some(avoid) = avoid {
             segment.avoided.push((backup, now + avoid));
         }
-        if in_order && touched {
+        if in_order && touched && !planted(Defect::EpochNotRaised) {
             segment.raise_epoch();
             segment.recording = false;
         }

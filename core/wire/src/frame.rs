@@ -18,6 +18,7 @@ use crate::Opcode;
 use ramhold_base::bytes::{Put, Reader};
 use ramhold_base::checksum::{crc, crc_append};
 use ramhold_base::limits::FRAME_BODY_BYTES_MAX;
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{
     ClusterId, Epoch, LeaseId, RpcId, SegmentId, Sequence, ServerId, ShardId, Status, StreamId, Term,
 };
@@ -172,7 +173,7 @@ pub fn parse(bytes: &[u8]) -> Result<(Header, &[u8]), BadFrame> {
     }
     let header_bytes = usize::from(bytes[5]) * 8;
     let stored = u32::from_le_bytes([bytes[16], bytes[17], bytes[18], bytes[19]]);
-    if checksum(bytes) != stored {
+    if checksum(bytes) != stored && !planted(Defect::FrameUnchecked) {
         return Err(BadFrame::Checksum);
     }
     let header = fields(&bytes[..header_bytes])?;
@@ -343,9 +344,9 @@ mod tests {
         assert_eq!(length(b"GET / HTTP"), Err(BadFrame::Magic));
         let mut flagged = bytes.clone();
         flagged[9] = 1;
-        assert_eq!(length(&flagged), Err(BadFrame::Flags { flags: 256 }));
+        assert_eq!(length(&flagged), Err(BadFrame::Flags { flags: 257 }));
         flagged[9] = 0;
-        flagged[8] = 1;
+        flagged[8] = 2;
         assert_eq!(length(&flagged), Ok(Some(HEADER_BYTES)));
     }
 

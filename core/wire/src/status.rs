@@ -74,6 +74,25 @@ pub struct ProcessStatus {
     pub cleaning: Option<CleaningStatus>,
     #[n(20)]
     pub scrub: Option<ScrubStatus>,
+    #[n(21)]
+    pub results: Option<ResultsStatus>,
+}
+
+/// What a master remembers of mutations, for those who may ask again (A3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Encode, Decode)]
+pub struct ResultsStatus {
+    /// Clients' leases that it knows.
+    #[n(0)]
+    pub leases: u64,
+    /// Sequences that it remembers: results and burnt ones.
+    #[n(1)]
+    pub remembered: u64,
+    /// Repeated mutations that were answered with the first result, since the start.
+    #[n(2)]
+    pub recalled: u64,
+    /// Mutations that were not answered because there was no room to remember them.
+    #[n(3)]
+    pub dropped: u64,
 }
 
 /// What cleaning does and has done since the start.

@@ -13,7 +13,10 @@ const ATTEMPT: Duration = Duration::from_secs(1);
 
 /// A client with the given patience for each operation. The coordinator may be on its way up.
 pub fn connect_to(coordinator: SocketAddr, deadline: Duration) -> Result<Client, Failure> {
-    Ok(Client::connect_with(&[coordinator], Options { deadline, connect_timeout: deadline, ..Options::default() })?)
+    Ok(Client::connect_with(
+        &[coordinator],
+        Options { deadline, connect_timeout: deadline, ..Options::default() },
+    )?)
 }
 
 /// Waits until the coordinator answers and counts `count` servers as Up, and `accepts` is content with its status.

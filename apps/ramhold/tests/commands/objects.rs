@@ -87,7 +87,7 @@ fn each_kind_of_failure_has_its_exit_code() {
     assert!(full.contains("memory is full"), "{full}");
     let breaking = Played::start(Mischief { break_every: 1, ..Mischief::default() });
     breaking.ramhold(&["table", "create", "t"]).ok();
-    let unknown = breaking.ramhold(&["put", "t", "a", "x"]).failed(4);
+    let unknown = breaking.ramhold(&["put", "t", "a", "x", "--timeout", "300ms"]).failed(4);
     assert!(unknown.contains("unknown"), "{unknown}");
     let nobody = nobody();
     let unreachable = ramhold_at(&nobody, b"", &["status", "--timeout", "200ms"]).failed(5);

@@ -5,12 +5,13 @@
 
 use ramhold_base::hash::PlacementSeed;
 use ramhold_base::{
-    ClusterId, ClusterTime, ConnId, DirectoryId, Effect, Effects, Input, Instant, KeyHash, Machine, Peer,
-    RecoveryId, SegmentId, ServerId, ShardId, Status, StreamId, TableId, Term, Version,
+    ClusterId, ClusterTime, ConnId, DirectoryId, Effect, Effects, Input, Instant, KeyHash, LeaseId, Machine,
+    Peer, RecoveryId, SegmentId, Sequence, ServerId, ShardId, Status, StreamId, TableId, Term, Version,
 };
 use ramhold_runtime::{Runtime, RuntimeConfig, StopHandle};
 use ramhold_wire::control::{Address, Empty, decode, encode_into};
 use ramhold_wire::data::{KeyRequest, ReadReply, WriteRequest, encode_version};
+use ramhold_wire::lease::{LeaseOpen, LeaseOpened};
 use ramhold_wire::membership::{Label, ServerEntry, ServerState};
 use ramhold_wire::status::{
     BackupStatus, ClusterStatus, LossReport, Pong, ProcessStatus, Recoveries, RecoveryPhase, RecoveryReport,
@@ -87,6 +88,8 @@ struct Cluster {
     requests: u64,
     writes: u64,
     loss_is_acknowledged: bool,
+    leases: u64,
+    results: BTreeMap<(LeaseId, Sequence), (Status, Vec<u8>)>,
 }
 
 impl Machine for Cluster {
@@ -136,7 +139,7 @@ impl Cluster {
         } else if opcode == Opcode::Write && self.mischief.refuse_writes.is_some() {
             self.mischief.refuse_writes.map(|status| (status, Vec::new()))
         } else {
-            let answer = self.answer(opcode, body);
+            let answer = self.answer_once(header, opcode, body);
             let is_broken = opcode == Opcode::Write && every(self.writes, self.mischief.break_every);
             if is_broken { None } else { answer }
         };
@@ -151,8 +154,29 @@ impl Cluster {
         }
     }
 
+    /// A mutation is carried out once under its number.
+    fn answer_once(&mut self, header: &Header, opcode: Opcode, body: &[u8]) -> Answer {
+        if !matches!(opcode, Opcode::Write | Opcode::Remove) {
+            return self.answer(opcode, body);
+        }
+        let number = (header.lease, header.sequence);
+        assert!(!number.0.is_none() && number.0.raw() <= self.leases);
+        if let Some(result) = self.results.get(&number) {
+            assert!(header.repeated, "the client knows that it may have been carried out");
+            return Some(result.clone());
+        }
+        let result = self.answer(opcode, body);
+        self.results.insert(number, result.clone().unwrap());
+        result
+    }
+
     fn answer(&mut self, opcode: Opcode, body: &[u8]) -> Answer {
         match opcode {
+            Opcode::LeaseOpen => {
+                let LeaseOpen { term_millis } = decode(body).unwrap();
+                self.leases += 1;
+                ok(&LeaseOpened { lease: LeaseId(self.leases), term_millis })
+            }
             Opcode::Ping => ok(&Pong { server: ServerId::NONE, list_version: 0 }),
             Opcode::TableCreate => self.create(decode(body).unwrap()),
             Opcode::TableList => ok(&Tables { tables: self.tables.iter().map(summary).collect() }),

@@ -114,8 +114,7 @@ impl Fake {
     }
 
     fn give_leases(&mut self) {
-        let of_leases =
-            |sent: &Sent| matches!(sent.opcode(), Opcode::LeaseOpen | Opcode::LeaseRenew);
+        let of_leases = |sent: &Sent| matches!(sent.opcode(), Opcode::LeaseOpen | Opcode::LeaseRenew);
         while let Some(at) = self.sent.iter().position(of_leases) {
             let sent = self.sent.remove(at);
             self.give_lease(&sent);

@@ -4,8 +4,8 @@
 use crate::harness::*;
 use ramhold_base::{Position, Rng, SegmentId, StreamId};
 use ramhold_log::{
-    AppendRefusal, Choice, Combined, Compaction, Cursor, Geometry, Grant, Log, LogConfig, RpcResult, Step, Wish,
-    opening,
+    AppendRefusal, Choice, Combined, Compaction, Cursor, Geometry, Grant, Log, LogConfig, RpcResult, Step,
+    Wish, opening,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -71,7 +71,7 @@ impl Rig {
             two_level,
             pressed: false,
         };
-        rig.harness.has_results = seed % 3 != 0;
+        rig.harness.has_results = !seed.is_multiple_of(3);
         for stream in [STREAM, OTHER] {
             rig.harness.roll(stream).unwrap();
             rig.sync(stream);

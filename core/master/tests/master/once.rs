@@ -306,14 +306,8 @@ fn a_recovery_brings_results_with_their_effects() {
             version: Version(version),
         })
     };
-    let object = Object {
-        table: TABLE,
-        version: Version(9),
-        time: 1,
-        expires: None,
-        key: b"k",
-        value: b"before",
-    };
+    let object =
+        Object { table: TABLE, version: Version(9), time: 1, expires: None, key: b"k", value: b"before" };
     let entries = [
         result(50, Status::Ok, 8),
         result(51, Status::Ok, 9),

@@ -3,8 +3,8 @@
 use super::Picture;
 use crate::commands::{recoveries, table};
 use ramhold_client::{
-    BackupStatus, CleaningStatus, LossReport, ProcessStatus, ScrubStatus, ServerEntry, ServerState,
-    StreamStatus,
+    BackupStatus, CleaningStatus, LossReport, ProcessStatus, ResultsStatus, ScrubStatus, ServerEntry,
+    ServerState, StreamStatus,
 };
 use serde_json::{Map, Value, json};
 
@@ -83,6 +83,7 @@ fn process(process: &ProcessStatus) -> Value {
         "bad_frames": process.bad_frames,
         "cleaning": process.cleaning.as_ref().map(cleaning),
         "scrub": process.scrub.as_ref().map(scrub),
+        "results": process.results.as_ref().map(results),
         "streams": process.streams.iter().map(stream).collect::<Vec<_>>(),
         "backup": process.backup.as_ref().map(backup),
     })
@@ -99,6 +100,15 @@ fn cleaning(cleaning: &CleaningStatus) -> Value {
         "bytes_combined": cleaning.bytes_combined,
         "segments_retired": cleaning.segments_retired,
         "expired": cleaning.expired,
+    })
+}
+
+fn results(results: &ResultsStatus) -> Value {
+    json!({
+        "leases": results.leases,
+        "remembered": results.remembered,
+        "recalled": results.recalled,
+        "dropped": results.dropped,
     })
 }
 

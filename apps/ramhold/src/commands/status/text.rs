@@ -131,6 +131,12 @@ fn troubles(server: &ServerEntry, process: &ProcessStatus) -> String {
             server.id, scrub.damaged, scrub.repaired, scrub.waiting, scrub.lost
         ));
     }
+    if let Some(results) = process.results.filter(|results| results.dropped > 0) {
+        notes.push_str(&format!(
+            "{} left {} writes unanswered: it remembers the results of {} clients and had no room for more\n",
+            server.id, results.dropped, results.leases
+        ));
+    }
     if let Some(failed) = process.backup.as_ref().and_then(|backup| backup.failed.as_ref()) {
         notes.push_str(&format!("{} backup has failed: {}\n", server.id, bytes_for_eyes(failed.as_bytes())));
     }

@@ -2,6 +2,9 @@
 //!
 //! Exits with 1 when a seed failed, with 2 when it could not run. A failing seed is printed with how to replay it.
 
+#[cfg(feature = "planted")]
+mod mutants;
+
 use clap::Parser;
 use ramhold_world::cluster::Cluster;
 use ramhold_world::scenario::{Plan, Report, run};
@@ -76,6 +79,13 @@ struct Arguments {
     /// A fault to plant in the specimen, to see it found.
     #[arg(long)]
     planted: Option<String>,
+    /// Plants one defect of Ramhold after the other and looks how many seeds find it; needs a build with
+    /// `--features planted`, as `cargo xtask mutants` makes.
+    #[arg(long)]
+    mutants: bool,
+    /// With --mutants: this one alone; with --replay: planted while the seed runs.
+    #[arg(long)]
+    defect: Option<String>,
 }
 
 /// What is run.
@@ -168,6 +178,19 @@ fn main() -> ExitCode {
     } else {
         Which::Cluster(Cluster { tight: arguments.tight, ..Cluster::default() })
     };
+    #[cfg(feature = "planted")]
+    if arguments.mutants {
+        return mutants::run(&system, &arguments);
+    }
+    #[cfg(feature = "planted")]
+    if let Some(name) = &arguments.defect {
+        use ramhold_base::planted::{Defect, plant};
+        plant(Defect::ALL.iter().copied().find(|defect| format!("{defect:?}") == *name));
+    }
+    if !ramhold_base::planted::BUILT_IN && (arguments.mutants || arguments.defect.is_some()) {
+        println!("defects are planted only in a build with --features planted: cargo xtask mutants");
+        return ExitCode::from(2);
+    }
     let seeds = arguments.replay.map_or(arguments.seeds.clone(), |seed| seed..seed + 1);
     let begun = Instant::now();
     let mut tally = Tally::default();

@@ -1,0 +1,165 @@
+//! Defects that tests plant on purpose, to see that they are found.
+//!
+//! Only with the feature `planted`, which only the mutant runs of the simulator use: otherwise `planted` is a constant
+//! `false`, and nothing of this is in the program. A program for users refuses to be built with it.
+//!
+//! One line per defect; where it strikes, the code asks `planted(Defect::Name)`. Each breaks one rule of docs/protocols,
+//! most of them a rule that RAMCloud once broke or that a simpler design would leave out.
+//!
+//! Catalogue: J2, J3.
+
+macro_rules! defects {
+    ($($(#[$doc:meta])* $name:ident;)*) => {
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(u8)]
+        pub enum Defect { $($(#[$doc])* $name,)* }
+
+        impl Defect {
+            pub const ALL: &'static [Defect] = &[$(Defect::$name,)*];
+        }
+    };
+}
+
+defects! {
+    // Exactly once.
+    /// A mutation's result is not in the log beside its effect.
+    ResultNotLogged;
+    /// A refusal by a rule is answered and not remembered.
+    RefusalNotLogged;
+    /// A recovery leaves results out when it replays.
+    ResultNotReplayed;
+    /// A backup leaves results out when it divides a segment.
+    ResultNotDivided;
+    /// The cleaner leaves results behind.
+    ResultNotMoved;
+    /// A repeated mutation is carried out again.
+    ResultIgnored;
+    /// A repeated mutation is answered before its result is durable.
+    ResultToldEarly;
+    /// A sequence that was refused may be carried out later.
+    SequenceNotBurnt;
+    /// A sequence below the floor is taken for a new one.
+    FloorIgnored;
+    /// A mutation is carried out under any lease.
+    LeaseNotChecked;
+    /// The coordinator tells masters more of a lease than is left.
+    LeaseToldTooLong;
+    /// A client takes a new number while the fate of an attempt is open.
+    NumberGivenUp;
+
+    // Answers and durability.
+    /// Answers do not wait for replication.
+    AnsweredEarly;
+    /// A read does not wait for the object that it tells of.
+    ReadEarly;
+    /// A miss does not wait for the remove that it tells of.
+    MissEarly;
+
+    // Versions and expiry.
+    /// A remove does not raise the safe version.
+    SafeVersionNotRaised;
+    /// A recovery does not take over safe versions.
+    SafeVersionNotReplayed;
+    /// In a recovery a later entry wins, not a newer one.
+    OlderWins;
+    /// A recovery leaves tombstones out.
+    TombstoneNotReplayed;
+    /// An object whose time is over is served.
+    ExpiredServed;
+
+    // Cleaning.
+    /// Cleaning drops tombstones that are needed.
+    TombstoneDropped;
+    /// An overwrite does not name the segments of older versions.
+    OlderNotNamed;
+    /// Sources of a pass go before the head that does not name them is on the devices.
+    RetiredEarly;
+    /// Survivors enter the log before they are whole on the backups.
+    EnteredEarly;
+    /// Replicas are made from a compacted segment before that is safe.
+    CopiedEarly;
+
+    // Replication.
+    /// One replica is enough.
+    OneReplicaEnough;
+    /// A head is closed before the next one is open on all backups.
+    ClosedEarly;
+    /// Data goes into the next head before the one before is closed.
+    NextHeadEarly;
+    /// Writes go on before the coordinator has recorded a new epoch.
+    EpochNotRecorded;
+    /// The loss of a replica does not raise the epoch.
+    EpochNotRaised;
+    /// A stream acknowledges before the coordinator knows of it.
+    StreamNotRegistered;
+
+    // Backups.
+    /// A backup takes appends of a server that it was told is dead.
+    FenceIgnored;
+    /// A backup takes appends of an older epoch.
+    OldEpochTaken;
+    /// A replica whose buffer was lost is reported as if it were whole.
+    CutNotTold;
+    /// A backup says that what is in its buffer is on its device.
+    FlushedClaimed;
+    /// A backup frees the replicas of crashed masters.
+    FreedEarly;
+    /// The checksum of a frame is not looked at.
+    FrameUnchecked;
+
+    // Recovery and membership.
+    /// A damaged record ends the replay of its segment without a word.
+    CorruptPassedOver;
+    /// A head of an epoch below the recorded one proves a log complete.
+    OldHeadProves;
+    /// A closed segment counts as whole though its replica is cut or open.
+    OpenCountsAsWhole;
+    /// A segment of the digest that nobody holds is left out.
+    MissingLeftOut;
+    /// A recovered partition is entered before it is replicated.
+    RecoveredEarly;
+    /// Segments from before a tablet's first one are replayed too.
+    FirstSegmentIgnored;
+    /// The coordinator's messages do not wait for the store.
+    ToldBeforeStored;
+    /// A server answers requests for an earlier life.
+    AnyLifeAnswers;
+
+    // Memory.
+    /// What is damaged in memory is served.
+    DamageServed;
+    /// What is damaged in memory is moved by the cleaner.
+    DamageMoved;
+}
+
+/// Whether defects can be planted in this build.
+pub const BUILT_IN: bool = cfg!(feature = "planted");
+
+/// Whether this defect is planted.
+#[cfg(not(feature = "planted"))]
+#[inline(always)]
+pub const fn planted(_: Defect) -> bool {
+    false
+}
+
+#[cfg(feature = "planted")]
+pub use active::{plant, planted};
+
+#[cfg(feature = "planted")]
+mod active {
+    use super::Defect;
+    use std::sync::atomic::{AtomicU8, Ordering};
+
+    const NONE: u8 = u8::MAX;
+    static ACTIVE: AtomicU8 = AtomicU8::new(NONE);
+
+    /// Whether this defect is planted.
+    pub fn planted(defect: Defect) -> bool {
+        ACTIVE.load(Ordering::Relaxed) == defect as u8
+    }
+
+    /// Plants this defect alone, or none, in the whole process.
+    pub fn plant(defect: Option<Defect>) {
+        ACTIVE.store(defect.map_or(NONE, |defect| defect as u8), Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,68 @@
+//! Plants each defect in turn and runs seeds until one of them fails.
+//!
+//! What is never found shows a rule that no test would miss, or a hole in the tests; either has to be dealt with.
+//!
+//! Catalogue: J2, J3. Defects: ramhold_base::planted.
+
+use crate::{Arguments, Which, run_seed, trouble};
+use ramhold_base::planted::{Defect, plant};
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// How a defect was found.
+struct Found {
+    seed: u64,
+    why: String,
+}
+
+/// Plants every defect, or the one that is named. Succeeds when each is found.
+pub fn run(which: &Which, arguments: &Arguments) -> ExitCode {
+    // A machine that stops at an assertion is found; its backtrace is of no interest.
+    std::panic::set_hook(Box::new(|_| {}));
+    let is_meant =
+        |defect: &&Defect| arguments.defect.as_ref().is_none_or(|name| format!("{defect:?}") == *name);
+    let defects: Vec<Defect> = Defect::ALL.iter().filter(is_meant).copied().collect();
+    if defects.is_empty() {
+        println!("there is no such defect; there are {:?}", Defect::ALL);
+        return ExitCode::from(2);
+    }
+    let begun = Instant::now();
+    let mut missed = Vec::new();
+    for defect in &defects {
+        let from = Instant::now();
+        match find(which, *defect, arguments) {
+            Some(Found { seed, why }) => {
+                let runs = seed - arguments.seeds.start + 1;
+                println!(
+                    "{:<24} found after {runs:>3} seeds, {:>5.1} s: {why}",
+                    format!("{defect:?}"),
+                    from.elapsed().as_secs_f64()
+                );
+            }
+            None => {
+                println!("{:<24} NOT FOUND in seeds {:?}", format!("{defect:?}"), arguments.seeds);
+                missed.push(*defect);
+            }
+        }
+    }
+    plant(None);
+    println!(
+        "{} of {} defects found in {:.0} s",
+        defects.len() - missed.len(),
+        defects.len(),
+        begun.elapsed().as_secs_f64()
+    );
+    if missed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) }
+}
+
+fn find(which: &Which, defect: Defect, arguments: &Arguments) -> Option<Found> {
+    plant(Some(defect));
+    arguments.seeds.clone().find_map(|seed| {
+        let why = match run_seed(which, seed, arguments.seconds, false) {
+            Ok(report) => trouble(&report)?,
+            Err(panic) => panic,
+        };
+        let line: String = why.lines().next().unwrap_or_default().chars().take(110).collect();
+        Some(Found { seed, why: line })
+    })
+}
