@@ -48,6 +48,9 @@ type Score = (bool, bool, usize);
 struct Search<'a> {
     log: &'a Log,
     lists: Lists,
+    /// Whether it says more of a candidate that it ends where another entry begins than that few bytes differ. It does
+    /// when much is damaged; not when the entry behind has a list that nobody can know and so begins as none does.
+    ends_first: bool,
     hash_of: HashOf<'a>,
     /// How the replica's entries begin, but for lists that are neither whole nor as they would be now.
     headers: BTreeSet<[u8; HEADER_BYTES]>,
@@ -85,9 +88,9 @@ impl Log {
         }
         let all: Result<Vec<_>, _> = EntryReader::new(replica).map(|entry| entry.map(|(_, it)| it)).collect();
         let entries = all.ok()?;
-        [Lists::Likely, Lists::All]
+        [(Lists::Likely, true), (Lists::Likely, false), (Lists::All, true), (Lists::All, false)]
             .into_iter()
-            .find_map(|lists| self.patched(slot, &memory, &entries, lists, hash_of).filter(is_it))
+            .find_map(|how| self.patched(slot, &memory, &entries, how, hash_of).filter(is_it))
     }
 
     /// The memory's entries, with those of the replica in the place of the damaged.
@@ -96,11 +99,11 @@ impl Log {
         slot: Slot,
         memory: &[u8],
         entries: &[Entry<'_>],
-        lists: Lists,
+        (lists, ends_first): (Lists, bool),
         hash_of: HashOf<'_>,
     ) -> Option<Vec<u8>> {
-        let mut search =
-            Search { log: self, lists, hash_of, headers: self.headers(entries), encoded_count: 0 };
+        let headers = self.headers(entries);
+        let mut search = Search { log: self, lists, ends_first, hash_of, headers, encoded_count: 0 };
         // An image begins with the same opening.
         let opening_bytes = self.memory.segments.at(slot).opening_bytes as usize;
         let (mut out, mut next, mut bytes) = (Vec::with_capacity(memory.len()), 0, 0);
@@ -176,8 +179,8 @@ impl Log {
 }
 
 impl Search<'_> {
-    /// The entry that most likely stood where `rest` begins: best one that the index refers to there, then one that ends
-    /// where another begins, then the one with the smallest part of other bytes.
+    /// The entry that most likely stood where `rest` begins: best one that the index refers to there, then perhaps one
+    /// that ends where another begins, then the one with the smallest part of other bytes.
     fn most_alike(
         &mut self,
         here: Reference,
@@ -203,7 +206,8 @@ impl Search<'_> {
                 variant.encode(&mut encoded);
                 let Some(present) = rest.get(..encoded.len()) else { continue };
                 let other_bytes = present.iter().zip(&encoded).filter(|(a, b)| a != b).count();
-                let score = (!is_indexed, encoded.len() != next_start, other_bytes * 1024 / encoded.len());
+                let ends_elsewhere = self.ends_first && encoded.len() != next_start;
+                let score = (!is_indexed, ends_elsewhere, other_bytes * 1024 / encoded.len());
                 if best.as_ref().is_none_or(|(best, ..)| score < *best) {
                     best = Some((score, number, encoded.clone()));
                 }

@@ -47,19 +47,51 @@ impl Rot {
     /// The same after the oldest segment has gone and the segment was compacted: lists are shorter, tombstones fewer.
     fn compacted() -> Rot {
         let mut rot = Rot::new();
-        let log = &mut rot.harness.log;
-        let oldest = log.stream_segments(STREAM).next().unwrap();
-        let mut pass = log.begin_combined(STREAM, &[oldest], rot.harness.now);
-        assert_eq!(combine(&mut rot.harness, &mut pass), Step::Done);
-        let log = &mut rot.harness.log;
-        log.enter_combined(&pass);
-        log.roll_entering(STREAM, rot.harness.now, &[]).unwrap();
-        log.retire(oldest);
-        let mut pass = log.begin_compaction(rot.id);
+        let oldest = rot.harness.log.stream_segments(STREAM).next().unwrap();
+        rot.clean_away(oldest);
+        let mut pass = rot.harness.log.begin_compaction(rot.id);
         assert_eq!(compact(&mut rot.harness, &mut pass), Step::Done);
         rot.harness.log.swap_compaction(pass);
         assert!(segment_bytes(&rot.harness.log, rot.id).len() < rot.replica.len());
         rot
+    }
+
+    /// Tombstones whose lists were shortened by a compaction and name by now what is gone: so they begin as no entry of
+    /// the replica does, nor as any that would be made of one. Behind them the replica has dead objects, each as long as
+    /// some of the tombstones together.
+    fn with_odd_lists() -> Rot {
+        let mut harness = Harness::new(config(64 * 1024));
+        let mut older = Vec::new();
+        for _ in 0..3 {
+            older.push(harness.roll(STREAM).unwrap());
+            (0..6).for_each(|number| write(&mut harness, number, 1));
+        }
+        let id = harness.roll(STREAM).unwrap();
+        for number in 0..6 {
+            harness.remove(TABLE, &key(number)).unwrap();
+        }
+        for tombstones in 1..6 {
+            write(&mut harness, 6, tombstones * 35 - 26);
+        }
+        write(&mut harness, 7, 1);
+        harness.roll(STREAM).unwrap();
+        write(&mut harness, 6, 1);
+        let replica = segment_bytes(&harness.log, id);
+        let mut rot = Rot { harness, id, replica };
+        rot.clean_away(older[0]);
+        let mut pass = rot.harness.log.begin_compaction(id);
+        assert_eq!(compact(&mut rot.harness, &mut pass), Step::Done);
+        rot.harness.log.swap_compaction(pass);
+        rot.clean_away(older[1]);
+        rot
+    }
+
+    fn clean_away(&mut self, id: SegmentId) {
+        let mut pass = self.harness.log.begin_combined(STREAM, &[id], self.harness.now);
+        assert_eq!(combine(&mut self.harness, &mut pass), Step::Done);
+        self.harness.log.enter_combined(&pass);
+        self.harness.log.roll_entering(STREAM, self.harness.now, &[]).unwrap();
+        self.harness.log.retire(id);
     }
 
     fn bytes(&self) -> u32 {
@@ -224,6 +256,20 @@ fn every_flipped_bit_of_a_compacted_segment_is_repaired_from_the_longer_replica(
         assert_eq!(rot.repair(&replica), Repaired::Whole, "bit {bit} of {bits}");
         assert_eq!(segment_bytes(&rot.harness.log, rot.id), before, "bit {bit} of {bits}");
         assert_eq!(rot.read_all(), 0);
+    }
+}
+
+// C8
+#[test]
+fn an_entry_whose_list_nobody_can_know_is_repaired() {
+    let bits = Rot::with_odd_lists().bytes() * 8;
+    for bit in 0..bits {
+        let mut rot = Rot::with_odd_lists();
+        let before = segment_bytes(&rot.harness.log, rot.id);
+        rot.flip(bit);
+        let replica = rot.replica.clone();
+        assert_eq!(rot.repair(&replica), Repaired::Whole, "bit {bit} of {bits}");
+        assert_eq!(segment_bytes(&rot.harness.log, rot.id), before, "bit {bit} of {bits}");
     }
 }
 
