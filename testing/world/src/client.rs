@@ -1,11 +1,12 @@
-//! A simulated client: one session, one operation at a time, everything written down.
+//! A simulated client: one session, one operation at a time in each of its lanes, everything written down.
 //!
 //! The shared history gets an operation when it begins, as unknown; its end is filled in when it is known. So whatever
-//! happens to the client, what it left open counts as unknown. After an unknown outcome a new session takes over.
+//! happens to the client, what it left open counts as unknown. After an unknown outcome a new session takes over, or,
+//! where that may be, the same goes on.
 
 use crate::history::{Action, NEVER, Operation, Outcome, ValueId};
 use crate::network::MILLI;
-use crate::system::{Ask, MakeSession, Request, Session};
+use crate::system::{Ask, End, MakeSession, Request, Session};
 use crate::workload::{Memory, Workload, key_bytes};
 use ramhold_base::{Effects, Input, Instant, Machine, Rng};
 use std::cell::RefCell;
@@ -40,10 +41,16 @@ pub struct Client<S: Session> {
     history: SharedHistory,
     memory: Memory,
     task: Task,
+    lanes: Vec<Lane>,
+    counter: u64,
+}
+
+/// What may be under way beside others.
+#[derive(Clone, Default)]
+struct Lane {
     /// The place of the open operation in the history.
     open: Option<usize>,
     next: Option<Instant>,
-    counter: u64,
 }
 
 impl<S: Session> Client<S> {
@@ -61,6 +68,7 @@ impl<S: Session> Client<S> {
             number,
             workload,
             make_session,
+            lanes: vec![Lane::default(); session.lanes()],
             session,
             session_number: 1,
             wall_millis: 0,
@@ -68,8 +76,6 @@ impl<S: Session> Client<S> {
             history,
             memory: Memory::default(),
             task: Task::Work,
-            open: None,
-            next: None,
             counter: 0,
         }
     }
@@ -85,13 +91,14 @@ impl<S: Session> Client<S> {
 
     /// Nothing open and nothing to do.
     pub fn is_at_rest(&self) -> bool {
-        self.open.is_none() && self.task == Task::Rest
+        self.lanes.iter().all(|lane| lane.open.is_none()) && self.task == Task::Rest
     }
 
-    fn begin(&mut self, now: Instant, effects: &mut Effects) {
+    fn begin(&mut self, now: Instant, lane: usize, effects: &mut Effects) {
         let key = match &self.task {
             Task::Work => self.workload.key(&mut self.rng),
             Task::Rest => return,
+            Task::ReadBack(_) if lane > 0 => return,
             Task::ReadBack(keys) => match keys.front() {
                 Some(key) => *key,
                 None => {
@@ -129,15 +136,20 @@ impl<S: Session> Client<S> {
             answered_by: None,
         };
         let mut history = self.history.borrow_mut();
-        self.open = Some(history.len());
+        self.lanes[lane].open = Some(history.len());
         history.push(operation);
         drop(history);
-        self.session.begin(now, &Request { key: &key_bytes(key), ask }, effects);
+        self.session.begin(now, lane, &Request { key: &key_bytes(key), ask }, effects);
     }
 
     fn finish(&mut self, now: Instant, effects: &mut Effects) {
-        let (Some(open), Some(end)) = (self.open, self.session.take_end()) else { return };
-        self.open = None;
+        while let Some((lane, end)) = self.session.take_end() {
+            self.finish_lane(now, lane, end, effects);
+        }
+    }
+
+    fn finish_lane(&mut self, now: Instant, lane: usize, end: End, effects: &mut Effects) {
+        let Some(open) = self.lanes[lane].open.take() else { return };
         let mut history = self.history.borrow_mut();
         let operation = &mut history[open];
         operation.outcome = end.outcome;
@@ -147,7 +159,9 @@ impl<S: Session> Client<S> {
         }
         let key = operation.key;
         drop(history);
-        let mut pause = Duration::from_nanos(self.rng.below(self.workload.think_max.max(MILLI)));
+        // As many operations in all, however many lanes there are.
+        let think_max = self.workload.think_max.max(MILLI) * self.lanes.len() as u64;
+        let mut pause = Duration::from_nanos(self.rng.below(think_max));
         let answered = match end.outcome {
             Outcome::Found { version, .. } | Outcome::Done { version } => {
                 self.memory.learn(key, version);
@@ -163,9 +177,9 @@ impl<S: Session> Client<S> {
                 false
             }
             Outcome::Unknown => {
-                self.session = (self.make_session)(self.rng.u64());
-                self.session_number += 1;
-                self.session.step(now, Input::Start { wall_millis: self.wall_millis }, effects);
+                if !self.session.goes_on_after_unknown() || self.rng.chance(1, 2) {
+                    self.renew_session(now, effects);
+                }
                 false
             }
         };
@@ -179,7 +193,23 @@ impl<S: Session> Client<S> {
                 keys.pop_front();
             }
         }
-        self.next = Some(now + pause);
+        // A new session may have fewer lanes.
+        if let Some(lane) = self.lanes.get_mut(lane) {
+            lane.next = Some(now + pause);
+        }
+    }
+
+    /// What the session before had under way stays unknown.
+    fn renew_session(&mut self, now: Instant, effects: &mut Effects) {
+        self.session = (self.make_session)(self.rng.u64());
+        self.session_number += 1;
+        self.session.step(now, Input::Start { wall_millis: self.wall_millis }, effects);
+        for lane in &mut self.lanes {
+            if lane.open.take().is_some() {
+                lane.next = Some(now + REFUSAL_PAUSE);
+            }
+        }
+        self.lanes.resize(self.session.lanes(), Lane::default());
     }
 }
 
@@ -187,22 +217,36 @@ impl<S: Session> Machine for Client<S> {
     fn step(&mut self, now: Instant, input: Input<'_>, effects: &mut Effects) {
         if let Input::Start { wall_millis } = input {
             self.wall_millis = wall_millis;
-            self.next = Some(now + Duration::from_nanos(self.rng.below(self.workload.think_max.max(1))));
+            for lane in &mut self.lanes {
+                let pause = self.rng.below(self.workload.think_max.max(1));
+                lane.next = Some(now + Duration::from_nanos(pause));
+            }
         }
         self.session.step(now, input, effects);
         self.finish(now, effects);
-        if self.open.is_none() && (self.next.is_some_and(|next| next <= now)) {
-            self.next = None;
-            self.begin(now, effects);
-            // A session may know the end at once.
-            self.finish(now, effects);
+        for lane in 0..self.lanes.len() {
+            let Some(Lane { open: None, next }) = self.lanes.get(lane) else { continue };
+            if next.is_some_and(|next| next <= now) {
+                self.lanes[lane].next = None;
+                self.begin(now, lane, effects);
+                // A session may know the end at once.
+                self.finish(now, effects);
+            }
         }
-        if self.open.is_none() && self.next.is_none() && self.task != Task::Rest {
-            self.next = Some(now + Duration::from_millis(1));
+        let has_work = |lane: usize, task: &Task| match task {
+            Task::Work => true,
+            Task::Rest => false,
+            Task::ReadBack(_) => lane == 0,
+        };
+        for (number, lane) in self.lanes.iter_mut().enumerate() {
+            if lane.open.is_none() && lane.next.is_none() && has_work(number, &self.task) {
+                lane.next = Some(now + Duration::from_millis(1));
+            }
         }
     }
 
     fn deadline(&self) -> Option<Instant> {
-        ramhold_base::time::earliest(self.session.deadline(), self.next)
+        let lanes = self.lanes.iter().filter(|lane| lane.open.is_none()).filter_map(|lane| lane.next).min();
+        ramhold_base::time::earliest(self.session.deadline(), lanes)
     }
 }

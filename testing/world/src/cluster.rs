@@ -25,6 +25,7 @@ use ramhold_replication::ReplicationConfig;
 use ramhold_wire::data::RejectRules;
 use ramhold_wire::membership::{Durability, Label};
 use ramhold_wire::table::TableOptions;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -38,6 +39,8 @@ const USED_BEFORE_CLEANING: u64 = 4 * SEGMENT_BYTES as u64;
 const TIGHT_LOG_BYTES: u64 = 256 * 1024;
 const INDEX_BYTES: u64 = 512 * 1024;
 const TABLE: &str = "world";
+/// Operations of one session under way at once.
+const LANES_MAX: u64 = 4;
 
 /// Crash points of masters; those of backups are listed there.
 const SERVER_MARKS: [&str; 17] = [
@@ -346,16 +349,17 @@ impl System for Cluster {
     }
 }
 
-/// A session of the real client, one operation at a time, on a table that it makes sure exists first.
+/// A session of the real client, with some operations under way at once, on a table that it makes sure exists first.
 pub struct ClusterSession {
     session: core::Session,
     options: TableOptions,
     table: Option<TableId>,
     creating: Option<OperationId>,
+    lanes: usize,
     /// Asked for before the table was known.
-    waiting: Option<Wanted>,
-    running: Option<(OperationId, Asked)>,
-    end: Option<End>,
+    waiting: Vec<(usize, Wanted)>,
+    running: BTreeMap<OperationId, (usize, Asked)>,
+    ends: VecDeque<(usize, End)>,
     retry_at: Option<Instant>,
 }
 
@@ -377,15 +381,17 @@ impl ClusterSession {
     fn new(seed: u64, replicas: u8) -> ClusterSession {
         let mut config = core::SessionConfig::new(vec![coordinator_address()]);
         config.deadline = Duration::from_secs(8);
-        config.lease_term = Duration::from_millis(Rng::new(seed).between(1000, 12_000));
+        let mut rng = Rng::new(seed);
+        config.lease_term = Duration::from_millis(rng.between(1000, 12_000));
         ClusterSession {
             session: core::Session::new(config, seed),
             options: TableOptions { durability: Durability::Buffered, replicas, tablets: 8 },
             table: None,
             creating: None,
-            waiting: None,
-            running: None,
-            end: None,
+            lanes: rng.between(1, LANES_MAX) as usize,
+            waiting: Vec::new(),
+            running: BTreeMap::new(),
+            ends: VecDeque::new(),
             retry_at: None,
         }
     }
@@ -406,9 +412,9 @@ impl ClusterSession {
         self.creating = Some(self.session.start(now, Operation::DescribeTable { which }, effects));
     }
 
-    fn start(&mut self, now: Instant, wanted: Wanted, effects: &mut Effects) {
+    fn start(&mut self, now: Instant, lane: usize, wanted: Wanted, effects: &mut Effects) {
         let Some(table) = self.table else {
-            self.waiting = Some(wanted);
+            self.waiting.push((lane, wanted));
             return self.find_table(now, effects);
         };
         let key = wanted.key;
@@ -418,7 +424,8 @@ impl ClusterSession {
             Kind::Remove(rules) => Operation::Remove { table, key, rules },
         };
         let asked = if matches!(operation, Operation::Read { .. }) { Asked::Read } else { Asked::Mutation };
-        self.running = Some((self.session.start(now, operation, effects), asked));
+        let id = self.session.start(now, operation, effects);
+        self.running.insert(id, (lane, asked));
     }
 
     fn take_outcomes(&mut self, now: Instant, effects: &mut Effects) {
@@ -433,16 +440,13 @@ impl ClusterSession {
                     }
                     _ => self.retry_at = Some(now + Duration::from_millis(100)),
                 }
-                if self.table.is_some()
-                    && let Some(wanted) = self.waiting.take()
-                {
-                    self.start(now, wanted, effects);
+                if self.table.is_some() {
+                    for (lane, wanted) in std::mem::take(&mut self.waiting) {
+                        self.start(now, lane, wanted, effects);
+                    }
                 }
-            } else if let Some((running, asked)) = self.running
-                && running == id
-            {
-                self.running = None;
-                self.end = Some(end_of(asked, outcome));
+            } else if let Some((lane, asked)) = self.running.remove(&id) {
+                self.ends.push_back((lane, end_of(asked, outcome)));
             }
         }
     }
@@ -494,7 +498,15 @@ fn rules(condition: Condition) -> RejectRules {
 }
 
 impl Session for ClusterSession {
-    fn begin(&mut self, now: Instant, request: &Request<'_>, effects: &mut Effects) {
+    fn lanes(&self) -> usize {
+        self.lanes
+    }
+
+    fn goes_on_after_unknown(&self) -> bool {
+        true
+    }
+
+    fn begin(&mut self, now: Instant, lane: usize, request: &Request<'_>, effects: &mut Effects) {
         let kind = match request.ask {
             Ask::Read => Kind::Read,
             Ask::Write { value, condition, ttl } => {
@@ -504,12 +516,12 @@ impl Session for ClusterSession {
             }
             Ask::Remove { condition } => Kind::Remove(rules(condition)),
         };
-        self.start(now, Wanted { key: request.key.to_vec(), kind }, effects);
+        self.start(now, lane, Wanted { key: request.key.to_vec(), kind }, effects);
         self.take_outcomes(now, effects);
     }
 
-    fn take_end(&mut self) -> Option<End> {
-        self.end.take()
+    fn take_end(&mut self) -> Option<(usize, End)> {
+        self.ends.pop_front()
     }
 }
 
@@ -517,13 +529,13 @@ impl Machine for ClusterSession {
     fn step(&mut self, now: Instant, input: Input<'_>, effects: &mut Effects) {
         self.session.step(now, input, effects);
         self.take_outcomes(now, effects);
-        if self.waiting.is_some() {
+        if !self.waiting.is_empty() {
             self.find_table(now, effects);
         }
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let retry = if self.waiting.is_some() { self.retry_at } else { None };
+        let retry = if self.waiting.is_empty() { None } else { self.retry_at };
         ramhold_base::time::earliest(self.session.deadline(), retry)
     }
 }

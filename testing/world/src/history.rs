@@ -73,7 +73,7 @@ pub enum Outcome {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Operation {
     pub client: u32,
-    /// Never used again after an unknown outcome.
+    /// One session of the client; its lanes have operations under way at the same time.
     pub session: u64,
     pub key: u32,
     pub action: Action,

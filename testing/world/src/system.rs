@@ -34,12 +34,22 @@ pub struct End {
     pub answered_by: Option<ServerId>,
 }
 
-/// One client session: a machine that is given one operation at a time.
+/// One client session: a machine that is given one operation at a time in each of its lanes.
 pub trait Session: Machine {
-    fn begin(&mut self, now: Instant, request: &Request<'_>, effects: &mut Effects);
+    /// How many operations may be under way at once.
+    fn lanes(&self) -> usize {
+        1
+    }
 
-    /// How the operation ended, once.
-    fn take_end(&mut self) -> Option<End>;
+    /// Whether it may be used again after an operation ended as unknown.
+    fn goes_on_after_unknown(&self) -> bool {
+        false
+    }
+
+    fn begin(&mut self, now: Instant, lane: usize, request: &Request<'_>, effects: &mut Effects);
+
+    /// How the operation of a lane ended, once.
+    fn take_end(&mut self) -> Option<(usize, End)>;
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -85,7 +85,7 @@ fn rules(condition: Condition) -> RejectRules {
 }
 
 impl Session for SpecimenSession {
-    fn begin(&mut self, now: Instant, request: &Request<'_>, effects: &mut Effects) {
+    fn begin(&mut self, now: Instant, _lane: usize, request: &Request<'_>, effects: &mut Effects) {
         assert!(self.open.is_none(), "one operation at a time");
         let owner = (fingerprint(request.key) % self.servers.len() as u64) as usize;
         let addr = self.servers[owner];
@@ -114,8 +114,8 @@ impl Session for SpecimenSession {
         self.open = Some(Open { rpc, opcode, addr, deadline: now + PATIENCE });
     }
 
-    fn take_end(&mut self) -> Option<End> {
-        self.end.take()
+    fn take_end(&mut self) -> Option<(usize, End)> {
+        self.end.take().map(|end| (0, end))
     }
 }
 
