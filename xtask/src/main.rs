@@ -4,6 +4,7 @@
 //! that it builds and runs. It writes nothing but build artefacts, except `fix`.
 
 mod imports;
+mod mutants;
 mod shell;
 mod suite;
 
@@ -39,7 +40,7 @@ fn main() -> ExitCode {
         "test" => suite::test(),
         "soak" => suite::soak(rest),
         "world" => suite::world(rest),
-        "mutants" => suite::mutants(rest),
+        "mutants" => mutants::run(rest),
         "rounds" => suite::rounds(rest),
         "bench" => suite::bench(rest),
         "fix" => Step::new("format").cargo(&["fmt", "--all"]).run(),

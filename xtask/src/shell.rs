@@ -51,6 +51,14 @@ impl Step {
         self
     }
 
+    /// Without a word of the program's own.
+    pub fn silent(mut self) -> Step {
+        if let Some(command) = &mut self.command {
+            command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+        }
+        self.quiet()
+    }
+
     pub fn run(self) -> Result<(), Failure> {
         self.expect_code(|code| code == 0)
     }

@@ -6,8 +6,6 @@ use crate::shell::{Failure, Step, built, is_installed};
 /// Simulator seeds in `check` and `test`, of 60 simulated seconds each.
 const CHECK_SEEDS: &str = "0..4";
 const TEST_SEEDS: &str = "0..300";
-/// Tried for each planted defect.
-const MUTANT_SEEDS: &str = "0..500";
 /// With so little memory that clients fill it.
 const TIGHT_SEEDS: &str = "0..60";
 
@@ -83,24 +81,6 @@ pub fn world(arguments: &[String]) -> Result<(), Failure> {
         .quiet()
         .run()?;
     Step::new("world").program(built("ramhold-world"), &[]).arguments(arguments).quiet().run()
-}
-
-/// Into a folder of its own: a program with defects is never where others look for one.
-pub fn mutants(arguments: &[String]) -> Result<(), Failure> {
-    const FOLDER: &str = "target/planted";
-    Step::new("build")
-        .cargo(&["build", "--release", "--package", "ramhold-world", "--features", "planted"])
-        .env("CARGO_TARGET_DIR", FOLDER)
-        .quiet()
-        .run()?;
-    let seeds: &[&str] =
-        if arguments.iter().any(|a| a == "--seeds") { &[] } else { &["--seeds", MUTANT_SEEDS] };
-    Step::new("mutants")
-        .program(format!("{FOLDER}/release/ramhold-world"), &["--mutants"])
-        .arguments(arguments)
-        .arguments(&seeds.iter().map(ToString::to_string).collect::<Vec<_>>())
-        .quiet()
-        .run()
 }
 
 pub fn rounds(arguments: &[String]) -> Result<(), Failure> {

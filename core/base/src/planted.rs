@@ -1,6 +1,6 @@
 //! Defects that tests plant on purpose, to see that they are found.
 //!
-//! Only with the feature `planted`, which only the mutant runs of the simulator use: otherwise `planted` is a constant
+//! Only with the feature `planted`, which only `cargo xtask mutants` uses: otherwise `planted` is a constant
 //! `false`, and nothing of this is in the program. A program for users refuses to be built with it.
 //!
 //! One line per defect; where it strikes, the code asks `planted(Defect::Name)`. Each breaks one rule of docs/protocols,
@@ -151,11 +151,23 @@ mod active {
     use std::sync::atomic::{AtomicU8, Ordering};
 
     const NONE: u8 = u8::MAX;
-    static ACTIVE: AtomicU8 = AtomicU8::new(NONE);
+    const UNSET: u8 = u8::MAX - 1;
+    static ACTIVE: AtomicU8 = AtomicU8::new(UNSET);
 
-    /// Whether this defect is planted.
+    /// Whether this defect is planted. Before anybody has called `plant` it is the one that the environment names in
+    /// `RAMHOLD_PLANTED`: for the tests of a crate.
     pub fn planted(defect: Defect) -> bool {
-        ACTIVE.load(Ordering::Relaxed) == defect as u8
+        let active = match ACTIVE.load(Ordering::Relaxed) {
+            UNSET => by_environment(),
+            active => active,
+        };
+        active == defect as u8
+    }
+
+    fn by_environment() -> u8 {
+        let name = std::env::var("RAMHOLD_PLANTED").unwrap_or_default();
+        plant(Defect::ALL.iter().copied().find(|defect| format!("{defect:?}") == name));
+        ACTIVE.load(Ordering::Relaxed)
     }
 
     /// Plants this defect alone, or none, in the whole process.

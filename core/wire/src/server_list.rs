@@ -171,6 +171,22 @@ mod tests {
         }
     }
 
+    /// A10: a server that came back at its old address answers nothing that was meant for the one before.
+    #[test]
+    fn what_is_for_another_life_or_another_cluster_is_refused() {
+        let mut view = View::new(SocketAddr::from(([10, 0, 0, 1], 1)));
+        (view.cluster, view.me) = (ClusterId(1), ServerId(2));
+        let header = |cluster, target| Header {
+            cluster: ClusterId(cluster),
+            target: ServerId(target),
+            ..Header::default()
+        };
+        assert_eq!(view.check_target(&header(1, 2)), Ok(()));
+        assert_eq!(view.check_target(&header(1, 1)), Err(Status::WrongServer));
+        assert_eq!(view.check_target(&header(1, 0)), Err(Status::WrongServer));
+        assert_eq!(view.check_target(&header(3, 2)), Err(Status::WrongCluster));
+    }
+
     /// Seed 5 of the simulator: an old whole list came last, and the server never heard of later changes.
     #[test]
     fn a_list_never_goes_back() {

@@ -5,7 +5,8 @@
 use crate::rig::Rig;
 use ramhold_base::hash::PlacementSeed;
 use ramhold_base::*;
-use ramhold_wire::control::encode_into;
+use ramhold_log::{Entry, Object, OlderList};
+use ramhold_wire::control::{Address, encode_into};
 use ramhold_wire::data::{AppendReply, AppendRequest, KeyRequest, RejectRules, WriteRequest};
 use ramhold_wire::membership::*;
 use ramhold_wire::recovery::*;
@@ -46,6 +47,80 @@ fn unusable() -> Vec<RecoverySegment> {
         end: 10,
         sources: vec![],
     }]
+}
+
+/// One segment, on the backups 1 and 2.
+fn readable() -> Vec<RecoverySegment> {
+    let source = |id: u64| SegmentSource {
+        backup: ServerId(id),
+        address: Address(format!("10.0.0.{id}:1").parse().unwrap()),
+        epoch: Epoch(0),
+    };
+    vec![RecoverySegment {
+        shard: ShardId(0),
+        stream: StreamId(1),
+        segment: SegmentId(1),
+        end: u32::MAX,
+        sources: vec![source(1), source(2)],
+    }]
+}
+/// Two objects of table 5.
+fn records() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for key in [b"a", b"b"] {
+        let (table, version) = (TableId(5), Version(3));
+        let object = Object { table, version, time: 1, expires: None, key, value: &[7; 50] };
+        Entry::Object(object, OlderList::NONE).encode(&mut bytes);
+    }
+    bytes
+}
+/// Answers the one question for records; whom it went to. Backups answer nothing else before `settle`.
+fn answer_records(rig: &mut Rig, body: &[u8]) -> ServerId {
+    let at = rig.asked.iter().position(|(h, _)| h.opcode() == Some(Opcode::RecoveryRead)).expect("asked");
+    let (asked, _) = rig.asked.remove(at);
+    let mut effects = Effects::new();
+    rig.master.on_reply(rig.now, &asked.answer(Status::Ok), body, &rig.view, &mut effects);
+    rig.take(effects);
+    asked.target
+}
+
+// D6 of the faults: never passed over, never served.
+#[test]
+fn damaged_records_are_fetched_from_the_next_backup() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.request(&recover(1, readable())), Status::Ok);
+    let mut damaged = records();
+    *damaged.last_mut().unwrap() ^= 1;
+    assert_eq!(answer_records(&mut rig, &damaged), ServerId(1));
+    rig.settle();
+    rig.tick();
+    assert_eq!(answer_records(&mut rig, &records()), ServerId(2));
+    for _ in 0..5 {
+        rig.settle();
+        rig.tick();
+    }
+    let (_, report) = rig.recovered().expect("done");
+    assert!(matches!(report.outcome, RecoveryOutcome::Done { .. }), "{report:?}");
+    assert_eq!(rig.master.log().stats().map(|stat| stat.records).sum::<u64>(), 2);
+}
+
+#[test]
+fn nothing_is_entered_before_it_is_replicated() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.request(&recover(1, readable())), Status::Ok);
+    answer_records(&mut rig, &records());
+    let is_entered = |rig: &Rig| rig.reports.iter().any(|report| report == "mark:recovery_entered");
+    for _ in 0..20 {
+        let mut effects = Effects::new();
+        rig.master.tick(rig.now, &rig.view, &mut effects);
+        rig.take(effects);
+    }
+    assert!(!is_entered(&rig) && rig.recovered().is_none(), "no backup has answered");
+    for _ in 0..5 {
+        rig.settle();
+        rig.tick();
+    }
+    assert!(is_entered(&rig) && rig.recovered().is_some());
 }
 
 #[test]

@@ -83,6 +83,9 @@ struct Arguments {
     /// `--features planted`, as `cargo xtask mutants` makes.
     #[arg(long)]
     mutants: bool,
+    /// With --mutants: writes the names of those that were not found into this file, one a line.
+    #[arg(long)]
+    missed: Option<PathBuf>,
     /// With --mutants: this one alone; with --replay: planted while the seed runs.
     #[arg(long)]
     defect: Option<String>,

@@ -15,7 +15,7 @@ struct Found {
     why: String,
 }
 
-/// Plants every defect, or the one that is named. Succeeds when each is found.
+/// Plants every defect, or the one that is named. Succeeds when each is found, or those that are not are written down.
 pub fn run(which: &Which, arguments: &Arguments) -> ExitCode {
     // A machine that stops at an assertion is found; its backtrace is of no interest.
     std::panic::set_hook(Box::new(|_| {}));
@@ -52,7 +52,16 @@ pub fn run(which: &Which, arguments: &Arguments) -> ExitCode {
         defects.len(),
         begun.elapsed().as_secs_f64()
     );
-    if missed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) }
+    if let Some(path) = &arguments.missed {
+        let names: String = missed.iter().map(|defect| format!("{defect:?}\n")).collect();
+        if let Err(error) = std::fs::write(path, names) {
+            println!("{}: {error}", path.display());
+            return ExitCode::from(2);
+        }
+    } else if !missed.is_empty() {
+        return ExitCode::from(1);
+    }
+    ExitCode::SUCCESS
 }
 
 fn find(which: &Which, defect: Defect, arguments: &Arguments) -> Option<Found> {

@@ -1,0 +1,86 @@
+//! Plants defects one by one: which seeds of the simulator find them, and which named test finds the others.
+//!
+//! Everything is built into a folder of its own, so that a program with defects is never where others look for one.
+
+use crate::shell::{Failure, Step, root};
+
+const FOLDER: &str = "target/planted";
+const MISSED: &str = "target/planted/missed";
+/// Tried for each defect.
+const SEEDS: &str = "0..500";
+
+/// The test that finds a defect which few or no seeds find: defect, crate, test binary, filter.
+const NAMED: &[(&str, &str, &str, &str)] = &[
+    ("RefusalNotLogged", "ramhold-master", "master", "once::a_refusal_by_a_rule_is_an_answer_for_good"),
+    ("LeaseNotChecked", "ramhold-master", "master", "once::nothing_is_carried_out_under_a_lease"),
+    ("LeaseToldTooLong", "ramhold-coordinator", "protocol", "leases::a_lease_lives_for_a_term"),
+    ("OlderNotNamed", "ramhold-log", "log", "dead::"),
+    ("RetiredEarly", "ramhold-log", "log", "cleaning::"),
+    ("CopiedEarly", "ramhold-replication", "replication", "flushed::the_position_does_not_wait"),
+    ("ClosedEarly", "ramhold-replication", "replication", "lossy_backups::"),
+    ("NextHeadEarly", "ramhold-replication", "replication", "lossy_backups::"),
+    ("EpochNotRecorded", "ramhold-replication", "replication", "lossy_backups::"),
+    ("EpochNotRaised", "ramhold-replication", "replication", "lossy_backups::"),
+    ("StreamNotRegistered", "ramhold-replication", "replication", "lossy_backups::"),
+    ("OldEpochTaken", "ramhold-backup", "backup", "appends::an_epoch_moves_only_up"),
+    ("CutNotTold", "ramhold-backup", "backup", "lives::lost_buffers_cut"),
+    ("FlushedClaimed", "ramhold-backup", "backup", "flushed::bytes_are_told_as_flushed"),
+    ("FirstSegmentIgnored", "ramhold-backup", "backup", "reading::"),
+    ("CorruptPassedOver", "ramhold-master", "master", "recovery::damaged_records_are_fetched"),
+    ("RecoveredEarly", "ramhold-master", "master", "recovery::nothing_is_entered_before"),
+    ("OpenCountsAsWhole", "ramhold-coordinator", "proofs", "prove::an_open_replica_of_a_closed_segment"),
+    ("AnyLifeAnswers", "ramhold-wire", "", "server_list::"),
+];
+
+pub fn run(arguments: &[String]) -> Result<(), Failure> {
+    Step::new("build")
+        .cargo(&["build", "--release", "--package", "ramhold-world", "--features", "planted"])
+        .env("CARGO_TARGET_DIR", FOLDER)
+        .quiet()
+        .run()?;
+    let given = |flag: &str| arguments.iter().any(|argument| argument == flag);
+    let mut more = arguments.to_vec();
+    if !given("--seeds") {
+        more.extend(["--seeds".into(), SEEDS.into()]);
+    }
+    Step::new("mutants")
+        .program(format!("{FOLDER}/release/ramhold-world"), &["--mutants", "--missed", MISSED])
+        .arguments(&more)
+        .quiet()
+        .run()?;
+    let missed =
+        std::fs::read_to_string(root().join(MISSED)).map_err(|e| Failure(format!("{MISSED}: {e}")))?;
+    let not_found: Vec<&str> = missed.lines().filter(|defect| !is_found_by_test(defect)).collect();
+    if not_found.is_empty() {
+        println!("every defect is found");
+        return Ok(());
+    }
+    Err(Failure(format!("not found by any seed or test: {}", not_found.join(", "))))
+}
+
+fn is_found_by_test(defect: &str) -> bool {
+    let Some((_, package, binary, filter)) = NAMED.iter().find(|(name, ..)| *name == defect) else {
+        println!("{defect:<24} has no test of its own");
+        return false;
+    };
+    let test = |planted: &str| {
+        let which: &[&str] = if binary.is_empty() { &["--lib"] } else { &["--test", binary] };
+        let all =
+            ["test", "--quiet", "--release", "--package", package, "--features", "ramhold-base/planted"];
+        Step::new(&format!("{package} {filter}"))
+            .cargo(&[&all[..], which, &[filter]].concat())
+            .env("CARGO_TARGET_DIR", FOLDER)
+            .env("RAMHOLD_PLANTED", planted)
+            .silent()
+    };
+    // A test that fails without the defect, or whose name has changed, finds nothing.
+    let is_sound = test("").run().is_ok();
+    let is_found = is_sound && test(defect).run_expecting_failure().is_ok();
+    let how = match (is_sound, is_found) {
+        (false, _) => "has a test that fails without it",
+        (true, true) => "found by",
+        (true, false) => "NOT FOUND by",
+    };
+    println!("{defect:<24} {how} {package} {filter}");
+    is_found
+}
