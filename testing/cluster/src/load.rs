@@ -1,11 +1,11 @@
 //! Clients that read and write all the time, until they are told to stop.
 
 use crate::cluster::Cluster;
-use crate::journal::{Acknowledged, Finding, Journal, stamp_of, value_of};
+use crate::journal::{Acknowledged, Finding, Journal, KeyHistory, stamp_of, value_of};
 use crate::waiting::Failure;
 use ramhold_base::Rng;
 use ramhold_client::{
-    Client, Durability, Error, Operation, Outcome, RejectRules, Reply, Status, TableId, TableOptions,
+    Client, Durability, Error, Operation, Outcome, RejectRules, Reply, Status, TableId, TableOptions, Version,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -169,7 +169,7 @@ impl Worker {
     fn write(&mut self, key: Vec<u8>, shared: &Shared) -> bool {
         self.next_stamp += 1;
         let stamp = self.next_stamp;
-        let rules = RejectRules::default();
+        let rules = self.rules_that_hold(&key);
         let operation = Operation::Write {
             table: self.table,
             key: key.clone(),
@@ -191,6 +191,12 @@ impl Worker {
                 self.journal.violations.push(format!("a write was answered with {other:?}"));
                 false
             }
+            // This is the key's only writer, and knows of all that it did: so only an attempt of this very write, whose
+            // answer was lost, can have come before it.
+            Outcome::Refused { status: status @ (Status::Exists | Status::WrongVersion), .. } => {
+                self.journal.violations.push(format!("a write was carried out and then refused: {status}"));
+                false
+            }
             Outcome::Refused { status, .. } => {
                 *self.journal.troubles.entry(format!("refused: {status}")).or_default() += 1;
                 false
@@ -200,6 +206,22 @@ impl Worker {
                 *self.journal.troubles.entry("unknown".to_owned()).or_default() += 1;
                 false
             }
+        }
+    }
+
+    /// For half of the writes to a key whose state is known: rules that it fulfils, so that a write that is carried out
+    /// twice is refused the second time (A3, A11).
+    fn rules_that_hold(&mut self, key: &[u8]) -> RejectRules {
+        let any = RejectRules::default();
+        if self.rng.chance(1, 2) {
+            return any;
+        }
+        match self.journal.keys.get(key) {
+            Some(history) if !history.unknown.is_empty() => any,
+            Some(KeyHistory { last: Some(last), .. }) => {
+                RejectRules { absent: true, version_other_than: Some(Version(last.version)), ..any }
+            }
+            Some(KeyHistory { last: None, .. }) | None => RejectRules { exists: true, ..any },
         }
     }
 
