@@ -16,6 +16,7 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
     ("LeaseToldTooLong", "ramhold-coordinator", "protocol", "leases::a_lease_lives_for_a_term"),
     ("OlderNotNamed", "ramhold-log", "log", "dead::"),
     ("RetiredEarly", "ramhold-log", "log", "cleaning::"),
+    ("EnteredEarly", "ramhold-master", "master", "repair::survivors_and_sources_wait"),
     ("CopiedEarly", "ramhold-replication", "replication", "flushed::the_position_does_not_wait"),
     ("ClosedEarly", "ramhold-replication", "replication", "lossy_backups::"),
     ("NextHeadEarly", "ramhold-replication", "replication", "lossy_backups::"),
