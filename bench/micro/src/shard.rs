@@ -56,7 +56,7 @@ impl Shard {
         let asked = asked.expect("the shard asks the coordinator");
         let live = LiveLease { lease: LeaseId(1), millis: 365 * 24 * 3_600_000 };
         let mut body = Vec::new();
-        control::encode_into(&mut body, &LeasesChecked { live: vec![live] });
+        control::encode_into(&mut body, &LeasesChecked { live: vec![live], never: vec![] });
         let answer = asked.answer(ramhold_base::Status::Ok);
         self.master.on_reply(self.now, &answer, &body, &self.view, &mut self.effects);
     }

@@ -222,6 +222,10 @@ impl Session {
             Place::OwnerOf { table, key } => match self.cache.route(table, key) {
                 Route::To { .. } if self.cluster.is_none() => self.fetch_for(now, id, Wanted::Cluster, now),
                 Route::To { .. } if self.needs_lease(now, id) => self.fetch_for(now, id, Wanted::Lease, now),
+                Route::To { .. } if self.must_hold_back(id) => {
+                    let pause = self.config.backoff_least;
+                    self.change(id, State::Pausing, now + pause);
+                }
                 Route::To { owner, version } => {
                     let who = Who::Server(owner.server);
                     self.send(now, id, owner.addr, who, Some((owner, version)), effects);
@@ -243,7 +247,8 @@ impl Session {
                 }
                 Route::Dropping => {
                     let detail = format!("table {table} is being dropped");
-                    self.end(now, id, refused(Status::UnknownTable, Cause::Answered, detail));
+                    let outcome = refused(Status::UnknownTable, Cause::Answered, detail);
+                    self.end_for_good(now, id, outcome);
                 }
             },
         }
@@ -375,6 +380,17 @@ impl Session {
         self.end(now, id, outcome);
     }
 
+    /// Ends what cannot go on. A mutation of which an attempt is open is not refused by that.
+    fn end_for_good(&mut self, now: Instant, id: OperationId, outcome: Outcome) {
+        let running = &self.running[&id];
+        let is_open = running.number.is_some() && running.fate_unknown;
+        let outcome = match outcome {
+            Outcome::Refused { detail, .. } if is_open => Outcome::Unknown { detail },
+            other => other,
+        };
+        self.end(now, id, outcome);
+    }
+
     fn end(&mut self, now: Instant, id: OperationId, outcome: Outcome) {
         let running = self.running.remove(&id).expect("only running operations end");
         self.timers.remove(&(running.wake, id));
@@ -426,7 +442,7 @@ impl Session {
             let running = self.running.get_mut(&id).expect("it was found running");
             running.heard |= fetch.heard;
             if is_final {
-                self.end(now, id, outcome.clone());
+                self.end_for_good(now, id, outcome.clone());
                 continue;
             }
             if has_failed {

@@ -109,7 +109,9 @@ impl Coordinator {
             let more = if planted(Defect::LeaseToldTooLong) { 10_000 } else { 0 };
             Some(LiveLease { lease: *lease, millis: millis(end.since(now)) + more })
         });
-        let answer = LeasesChecked { live: live.collect() };
+        let last = self.state.meta.leases;
+        let never = message.leases.iter().copied().filter(|lease| *lease > last).collect();
+        let answer = LeasesChecked { live: live.collect(), never };
         self.outbox.reply_with(to, header, &answer);
         Ok(())
     }

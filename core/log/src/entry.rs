@@ -57,7 +57,7 @@ pub(crate) const RECORD_PREFIX_BYTES_MAX: usize =
     OBJECT_OVERHEAD_BYTES + 4 + 8 + older_bytes(OBJECT_OLDER_COUNT_MAX);
 const SEGMENT_HEADER_BYTES: usize = HEADER_BYTES + 38;
 /// A result whose version is below 2^32.
-const RESULT_BYTES_MIN: usize = HEADER_BYTES + 34;
+const RESULT_BYTES_MIN: usize = HEADER_BYTES + 38;
 pub(crate) const RESULT_BYTES_MAX: usize = RESULT_BYTES_MIN + 4;
 
 const _: () = assert!(KEY_BYTES_MAX <= u16::MAX as usize);
@@ -102,6 +102,8 @@ pub struct RpcResult {
     pub hash: KeyHash,
     pub lease: LeaseId,
     pub sequence: Sequence,
+    /// What the client had acknowledged when it sent the mutation: everything below. At most 2^32 - 1 below the sequence.
+    pub floor: Sequence,
     pub status: Status,
     /// At most `VERSION_MAX`; 0 where the answer has none.
     pub version: Version,
@@ -309,10 +311,16 @@ impl RpcResult {
         RESULT_BYTES_MIN + if is_wide(self.version) { 4 } else { 0 }
     }
 
+    /// How far the sequence is above the floor. A floor above the sequence, or too far below, says nothing.
+    fn above_floor(&self) -> u32 {
+        u32::try_from(self.sequence.0.saturating_sub(self.floor.0)).unwrap_or(u32::MAX)
+    }
+
     fn decode(word: Word, body: &[u8]) -> Option<RpcResult> {
         let mut reader = Reader::new(body);
         let (table, hash) = (TableId(reader.u32()?), KeyHash(reader.u64()?));
         let (lease, sequence) = (LeaseId(reader.u64()?), Sequence(reader.u64()?));
+        let floor = Sequence(sequence.0.checked_sub(u64::from(reader.u32()?))?);
         let status = Status::from_code(reader.u16()?)?;
         let version = Version(if word.has(WIDE) { reader.u64()? } else { u64::from(reader.u32()?) });
         let is_sound = version <= VERSION_MAX
@@ -321,7 +329,7 @@ impl RpcResult {
             && !lease.is_none()
             && !sequence.is_none()
             && reader.is_empty();
-        is_sound.then_some(RpcResult { table, hash, lease, sequence, status, version })
+        is_sound.then_some(RpcResult { table, hash, lease, sequence, floor, status, version })
     }
 }
 
@@ -412,6 +420,7 @@ impl<'a> Entry<'a> {
                     .put(&result.hash.0.to_le_bytes())
                     .put(&result.lease.0.to_le_bytes())
                     .put(&result.sequence.0.to_le_bytes())
+                    .put(&result.above_floor().to_le_bytes())
                     .put(&result.status.code().to_le_bytes())
                     .put_number(result.version)
                     .seal(Kind::RpcResult, flags)
@@ -639,12 +648,13 @@ mod tests {
             StreamId(1),
             &encode_segments([1, 2, 9].map(SegmentId).into_iter()),
         )));
-        for (version, bytes) in [(0, 42), (u64::from(u32::MAX), 42), (1 << 32, 46), (VERSION_MAX.0, 46)] {
+        for (version, bytes) in [(0, 46), (u64::from(u32::MAX), 46), (1 << 32, 50), (VERSION_MAX.0, 50)] {
             let result = RpcResult {
                 table: TableId(1),
                 hash: KeyHash(u64::MAX),
                 lease: LeaseId(1),
                 sequence: Sequence(u64::MAX),
+                floor: Sequence(u64::MAX - version % 9),
                 status: Status::WrongVersion,
                 version: Version(version),
             };
@@ -702,10 +712,12 @@ mod tests {
         assert_eq!(Entry::decode(&sealed(8, 0, b"x")), Err(Damage::UnknownKind(8)));
         let result = |lease: u8, sequence: u8, status: u8| {
             let ids = [[lease, 0, 0, 0, 0, 0, 0, 0], [sequence, 0, 0, 0, 0, 0, 0, 0]].concat();
-            [&[1; 12][..], &ids, &[status, 0], &[9, 0, 0, 0]].concat()
+            [&[1; 12][..], &ids, &[sequence, 0, 0, 0], &[status, 0], &[9, 0, 0, 0]].concat()
         };
         assert!(Entry::decode(&sealed(7, 0, &result(1, 1, 0))).is_ok());
-        for body in [result(0, 1, 0), result(1, 0, 0), result(1, 1, 200), vec![1; 12]] {
+        let mut below_zero = result(1, 1, 0);
+        below_zero[28] = 2;
+        for body in [result(0, 1, 0), result(1, 0, 0), result(1, 1, 200), vec![1; 12], below_zero] {
             assert_eq!(Entry::decode(&sealed(7, 0, &body)), malformed(Kind::RpcResult));
         }
         for flag in [WIDE, EXPIRES, OLDER] {

@@ -84,6 +84,8 @@ impl Log {
 
     /// The same result may come from several segments, and as often as a segment is read again.
     fn replay_result(&mut self, side: SideId, result: &RpcResult) -> Result<Replayed, AppendRefusal> {
+        // Most of what a segment holds is acknowledged by what stands behind it.
+        self.acknowledge(result.lease, result.floor);
         if !self.wants_result(result.lease, result.sequence) || planted(Defect::ResultNotReplayed) {
             return Ok(Replayed::Superseded);
         }

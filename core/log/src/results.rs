@@ -177,7 +177,8 @@ impl Log {
         Recalled::Done { status: result.status, version: result.version, position }
     }
 
-    fn acknowledge(&mut self, lease: LeaseId, floor: Sequence) {
+    /// A client needs nothing below `floor` any more.
+    pub(crate) fn acknowledge(&mut self, lease: LeaseId, floor: Sequence) {
         let known = self.results.leases.entry(lease).or_default();
         if floor <= known.floor {
             return;

@@ -60,6 +60,13 @@ impl Leases {
         self.unconfirmed_count < UNCONFIRMED_COUNT_MAX || self.told.contains_key(&lease)
     }
 
+    /// A request under this lease has come, and leaves something behind.
+    pub fn enter(&mut self, lease: LeaseId) {
+        if !self.told.contains_key(&lease) {
+            self.tell(lease, Told::Nothing);
+        }
+    }
+
     /// Whether a mutation may be carried out under a lease just now; what is not known is asked about.
     pub fn check(&mut self, now: Instant, lease: LeaseId, term: Term) -> LeaseStanding {
         match self.told.get(&lease) {
@@ -71,12 +78,8 @@ impl Leases {
                 LeaseStanding::Live
             }
             Some(Told::Over) => LeaseStanding::Over,
-            Some(Told::Live { .. } | Told::Nothing) => {
-                self.wanted.insert(lease);
-                LeaseStanding::Unknown
-            }
-            None => {
-                self.tell(lease, Told::Nothing);
+            Some(Told::Live { .. } | Told::Nothing) | None => {
+                self.enter(lease);
                 self.wanted.insert(lease);
                 LeaseStanding::Unknown
             }
@@ -100,10 +103,10 @@ impl Leases {
         self.told.len()
     }
 
-    /// When to look again without any input.
-    pub fn deadline(&self) -> Option<Instant> {
+    /// When to look again without any input. `any`: something is remembered of some lease.
+    pub fn deadline(&self, any: bool) -> Option<Instant> {
         let asks = (!self.wanted.is_empty() && !self.is_asking).then_some(self.ask_at);
-        let sweeps = (!self.told.is_empty()).then_some(self.sweep_at);
+        let sweeps = (any || !self.told.is_empty()).then_some(self.sweep_at);
         ramhold_base::time::earliest(asks, sweeps)
     }
 }
@@ -152,6 +155,11 @@ impl Master {
                     let time = Duration::from_millis(*millis);
                     let (until, ask_at) = (sent + time * 15 / 16, sent + time / 3);
                     self.leases.tell(*lease, Told::Live { term: header.term, until, ask_at });
+                }
+                // Somebody has made it up. If it is given out some time, nothing of before may stand in its way.
+                None if answer.never.contains(lease) => {
+                    self.leases.forget(*lease);
+                    self.log.forget_lease(*lease);
                 }
                 None => {
                     self.leases.tell(*lease, Told::Over);

@@ -339,7 +339,7 @@ impl Master {
         let own = if self.busy { Some(Instant::ZERO) } else { self.cleaning_deadline() };
         let replays = self.replays.values().filter_map(|r| r.retry_at()).min();
         let own = earliest(earliest(own, self.scrub_deadline()), self.ceiling.deadline());
-        let own = earliest(own, self.leases.deadline());
+        let own = earliest(own, self.leases.deadline(self.log.leases().next().is_some()));
         earliest(earliest(own, replays), earliest(self.calls.deadline(), self.replicator.deadline()))
     }
 

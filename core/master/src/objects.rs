@@ -347,6 +347,7 @@ impl Master {
             self.counters.dropped += 1;
             return None;
         }
+        self.leases.enter(lease);
         let recalled = self.log.recall(lease, sequence, header.unacknowledged);
         match recalled {
             Recalled::First | Recalled::Burnt | Recalled::Done { .. } => {}
@@ -368,6 +369,13 @@ impl Master {
             }
         };
         let refusal = match recalled {
+            // Not "too many": to a doubled frame that would tell its client that it had no effect.
+            Recalled::Done { position, .. }
+                if position > self.durable(tablet.stream) && self.is_crowded(tablet.stream) =>
+            {
+                self.counters.dropped += 1;
+                return None;
+            }
             Recalled::Done { status, version, position } if !planted(Defect::ResultIgnored) => {
                 self.counters.recalled += 1;
                 effects.report(Level::Debug, "mark:result_recalled");
@@ -504,7 +512,8 @@ impl Master {
 }
 
 fn result_of(header: &Header, table: TableId, hash: KeyHash, status: Status, version: Version) -> RpcResult {
-    RpcResult { table, hash, lease: header.lease, sequence: header.sequence, status, version }
+    let (lease, sequence, floor) = (header.lease, header.sequence, header.unacknowledged);
+    RpcResult { table, hash, lease, sequence, floor, status, version }
 }
 
 fn is_object(found: &Found<'_>) -> bool {

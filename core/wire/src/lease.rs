@@ -61,6 +61,9 @@ pub struct LeaseCheck {
 pub struct LeasesChecked {
     #[n(0)]
     pub live: Vec<LiveLease>,
+    /// Ids that this coordinator has not given out, not yet perhaps.
+    #[n(1)]
+    pub never: Vec<LeaseId>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]

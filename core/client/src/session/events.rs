@@ -59,16 +59,15 @@ impl Session {
                 self.set_back(now, id, trouble(What::Answered(header.status())));
             }
             Verdict::LeaseOver => {
-                let (was_unknown, number) = (running.fate_unknown, running.number);
-                if !was_unknown {
-                    // Sent once, and refused.
-                    self.renumber(id);
-                    self.set_back(now, id, trouble(What::Answered(header.status())));
-                }
-                let (lease, _) = number.expect("only what has a number needs a lease");
+                // Perhaps the refusal is of a doubled frame, and the first one was carried out.
+                running.fate_unknown = true;
+                let (lease, _) = running.number.expect("judged so for what has a number");
                 self.lose_lease(now, lease);
             }
             Verdict::Elsewhere => {
+                if verdict::is_before_numbers(header.status()) && running.number.is_some() {
+                    running.fate_unknown = true;
+                }
                 self.renumber(id);
                 let running = self.running.get_mut(&id).expect("it runs");
                 if let Place::OwnerOf { table, key } = running.operation.place() {

@@ -14,6 +14,9 @@ use ramhold_base::{Instant, LeaseId, Sequence, Status};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+/// Numbers from the oldest in use to the newest; servers remember twice as many of one lease.
+const SPAN_MAX: u64 = 32_768;
+
 #[derive(Debug, Default)]
 pub(super) struct Lease {
     /// None: there is none.
@@ -55,6 +58,15 @@ impl Session {
     pub(super) fn needs_lease(&self, now: Instant, id: OperationId) -> bool {
         let is_numbered = self.running[&id].operation.repeat() == Repeat::Numbered;
         is_numbered && (self.lease.id.is_none() || now >= self.lease.until)
+    }
+
+    /// Whether so much lies above the oldest number in use that servers could refuse to remember more.
+    pub(super) fn must_hold_back(&self, id: OperationId) -> bool {
+        let running = &self.running[&id];
+        let is_new = running.operation.repeat() == Repeat::Numbered && running.number.is_none();
+        is_new
+            && self.lease.sequence_last.raw() - self.lease.floor().raw().min(self.lease.sequence_last.raw())
+                >= SPAN_MAX
     }
 
     /// Something was sent under the lease: has it renewed in time.

@@ -1,6 +1,6 @@
 //! What an answer means for the operation that it answers.
 
-use crate::operation::{Operation, Place};
+use crate::operation::{Operation, Place, Repeat};
 use crate::outcome::Reply;
 use ramhold_base::{Status, Version};
 use ramhold_wire::Header;
@@ -17,7 +17,7 @@ pub enum Verdict {
     Again,
     /// This attempt was without effect: whoever answered is not, or not any more, the one to ask.
     Elsewhere,
-    /// This attempt was without effect, and the lease that it was made under is over.
+    /// The lease that it was made under is over, and whatever was remembered of it is gone.
     LeaseOver,
     /// Done, it says, but what it says further makes no sense.
     Unreadable,
@@ -53,16 +53,37 @@ pub fn judge(operation: &Operation, fate_unknown: bool, header: &Header, body: &
         }
         Place::Address(_) => false,
     };
-    if status == Status::LeaseOver && matches!(operation.place(), Place::OwnerOf { .. }) {
+    if status == Status::LeaseOver && operation.repeat() == Repeat::Numbered {
         Verdict::LeaseOver
     } else if is_elsewhere {
         Verdict::Elsewhere
-    } else if status.is_retryable() {
+    } else if status.is_retryable() || (fate_unknown && !is_result(operation, status)) {
         Verdict::Again
     } else {
         let version = decode_version(body).ok().filter(|version| !version.is_none());
         Verdict::Refused { status, version }
     }
+}
+
+/// Whether a refusal is what a mutation came to, and so holds for all its attempts; of anything but a mutation, and of a
+/// first attempt, nobody asks.
+fn is_result(operation: &Operation, status: Status) -> bool {
+    operation.repeat() != Repeat::Numbered
+        || matches!(status, Status::NotFound | Status::Exists | Status::WrongVersion)
+}
+
+/// Whether a refusal may be of another frame than the attempt's first: only the life that has burnt the number speaks for
+/// the attempt. Whoever does not get as far as to look at numbers speaks for nothing.
+pub fn is_before_numbers(status: Status) -> bool {
+    matches!(
+        status,
+        Status::WrongServer
+            | Status::NotReady
+            | Status::NotInCluster
+            | Status::Fenced
+            | Status::NotCoordinator
+            | Status::StaleTerm
+    )
 }
 
 /// A repetition that finds nothing left to do: the attempt whose answer got lost has done it.

@@ -118,20 +118,86 @@ fn a_master_that_says_so_ends_a_lease() {
     let (mut fake, first) = with_lease();
     fake.start(write(b"b", b"2"));
     let second = fake.request();
-    // The second was sent once: this refusal is all there is to know of it. The first is open.
+    // The refusal may be of a doubled frame, whose first copy was carried out while the lease lived.
     fake.answer(&second, Status::LeaseOver, b"");
-    let detail = fake.expect_unknown();
-    assert!(detail.contains("lease701 was over"), "{detail}");
-    fake.wait(millis(1000));
-    let sent = fake.expect(coordinator(0), Opcode::LeaseOpen);
-    fake.give_lease(&sent);
-    let again = fake.expect(server(1), Opcode::Write);
-    assert_eq!((again.header.lease, again.header.sequence), (LeaseId(702), Sequence(1)));
-    assert_eq!(again.body, second.body);
+    for _ in 0..2 {
+        let detail = fake.expect_unknown();
+        assert!(detail.contains("lease701 was over"), "{detail}");
+    }
     fake.answer_version(&first, Status::Ok, 1);
     fake.expect_none_ended();
-    fake.answer_version(&again, Status::Ok, 2);
-    fake.expect_written(2);
+    fake.start(write(b"c", b"3"));
+    let sent = fake.expect(coordinator(0), Opcode::LeaseOpen);
+    fake.give_lease(&sent);
+    let sent = fake.expect(server(1), Opcode::Write);
+    assert_eq!((sent.header.lease, sent.header.sequence), (LeaseId(702), Sequence(1)));
+}
+
+/// Whoever refuses before it looks at numbers may refuse a doubled frame whose first copy was carried out.
+#[test]
+fn a_refusal_by_another_life_or_one_that_stops_leaves_the_fate_open() {
+    // A3
+    for status in [Status::WrongServer, Status::NotReady, Status::Fenced] {
+        let (mut fake, first) = with_lease();
+        fake.answer(&first, status, b"");
+        while fake.sent.is_empty() {
+            fake.wait(millis(1000));
+        }
+        if fake.sent[0].opcode() == Opcode::TableDescribe {
+            fake.describe(ALL_AT_2);
+        }
+        let again = fake.request();
+        assert_eq!(again.header.sequence, first.header.sequence, "{status:?}");
+        assert!(again.header.repeated);
+        // No refusal but a result tells what became of it.
+        fake.answer(&again, Status::Corrupt, b"");
+        fake.expect_none_ended();
+        while fake.sent.is_empty() {
+            fake.wait(millis(1000));
+        }
+        let again = fake.request();
+        fake.answer_version(&again, Status::WrongVersion, 9);
+        assert!(matches!(fake.outcome().1, Outcome::Refused { status: Status::WrongVersion, .. }));
+    }
+}
+
+#[test]
+fn a_table_that_is_gone_leaves_an_open_fate_open() {
+    // A3
+    let (mut fake, _) = with_lease();
+    fake.lose(server(1), Lost::Broken);
+    let sent = fake.expect(coordinator(0), Opcode::TableDescribe);
+    fake.answer(&sent, Status::UnknownTable, b"");
+    fake.expect_unknown();
+}
+
+/// A stuck operation holds the floor: servers must not be made to remember more than they do.
+#[test]
+fn new_numbers_are_held_back_when_an_old_one_is_in_use_for_long() {
+    // A3
+    let (mut fake, stuck) = with_lease();
+    for _ in 0..32_768 {
+        fake.start(write(b"b", b"2"));
+        let sent = fake.request();
+        fake.answer_version(&sent, Status::Ok, 1);
+        fake.outcome();
+    }
+    fake.start(write(b"c", b"3"));
+    fake.expect_silence();
+    fake.answer_version(&stuck, Status::Ok, 1);
+    fake.expect_written(1);
+    fake.wait(millis(10));
+    let sent = fake.request();
+    assert_eq!(sent.header.sequence, Sequence(32_770));
+}
+
+/// Only a mutation has a lease that can be over.
+#[test]
+fn a_read_that_is_told_of_a_lease_is_refused() {
+    let mut fake = Fake::new();
+    let (_, sent) = fake.start_described(read(b"a"), ALL_AT_1);
+    fake.answer(&sent, Status::LeaseOver, b"");
+    fake.expect_refused(Status::LeaseOver);
 }
 
 #[test]

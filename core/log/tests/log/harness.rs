@@ -140,7 +140,7 @@ impl Harness {
         self.results.retain(|(theirs, sequence), _| *theirs != lease || *sequence >= floor);
         assert_eq!(self.log.recall(lease, sequence, floor), Recalled::First);
         let status = Status::Ok;
-        (sequence.0 % 2 == 0).then_some(RpcResult { table, hash, lease, sequence, status, version })
+        (sequence.0 % 2 == 0).then_some(RpcResult { table, hash, lease, sequence, floor, status, version })
     }
 
     fn note_result(&mut self, result: Option<RpcResult>) {

@@ -2,8 +2,10 @@
 
 use crate::dead::check_dead;
 use crate::harness::*;
-use ramhold_base::{ClusterTime, KeyHash, Rng, SegmentId, StreamId, TableId, Version};
-use ramhold_log::{Entry, Log, Object, Replayed, Tombstone, opening};
+use ramhold_base::{
+    ClusterTime, KeyHash, LeaseId, Rng, SegmentId, Sequence, Status, StreamId, TableId, Version,
+};
+use ramhold_log::{Entry, Log, Object, Replayed, RpcResult, Tombstone, opening};
 
 /// Replays the entries of two streams into two side logs, in random order and with repetitions.
 pub fn replay_shuffled(source: &Log, target: &mut Harness, rng: &mut Rng) {
@@ -156,4 +158,41 @@ fn a_write_over_a_replayed_tombstone_leaves_one_entry() {
 fn streams_of_the_harness_are_the_ones_that_tables_use() {
     let used: Vec<StreamId> = TABLES.into_iter().map(stream_of).collect();
     assert_eq!(used, [STREAM, STREAM, OTHER]);
+}
+
+/// A dead log is full of results that their clients have acknowledged long ago; the floors in them say which.
+// A3, F4
+#[test]
+fn results_below_a_floor_that_the_log_tells_are_left_out() {
+    let (mut rng, mut newest_first) = (Rng::new(3), true);
+    for _ in 0..2 {
+        let mut harness = Harness::new(config(256 * 1024));
+        let side = harness.log.open_side(STREAM, harness.now);
+        let result = |sequence: u64| RpcResult {
+            table: TABLES[0],
+            hash: KeyHash(sequence),
+            lease: LeaseId(1),
+            sequence: Sequence(sequence),
+            floor: Sequence(sequence.saturating_sub(3)),
+            status: Status::Ok,
+            version: Version(sequence),
+        };
+        let mut sequences: Vec<u64> = (1..=3000).rev().collect();
+        if !newest_first {
+            rng.shuffle(&mut sequences);
+        }
+        for sequence in sequences {
+            harness.log.replay(side, &Entry::RpcResult(result(sequence)), KeyHash(sequence)).unwrap();
+        }
+        assert_eq!(harness.log.result_count(), 4);
+        for sequence in 2990..=3000 {
+            let known = harness.log.result(LeaseId(1), Sequence(sequence));
+            assert_eq!(known.is_some(), sequence >= 2997, "{sequence}");
+        }
+        let bytes: u32 =
+            harness.log.side_segments(side).map(|id| harness.log.segment(id).unwrap().len_bytes).sum();
+        assert!(!newest_first || bytes < 1000, "{bytes} bytes for four results");
+        harness.log.check_invariants();
+        newest_first = false;
+    }
 }

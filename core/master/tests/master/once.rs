@@ -197,7 +197,7 @@ fn a_new_coordinator_is_asked_anew_and_one_of_before_not_believed() {
     assert_eq!(asked.term, Term(2));
     let mut body = Vec::new();
     let live = vec![ramhold_wire::lease::LiveLease { lease: LeaseId(LEASE), millis: 100_000 }];
-    encode_into(&mut body, &ramhold_wire::lease::LeasesChecked { live });
+    encode_into(&mut body, &ramhold_wire::lease::LeasesChecked { live, never: vec![] });
     let mut effects = Effects::new();
     rig.master.on_reply(rig.now, &asked.answer(Status::Ok), &body, &rig.view, &mut effects);
     rig.take(effects);
@@ -302,6 +302,7 @@ fn a_recovery_brings_results_with_their_effects() {
             hash,
             lease: LeaseId(LEASE),
             sequence: Sequence(sequence),
+            floor: Sequence(50),
             status,
             version: Version(version),
         })

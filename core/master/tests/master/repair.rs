@@ -212,7 +212,7 @@ impl World {
     fn damage(&mut self, segment: SegmentId) {
         let opening = self.rig.master.log().segment(segment).unwrap().opening_bytes;
         // Before it stands the result of its write.
-        self.rig.master.flip_bit(segment, opening + 42 + 60, 3);
+        self.rig.master.flip_bit(segment, opening + 46 + 60, 3);
         assert!(self.rig.master.log().damage_in(segment).is_some());
     }
 
@@ -434,7 +434,7 @@ fn survivors_and_sources_wait_for_the_devices() {
         }
     }
     assert!(has(&world, "mark:survivors_copied"));
-    let mut wait = |world: &mut World| {
+    let wait = |world: &mut World| {
         for _ in 0..50 {
             world.pass(Duration::from_millis(20));
             world.exchange();

@@ -152,7 +152,7 @@ impl Rig {
         let live = asked.leases.into_iter().filter(|lease| !self.over.contains(lease));
         let live = live.map(|lease| LiveLease { lease, millis: self.lease_millis }).collect();
         let mut body = Vec::new();
-        encode_into(&mut body, &LeasesChecked { live });
+        encode_into(&mut body, &LeasesChecked { live, never: vec![] });
         body
     }
     pub fn tick(&mut self) {

@@ -333,7 +333,7 @@ impl Shard {
             Some(Opcode::LeaseCheck) => {
                 let asked: LeaseCheck = decode(body).expect("the master's own message");
                 let live = asked.leases.iter().map(|lease| LiveLease { lease: *lease, millis: LEASE_MILLIS });
-                encode_into(out, &LeasesChecked { live: live.collect() });
+                encode_into(out, &LeasesChecked { live: live.collect(), never: Vec::new() });
             }
             _ => encode_into(out, &Empty {}),
         });
