@@ -55,6 +55,26 @@ defects! {
     /// A miss does not wait for the remove that it tells of.
     MissEarly;
 
+    // Read leases.
+    /// A master answers reads without a lease.
+    ReadUnleased;
+    /// The latest grant of any replica of the head is taken for that of all.
+    OneGrantEnough;
+    /// The newest head grants, while an older one is not closed yet.
+    NewestHeadGrants;
+    /// The next head is not asked while some backup may have closed the present one.
+    NextHeadNotAsked;
+    /// Backups whose epoch the coordinator has not recorded grant.
+    UnrecordedGrants;
+    /// A backup that was restarted says that it has granted nothing.
+    RestartGrantsNothing;
+    /// A coordinator that has just started takes it that nobody was granted anything.
+    StartGrantsNothing;
+    /// A coordinator grants without making sure that it was not deposed.
+    DeposedGrants;
+    /// Recovered tablets are opened before the dead server's lease is over.
+    OpenedEarly;
+
     // Versions and expiry.
     /// A remove does not raise the safe version.
     SafeVersionNotRaised;

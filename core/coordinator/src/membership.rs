@@ -311,7 +311,8 @@ impl Coordinator {
         self.links.remove(&id);
         self.suspects.remove(&id);
         self.list_changed(id);
-        self.recoveries.insert(recovery, Recovery::new(now));
+        let lease_until = self.granted_until(id);
+        self.recoveries.insert(recovery, Recovery::new(now, lease_until));
         self.take_partitions_from(id);
         self.wake_recoveries();
         self.move_untaken_tablets(id);

@@ -34,6 +34,7 @@ impl Master {
             Err(status) => return reply(effects, Peer::Conn(from), header, status),
         };
         self.counters.reads += 1;
+        let is_leased = self.is_leased(now);
         if let Err(status) =
             self.expire_if_over(now, &tablet, request.table, hash, request.key, view, effects)
         {
@@ -43,6 +44,8 @@ impl Master {
             Ok(found) => found.filter(is_object),
             Err(unreadable) => {
                 let status = self.unreadable(now, unreadable, view, effects);
+                let is_told = status == Status::Corrupt && !is_leased;
+                let status = if is_told { Status::NotLeased } else { status };
                 return reply(effects, Peer::Conn(from), header, status);
             }
         };
@@ -57,7 +60,7 @@ impl Master {
         }
         if let Some(status) = refusal {
             let answer = Answer::Version(status, version.unwrap_or_default());
-            return self.answer_when_durable(tablet.stream, position, from, header, answer, effects);
+            return self.answer_read(now, tablet.stream, position, from, header, answer, effects);
         }
         let found = found.expect("an absent object has been refused");
         let write = |out: &mut Vec<u8>| {
@@ -66,12 +69,12 @@ impl Master {
                 found.value.append_to(out);
             });
         };
-        if position <= self.durable(tablet.stream) {
+        if position <= self.durable(tablet.stream) && is_leased {
             effects.send_with(Peer::Conn(from), write);
         } else {
             let mut bytes = Vec::new();
             write(&mut bytes);
-            self.answer_when_durable(tablet.stream, position, from, header, Answer::Frame(bytes), effects);
+            self.answer_read(now, tablet.stream, position, from, header, Answer::Frame(bytes), effects);
         }
     }
 
@@ -386,6 +389,8 @@ impl Master {
             Recalled::Burnt if !header.repeated && !planted(Defect::SequenceNotBurnt) => Status::Retry,
             _ => match self.leases.check(now, lease, view.term) {
                 LeaseStanding::Live if self.is_crowded(tablet.stream) => Status::TooMany,
+                // Nothing else would show that this is not its owner any more.
+                LeaseStanding::Live if tablet.unreplicated && !self.is_leased(now) => Status::NotLeased,
                 LeaseStanding::Live => return Some((tablet, hash)),
                 LeaseStanding::Unknown => Status::Retry,
                 LeaseStanding::Over => Status::LeaseOver,

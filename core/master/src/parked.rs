@@ -4,7 +4,7 @@
 
 use crate::Master;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ConnId, Effects, Peer, Position, Status, StreamId, Version};
+use ramhold_base::{ConnId, Effects, Instant, Peer, Position, Status, StreamId, Version};
 use ramhold_wire::data::encode_version;
 use ramhold_wire::{Header, frame};
 use std::collections::VecDeque;
@@ -17,9 +17,27 @@ pub(crate) enum Answer {
     Frame(Vec<u8>),
 }
 
+impl Answer {
+    /// Of the memory that it holds while it waits.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Answer::Version(..) => 0,
+            Answer::Frame(bytes) => bytes.len(),
+        }
+    }
+}
+
+/// Whether an answer tells what only the one owner may tell (docs/protocols/read-leases.md).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Needs {
+    Durable,
+    DurableAndLease,
+}
+
 #[derive(Debug)]
 struct Waiting {
     position: Position,
+    needs: Needs,
     to: ConnId,
     header: Header,
     answer: Answer,
@@ -80,15 +98,43 @@ impl Master {
         if position <= self.durable(stream) || planted(Defect::AnsweredEarly) {
             return send(effects, to, request, &answer);
         }
-        let parked = self.parked.entry(stream).or_default();
-        let position = parked.queue.back().map_or(position, |last| position.max(last.position));
-        if let Answer::Frame(bytes) = &answer {
-            parked.bytes += bytes.len();
-        }
-        parked.queue.push_back(Waiting { position, to, header: *request, answer });
+        self.park(stream, position, Needs::Durable, to, request, answer);
     }
 
-    pub(crate) fn release_parked(&mut self, effects: &mut Effects) {
+    /// The same for what a read is answered, which needs the read lease too.
+    pub(crate) fn answer_read(
+        &mut self,
+        now: Instant,
+        stream: StreamId,
+        position: Position,
+        to: ConnId,
+        request: &Header,
+        answer: Answer,
+        effects: &mut Effects,
+    ) {
+        if position <= self.durable(stream) || planted(Defect::AnsweredEarly) {
+            return self.answer_when_leased(now, to, request, answer, effects);
+        }
+        self.park(stream, position, Needs::DurableAndLease, to, request, answer);
+    }
+
+    fn park(
+        &mut self,
+        stream: StreamId,
+        position: Position,
+        needs: Needs,
+        to: ConnId,
+        request: &Header,
+        answer: Answer,
+    ) {
+        let parked = self.parked.entry(stream).or_default();
+        let position = parked.queue.back().map_or(position, |last| position.max(last.position));
+        parked.bytes += answer.bytes();
+        parked.queue.push_back(Waiting { position, needs, to, header: *request, answer });
+    }
+
+    pub(crate) fn release_parked(&mut self, now: Instant, effects: &mut Effects) {
+        let mut reads = Vec::new();
         for (stream, parked) in &mut self.parked {
             if parked.queue.is_empty() && parked.removes.is_empty() {
                 continue;
@@ -96,14 +142,18 @@ impl Master {
             let durable = self.replicator.durable(*stream);
             while parked.queue.front().is_some_and(|w| w.position <= durable) {
                 let waiting = parked.queue.pop_front().expect("looked at above");
-                if let Answer::Frame(bytes) = &waiting.answer {
-                    parked.bytes -= bytes.len();
+                parked.bytes -= waiting.answer.bytes();
+                match waiting.needs {
+                    Needs::Durable => send(effects, waiting.to, &waiting.header, &waiting.answer),
+                    Needs::DurableAndLease => reads.push(waiting),
                 }
-                send(effects, waiting.to, &waiting.header, &waiting.answer);
             }
             while parked.removes.front().is_some_and(|(position, _)| *position <= durable) {
                 parked.removes.pop_front();
             }
+        }
+        for read in reads {
+            self.answer_when_leased(now, read.to, &read.header, read.answer, effects);
         }
     }
 }

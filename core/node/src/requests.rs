@@ -67,6 +67,7 @@ impl ServerNode {
             | Opcode::LeaseOpen
             | Opcode::LeaseRenew
             | Opcode::LeaseCheck
+            | Opcode::ReadLease
             | Opcode::Recovered
             | Opcode::Enlist
             | Opcode::SuspectServer

@@ -24,7 +24,8 @@ impl Replicator {
         }
         match call.context {
             Context::Append { segment, place, backup, attempt } => {
-                self.on_append_reply(now, (segment, place, backup, attempt), header.status(), body, log);
+                let to = (segment, place, backup, attempt);
+                self.on_append_reply(now, call.sent, to, header.status(), body, log);
             }
             Context::Register { stream, segment, epoch } => {
                 let entry = self.streams.get_mut(&stream).expect("streams stay");
@@ -70,6 +71,7 @@ impl Replicator {
     fn on_append_reply(
         &mut self,
         now: Instant,
+        sent: Instant,
         (id, index, backup, attempt): (SegmentId, usize, ServerId, u32),
         status: Status,
         body: &[u8],
@@ -90,6 +92,7 @@ impl Replicator {
         match status {
             Status::Ok => {
                 place.reached(&reached, wanted_epoch);
+                place.granted = place.granted.max(Some(sent));
                 if place.closed && !self.is_in_order(id) {
                     self.check_complete(id, log);
                 }

@@ -15,6 +15,7 @@
 mod advance;
 mod answers;
 mod flushed;
+mod grants;
 mod segment;
 mod status;
 mod stream;

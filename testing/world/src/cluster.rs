@@ -43,7 +43,7 @@ const TABLE: &str = "world";
 const LANES_MAX: u64 = 4;
 
 /// Crash points of masters; those of backups are listed there.
-const SERVER_MARKS: [&str; 17] = [
+const SERVER_MARKS: [&str; 19] = [
     "head_rolled",
     "combined_begun",
     "survivors_copied",
@@ -61,6 +61,8 @@ const SERVER_MARKS: [&str; 17] = [
     "recovery_abandoned",
     "result_recalled",
     "lease_forgotten",
+    "read_waited",
+    "read_not_leased",
 ];
 
 /// Crash points of the coordinator: before and after the commit of each kind of record.

@@ -92,7 +92,7 @@ pub fn run<T: System>(system: &T, seed: u64, plan: &Plan, log: Option<Log>) -> R
     let history = history.borrow().clone();
     let deaths = system.deaths(&world);
     let clock_spread = system.clock_spread(&world);
-    let verdict = version_witness(&history, &deaths, clock_spread);
+    let verdict = version_witness(&history, clock_spread);
     let late = |o: &&Operation| o.answered_by.and_then(|s| deaths.get(&s)).is_some_and(|died| *died < o.ret);
     let reads_by_the_dead = history.iter().filter(late).count() as u64;
     Report {

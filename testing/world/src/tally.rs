@@ -36,7 +36,6 @@ impl Tally {
             ("checked.expired for sure", seen.overdue),
             ("clock spread millis", report.clock_spread / 1_000_000),
             ("violations", report.verdict.violations.len() as u64),
-            ("zombie reads", report.verdict.zombie_reads.len() as u64),
             ("reads answered by servers declared dead", report.reads_by_the_dead),
             ("refused for memory", count(|o| o == Outcome::Refused { status: Status::OutOfMemory })),
             ("stuck", u64::from(report.stuck.is_some())),

@@ -4,6 +4,7 @@
 
 mod expiry;
 mod once;
+mod read_lease;
 mod recovery;
 mod repair;
 mod rig;

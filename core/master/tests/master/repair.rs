@@ -162,7 +162,9 @@ impl World {
     fn ask(&mut self, opcode: Opcode, body: &[u8]) -> (Status, Vec<u8>) {
         let rpc = self.rig.send(opcode, body);
         self.exchange();
-        self.rig.answer_to(rpc).expect("everything is durable")
+        let answer = self.rig.answer_to(rpc).expect("everything is durable");
+        // Meanwhile the coordinator has granted it.
+        if answer.0 == Status::NotLeased { self.ask(opcode, body) } else { answer }
     }
 
     fn key_body(&self, number: u32, rules: RejectRules) -> Vec<u8> {

@@ -60,6 +60,8 @@ pub struct Device {
 pub struct Backup {
     pub replicas: BTreeMap<SegmentId, Replica>,
     fresh: BTreeMap<SegmentId, Replica>,
+    /// When it last accepted an append.
+    pub accepted: Instant,
 }
 
 impl Backup {
@@ -231,11 +233,11 @@ impl Bench {
     pub fn advance(&mut self) {
         let mut effects = Effects::new();
         self.replicator.advance(self.now, &self.log, &self.view, &mut effects);
-        self.take(effects);
+        self.send(effects);
         self.replicator.check_invariants();
     }
 
-    fn take(&mut self, effects: Effects) {
+    pub fn send(&mut self, effects: Effects) {
         for effect in effects.list {
             let Effect::Send { to: ramhold_base::Peer::Addr(to), frame } = effect else { continue };
             self.appends += usize::from(is_append(&effects.bytes[frame.clone()]));
@@ -335,6 +337,9 @@ impl Bench {
                     return self.post(false, to, bytes);
                 }
                 let (status, answer) = backup.append(&header, body);
+                if status == Status::Ok {
+                    backup.accepted = self.now;
+                }
                 (status, Some(answer))
             }
             Opcode::ReplicaFree => {
@@ -405,6 +410,10 @@ impl Bench {
             self.rng = rng;
             if let Some(found) = self.recover(some.iter().copied()) {
                 assert!(found >= durable, "a recovery would end at {found:?}, acknowledged is {durable:?}");
+                // What they accepted last bounds what was granted: else it could end before the lease.
+                let accepted = some.iter().map(|backup| backup.accepted).max();
+                let granted = self.replicator.granted_since();
+                assert!(granted <= accepted, "granted since {granted:?}, they accepted until {accepted:?}");
             }
         }
         let all = self.recover(self.alive.values());

@@ -65,7 +65,7 @@ fn is(version: u64) -> Condition {
 
 /// The kinds of violations, in order of discovery.
 fn kinds(history: &[Operation]) -> Vec<ViolationKind> {
-    version_witness(history, &Deaths::new(), 0).violations.iter().map(|v| v.kind).collect()
+    version_witness(history, 0).violations.iter().map(|v| v.kind).collect()
 }
 
 #[test]
@@ -303,7 +303,7 @@ fn objects_end_when_their_time_is_over() {
         ),
     ];
     for (name, history) in good {
-        let verdict = version_witness(&history, &Deaths::new(), 20);
+        let verdict = version_witness(&history, 20);
         assert_eq!(verdict.violations, [], "{name}");
         assert!(is_linearizable(&history, 20), "{name}");
     }
@@ -363,29 +363,13 @@ fn objects_end_when_their_time_is_over() {
         ),
     ];
     for (name, kind, history) in bad {
-        let verdict = version_witness(&history, &Deaths::new(), 20);
+        let verdict = version_witness(&history, 20);
         let kinds: Vec<ViolationKind> = verdict.violations.iter().map(|v| v.kind).collect();
         assert!(kinds.contains(&kind), "{name}: {kinds:?}");
         assert!(!is_linearizable(&history, 20), "{name}: the oracle sees nothing wrong");
     }
-    let verdict = version_witness(&both(vec![absent(91, 92), absent(140, 141)]), &Deaths::new(), 20);
+    let verdict = version_witness(&both(vec![absent(91, 92), absent(140, 141)]), 20);
     assert_eq!((verdict.seen.expired, verdict.seen.overdue, verdict.seen.unknown_bound), (1, 1, 0));
-}
-
-/// A stale read of a dead server is counted apart, one of a living server is not. // F8
-#[test]
-fn zombie_reads_are_counted_apart() {
-    let server = ramhold_base::ServerId(4);
-    let stale = Operation { answered_by: Some(server), ..read(5, 6, 10, 1) };
-    let history = [write(1, 2, 10, 1), write(3, 4, 11, 2), stale];
-    for (died, zombies) in [(4, 1), (6, 1), (7, 0)] {
-        let verdict = version_witness(&history, &Deaths::from([(server, died)]), 0);
-        assert_eq!((verdict.zombie_reads.len(), verdict.violations.len()), (zombies, 1 - zombies));
-    }
-    // A mutation is never excused.
-    let late = Operation { answered_by: Some(server), ..write(5, 6, 12, 1) };
-    let verdict = version_witness(&[write(1, 2, 10, 2), late], &Deaths::from([(server, 4)]), 0);
-    assert_eq!((verdict.zombie_reads.len(), verdict.violations.len()), (0, 1));
 }
 
 /// Which of 100 writes have a time to live, and how far the clocks that it goes by may differ.
@@ -493,7 +477,7 @@ fn long_honest_histories_are_accepted() {
         let clock_spread = rng.below(2 * span);
         let ending = Ending { percent: 50 * (seed % 2), clock_spread };
         let history = honest(&mut rng, 400, clients, span, ending);
-        let verdict = version_witness(&history, &Deaths::new(), clock_spread);
+        let verdict = version_witness(&history, clock_spread);
         let found: Vec<String> = verdict.violations.iter().map(|v| v.describe(&history)).collect();
         assert!(found.is_empty(), "seed {seed}: {}", found.join("\n"));
         assert!(verdict.seen.mutations > 50 && verdict.seen.absences > 0);
@@ -562,7 +546,7 @@ fn agree(seeds: std::ops::Range<u64>, ending: fn(&mut Rng) -> Ending) -> (u64, u
             falsify(&mut rng, &mut history);
         }
         let expected = is_linearizable(&history, ending.clock_spread);
-        let verdict = version_witness(&history, &Deaths::new(), ending.clock_spread);
+        let verdict = version_witness(&history, ending.clock_spread);
         *(if expected { &mut good } else { &mut bad }) += 1;
         if expected == verdict.violations.is_empty() {
             continue;

@@ -203,9 +203,6 @@ fn main() -> ExitCode {
         let why = match &result {
             Ok(report) => {
                 tally.add(report);
-                for zombie in &report.verdict.zombie_reads {
-                    println!("seed {seed}: zombie read: {}", zombie.describe(&report.history));
-                }
                 if arguments.replay.is_some() && report.stuck.is_some() {
                     print_last_operations(report);
                 }
