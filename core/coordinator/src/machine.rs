@@ -370,6 +370,7 @@ impl Coordinator {
             | Opcode::Read
             | Opcode::Write
             | Opcode::Remove
+            | Opcode::Increment
             | Opcode::Append
             | Opcode::ReplicaFree
             | Opcode::ReplicasNeeded

@@ -10,6 +10,8 @@
 //! that time, but for the spread of the clocks. So it may be seen absent from the first moment on, must not be seen
 //! after the second, and once seen absent it does not come back.
 //!
+//! Objects that are only incremented and read are judged by their sums (`counters`).
+//!
 //! A stale read by a server that the coordinator had declared dead before the read returned is counted apart
 //! (`zombie_reads`); everything else is a violation.
 //!
@@ -18,8 +20,11 @@
 //! Not here: exactly-once beyond what duplicate values and versions show; transactions. Catalogue: A4, A11, A12, J2, J3.
 
 mod absence;
+mod counters;
 mod expiry;
 mod order;
+
+pub use counters::{COUNTERS, PLACE_COUNT, amount};
 
 use crate::history::{Operation, Outcome};
 use ramhold_base::ServerId;
@@ -49,6 +54,10 @@ pub enum ViolationKind {
     ImpossiblePresence,
     /// An object was seen when its time was over.
     SeenAfterExpiry,
+    /// An increment is in a sum more than once.
+    CountedTwice,
+    /// A sum lacks an increment that an older one has.
+    IncrementLost,
     /// An outcome that does not fit its operation.
     Nonsense,
 }
@@ -79,6 +88,8 @@ pub struct Seen {
     pub mutations: u64,
     pub observations: u64,
     pub absences: u64,
+    /// Increments that were answered, or may have been counted.
+    pub increments: u64,
     pub conditions_failed: u64,
     pub unknown: u64,
     /// Unknown mutations that somebody observed.
@@ -111,6 +122,10 @@ pub fn version_witness(history: &[Operation], deaths: &Deaths, clock_spread: u64
     verdict.seen.unknown = history.iter().filter(|o| o.outcome == Outcome::Unknown).count() as u64;
     let mut found = Vec::new();
     for (key, places) in by_key {
+        if key >= COUNTERS {
+            counters::check(history, key, &places, &mut found, &mut verdict.seen);
+            continue;
+        }
         let mut order = order::Order::new(history, key, &places, clock_spread, &mut found, &mut verdict.seen);
         if order.sound {
             order.check_real_time(&mut found);
