@@ -2,8 +2,8 @@
 
 use crate::commands::{
     acknowledge_loss::AcknowledgeLoss, bench::Bench, coordinator::Coordinator, demo::Demo, demo::DemoWriter,
-    dev::Dev, import::Import, object::Delete, object::Get, object::Put, recoveries::Recoveries,
-    server::Server, status::Status, stop::Stop, table::Table, verify::Verify,
+    dev::Dev, import::Import, object::Delete, object::Get, object::Increment, object::Put,
+    recoveries::Recoveries, server::Server, status::Status, stop::Stop, table::Table, verify::Verify,
 };
 use crate::size::parse_duration;
 use clap::{Args, Parser, Subcommand};
@@ -55,6 +55,7 @@ pub enum Command {
     Table(Table),
     Put(Put),
     Get(Get),
+    Incr(Increment),
     Del(Delete),
     Import(Import),
     Verify(Verify),

@@ -23,6 +23,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Table(table) => table.run(&global),
         Command::Put(put) => put.run(&global),
         Command::Get(get) => get.run(&global),
+        Command::Incr(increment) => increment.run(&global),
         Command::Del(delete) => delete.run(&global),
         Command::Import(import) => import.run(&global),
         Command::Verify(verify) => verify.run(&global),

@@ -61,7 +61,11 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         let code = match &error {
             Error::Refused { status, .. } => match status {
-                Status::NotFound | Status::Exists | Status::WrongVersion => NOT_FOUND,
+                Status::NotFound
+                | Status::Exists
+                | Status::WrongVersion
+                | Status::NotANumber
+                | Status::OutOfRange => NOT_FOUND,
                 _ => REFUSED,
             },
             Error::Unknown { .. } | Error::UnexpectedReply => UNKNOWN,

@@ -1,7 +1,7 @@
 //! One session with its connections, driven by the thread that calls it.
 
 use crate::{Error, address};
-use ramhold_base::{ClusterTime, Status, TableId, Version};
+use ramhold_base::{ClusterTime, Number, Status, TableId, Version};
 use ramhold_client_core::{
     Expiry, Operation, OperationId, Outcome, RejectRules, Reply, Session, SessionConfig, WhichTable,
 };
@@ -179,6 +179,40 @@ impl Client {
     ) -> Result<Option<Version>, Error> {
         match self.complete(Operation::Remove { table, key: key.to_vec(), rules })? {
             Reply::Removed { version } => Ok((!version.is_none()).then_some(version)),
+            _ => Err(Error::UnexpectedReply),
+        }
+    }
+
+    /// Adds to the integer that the object holds as decimal text; gives the sum. No object counts for 0.
+    /// Refused with `NotANumber` when the object holds anything else, with `OutOfRange` when 64 bits do not hold the sum.
+    pub fn increment(&mut self, table: TableId, key: &[u8], by: i64) -> Result<i64, Error> {
+        match self.increment_if(table, key, Number::Integer(by), RejectRules::default())? {
+            (Number::Integer(sum), _) => Ok(sum),
+            (Number::Float(_), _) => Err(Error::UnexpectedReply),
+        }
+    }
+
+    /// Adds to the float that the object holds as decimal text; gives the sum. No object counts for 0.
+    /// Refused with `NotANumber` when the object holds anything else, with `OutOfRange` when the sum is not finite, with
+    /// `BadRequest` when `by` is not.
+    pub fn increment_float(&mut self, table: TableId, key: &[u8], by: f64) -> Result<f64, Error> {
+        match self.increment_if(table, key, Number::Float(by), RejectRules::default())? {
+            (Number::Float(sum), _) => Ok(sum),
+            (Number::Integer(_), _) => Err(Error::UnexpectedReply),
+        }
+    }
+
+    /// Adds to a number unless the rules refuse it; gives the sum and the object's new version. An object that is to end
+    /// by itself still ends when it was to.
+    pub fn increment_if(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        by: Number,
+        rules: RejectRules,
+    ) -> Result<(Number, Version), Error> {
+        match self.complete(Operation::Increment { table, key: key.to_vec(), by, rules })? {
+            Reply::Incremented { version, sum } => Ok((sum, version)),
             _ => Err(Error::UnexpectedReply),
         }
     }

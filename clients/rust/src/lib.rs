@@ -31,6 +31,9 @@
 //! `client.put_with(table, key, value, PutOptions::default().time_to_live(Duration::from_secs(30)))`. After that it is as
 //! if it had been removed, and versions go on growing.
 //!
+//! An object may be a counter: `client.increment(table, b"visits", 1)` gives the sum, and counts once however often it
+//! had to be sent. Its value is the number as decimal text.
+//!
 //! Many operations at once: [`Client::submit`] starts them, [`Client::wait_any`] gives what has ended.
 //!
 //! Not here: what is sent to whom, and what is repeated (`core/client`).
@@ -44,7 +47,7 @@ pub use client::{Client, Object, Options, PutOptions};
 pub use error::Error;
 
 // What operations, outcomes and answers are made of.
-pub use ramhold_base::{ClusterTime, ServerId, Status, TableId, Version};
+pub use ramhold_base::{ClusterTime, Number, ServerId, Status, TableId, Version};
 pub use ramhold_client_core::{
     Cause, Expiry, Operation, OperationId, Outcome, RejectRules, Reply, WhichTable,
 };

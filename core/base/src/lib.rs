@@ -12,6 +12,7 @@ pub mod id;
 pub mod limits;
 pub mod machine;
 pub mod map;
+pub mod number;
 pub mod planted;
 pub mod rng;
 pub mod status;
@@ -22,6 +23,7 @@ pub use machine::{
     ConnId, DiskError, DiskFile, DiskToken, Effect, Effects, Input, Level, Lost, Machine, Peer,
     StoreCondition, StoreRequest, StoreResult, StoreToken,
 };
+pub use number::Number;
 pub use rng::Rng;
 pub use status::Status;
 pub use time::{ClusterTime, Instant};

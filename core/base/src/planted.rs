@@ -44,6 +44,10 @@ defects! {
     LeaseNotChecked;
     /// The coordinator tells masters more of a lease than is left.
     LeaseToldTooLong;
+    /// What an increment came to is remembered without its number: who asks again hears the present one.
+    IncrementNumberNotLogged;
+    /// A repeated increment is carried out again.
+    IncrementRepeated;
     /// A client takes a new number while the fate of an attempt is open.
     NumberGivenUp;
 

@@ -39,6 +39,8 @@ statuses! {
     WrongVersion = 3, "the object has another version";
     /// Never served, and never taken for absent.
     Corrupt = 4, "the object is damaged in the server's memory and no replica of it can be read";
+    NotANumber = 5, "the object's value is not a number of this kind";
+    OutOfRange = 6, "the sum is beyond the range of such numbers";
     // Answers about tables.
     UnknownTable = 10, "no such table";
     TableExists = 11, "a table of this name exists already";

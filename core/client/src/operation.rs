@@ -1,10 +1,10 @@
 //! What a client can ask for, and the bytes that ask for it.
 
 use ramhold_base::limits::{KEY_BYTES_MAX, TABLE_NAME_BYTES_MAX, VALUE_BYTES_MAX};
-use ramhold_base::{LeaseId, Status, TableId};
+use ramhold_base::{LeaseId, Number, Status, TableId};
 use ramhold_wire::Opcode;
 use ramhold_wire::control::{Message, encode_into};
-use ramhold_wire::data::{Expiry, KeyRequest, RejectRules, WriteRequest};
+use ramhold_wire::data::{Expiry, IncrementRequest, KeyRequest, RejectRules, WriteRequest};
 use ramhold_wire::lease::{LeaseOpen, LeaseRenew};
 use ramhold_wire::status::{
     ClusterStatusRequest, LossAcknowledge, Ping, ProcessStatusRequest, RecoveriesRequest,
@@ -40,6 +40,15 @@ pub enum Operation {
     Remove {
         table: TableId,
         key: Vec<u8>,
+        rules: RejectRules,
+    },
+    /// Adds to the number that an object holds as text; an absent one counts for zero. An object that is to end still
+    /// ends when it was to. Refused with `NotANumber` or `OutOfRange` when the sum cannot be made.
+    Increment {
+        table: TableId,
+        key: Vec<u8>,
+        /// Finite; its kind is the one that the object's value is read as.
+        by: Number,
         rules: RejectRules,
     },
     /// Done when every tablet has an owner that serves it.
@@ -106,7 +115,8 @@ impl Operation {
         match self {
             Operation::Read { table, key, .. }
             | Operation::Write { table, key, .. }
-            | Operation::Remove { table, key, .. } => Place::OwnerOf { table: *table, key },
+            | Operation::Remove { table, key, .. }
+            | Operation::Increment { table, key, .. } => Place::OwnerOf { table: *table, key },
             Operation::CreateTable { .. }
             | Operation::DropTable { .. }
             | Operation::ListTables
@@ -125,7 +135,9 @@ impl Operation {
 
     pub(crate) fn repeat(&self) -> Repeat {
         match self {
-            Operation::Write { .. } | Operation::Remove { .. } => Repeat::Numbered,
+            Operation::Write { .. } | Operation::Remove { .. } | Operation::Increment { .. } => {
+                Repeat::Numbered
+            }
             Operation::CreateTable { .. }
             | Operation::DropTable { .. }
             | Operation::AcknowledgeLoss { .. } => Repeat::Idempotent,
@@ -146,6 +158,7 @@ impl Operation {
             Operation::Read { .. } => Opcode::Read,
             Operation::Write { .. } => Opcode::Write,
             Operation::Remove { .. } => Opcode::Remove,
+            Operation::Increment { .. } => Opcode::Increment,
             Operation::CreateTable { .. } => TableCreate::OPCODE,
             Operation::DropTable { .. } => TableDrop::OPCODE,
             Operation::ListTables => TableList::OPCODE,
@@ -168,6 +181,10 @@ impl Operation {
                 check_key(key)?;
                 expiry.map_or(Ok(()), Expiry::check)?;
                 if value.len() > VALUE_BYTES_MAX { Err(Status::ValueTooLarge) } else { Ok(()) }
+            }
+            Operation::Increment { key, by, .. } => {
+                check_key(key)?;
+                if by.is_finite() { Ok(()) } else { Err(Status::BadRequest) }
             }
             Operation::CreateTable { name, .. }
             | Operation::DescribeTable { which: WhichTable::Name(name) } => {
@@ -199,6 +216,9 @@ impl Operation {
             Operation::Write { table, key, value, rules, expiry } => {
                 out.reserve(key.len() + value.len() + 40);
                 WriteRequest { table: *table, rules: *rules, expiry: *expiry, key, value }.encode(out);
+            }
+            Operation::Increment { table, key, by, rules } => {
+                IncrementRequest { table: *table, rules: *rules, by: *by, key }.encode(out);
             }
             Operation::CreateTable { name, options, left_open } => {
                 let (name, options, left_open) = (name.clone(), options.clone(), *left_open);

@@ -1,9 +1,9 @@
 //! How an operation ended.
 
 use crate::operation::Operation;
-use ramhold_base::{ClusterTime, ServerId, Status, TableId, Version};
+use ramhold_base::{ClusterTime, Number, ServerId, Status, TableId, Version};
 use ramhold_wire::control::{Empty, decode};
-use ramhold_wire::data::{ReadReply, decode_version};
+use ramhold_wire::data::{IncrementReply, ReadReply, decode_version};
 use ramhold_wire::lease::{LeaseOpened, LeaseRenewed};
 use ramhold_wire::status::{ClusterStatus, Pong, ProcessStatus, Recoveries, RecoveryReport};
 use ramhold_wire::table::{TableCreated, TableDescription, TableSummary, Tables};
@@ -61,6 +61,11 @@ pub enum Reply {
     Removed {
         version: Version,
     },
+    /// The object's new version, and the sum that it holds now.
+    Incremented {
+        version: Version,
+        sum: Number,
+    },
     TableCreated {
         table: TableId,
     },
@@ -96,6 +101,11 @@ impl Reply {
             }
             Operation::Write { .. } => Reply::Written { version: decode_version(body)? },
             Operation::Remove { .. } => Reply::Removed { version: decode_version(body)? },
+            Operation::Increment { by, .. } => {
+                let reply = IncrementReply::decode(body)?;
+                let sum = by.alike_from_bits(reply.bits).ok_or(Status::BadRequest)?;
+                Reply::Incremented { version: reply.version, sum }
+            }
             Operation::CreateTable { .. } => {
                 Reply::TableCreated { table: decode::<TableCreated>(body)?.table }
             }

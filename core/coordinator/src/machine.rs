@@ -376,6 +376,7 @@ impl Coordinator {
             | Opcode::Read
             | Opcode::Write
             | Opcode::Remove
+            | Opcode::Increment
             | Opcode::Append
             | Opcode::ReplicaFree
             | Opcode::ReplicasNeeded

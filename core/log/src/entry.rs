@@ -40,8 +40,9 @@ pub const VERSION_MAX: Version = Version(1 << 62);
 pub(crate) const BODY_BYTES_MAX: usize = (1 << 24) - 1;
 /// The version has eight bytes.
 const WIDE: u32 = 1 << 24;
-/// The time is there from which the object does not exist.
+/// The time is there from which the object does not exist; of a result: the number that the mutation left.
 const EXPIRES: u32 = 1 << 25;
+const NUMBER: u32 = EXPIRES;
 /// The list of segments with older versions is there.
 const OLDER: u32 = 1 << 31;
 const FLAGS: u32 = WIDE | EXPIRES | OLDER;
@@ -56,9 +57,9 @@ const PREFIX_BYTES_MAX: usize = RECORD_PREFIX_BYTES_MAX;
 pub(crate) const RECORD_PREFIX_BYTES_MAX: usize =
     OBJECT_OVERHEAD_BYTES + 4 + 8 + older_bytes(OBJECT_OLDER_COUNT_MAX);
 const SEGMENT_HEADER_BYTES: usize = HEADER_BYTES + 38;
-/// A result whose version is below 2^32.
+/// A result without a number whose version is below 2^32.
 const RESULT_BYTES_MIN: usize = HEADER_BYTES + 38;
-pub(crate) const RESULT_BYTES_MAX: usize = RESULT_BYTES_MIN + 4;
+pub(crate) const RESULT_BYTES_MAX: usize = RESULT_BYTES_MIN + 4 + 8;
 
 const _: () = assert!(KEY_BYTES_MAX <= u16::MAX as usize);
 const _: () = assert!(TOMBSTONE_OVERHEAD_BYTES + 4 + OLDER_BYTES_MAX <= RECORD_PREFIX_BYTES_MAX);
@@ -107,6 +108,8 @@ pub struct RpcResult {
     pub status: Status,
     /// At most `VERSION_MAX`; 0 where the answer has none.
     pub version: Version,
+    /// The bits of the number that an increment left.
+    pub number: Option<u64>,
 }
 
 /// The first entry of every segment: what it is and where it belongs.
@@ -308,7 +311,8 @@ impl<'a> Tombstone<'a> {
 impl RpcResult {
     /// What it takes in a segment, its header included.
     pub fn entry_bytes(&self) -> usize {
-        RESULT_BYTES_MIN + if is_wide(self.version) { 4 } else { 0 }
+        let wide_bytes = if is_wide(self.version) { 4 } else { 0 };
+        RESULT_BYTES_MIN + wide_bytes + if self.number.is_some() { 8 } else { 0 }
     }
 
     /// How far the sequence is above the floor. A floor above the sequence, or too far below, says nothing.
@@ -323,13 +327,14 @@ impl RpcResult {
         let floor = Sequence(sequence.0.checked_sub(u64::from(reader.u32()?))?);
         let status = Status::from_code(reader.u16()?)?;
         let version = Version(if word.has(WIDE) { reader.u64()? } else { u64::from(reader.u32()?) });
+        let number = if word.has(NUMBER) { Some(reader.u64()?) } else { None };
         let is_sound = version <= VERSION_MAX
             && is_wide(version) == word.has(WIDE)
-            && !word.has(EXPIRES | OLDER)
+            && !word.has(OLDER)
             && !lease.is_none()
             && !sequence.is_none()
             && reader.is_empty();
-        is_sound.then_some(RpcResult { table, hash, lease, sequence, floor, status, version })
+        is_sound.then_some(RpcResult { table, hash, lease, sequence, floor, status, version, number })
     }
 }
 
@@ -414,16 +419,20 @@ impl<'a> Entry<'a> {
             Entry::RpcResult(result) => {
                 assert!(!result.lease.is_none() && !result.sequence.is_none());
                 assert!(result.version <= VERSION_MAX);
-                let flags = if is_wide(result.version) { WIDE } else { 0 };
-                Parts::new([&[], &[]])
+                let wide = if is_wide(result.version) { WIDE } else { 0 };
+                let number = if result.number.is_some() { NUMBER } else { 0 };
+                let mut parts = Parts::new([&[], &[]])
                     .put(&result.table.0.to_le_bytes())
                     .put(&result.hash.0.to_le_bytes())
                     .put(&result.lease.0.to_le_bytes())
                     .put(&result.sequence.0.to_le_bytes())
                     .put(&result.above_floor().to_le_bytes())
                     .put(&result.status.code().to_le_bytes())
-                    .put_number(result.version)
-                    .seal(Kind::RpcResult, flags)
+                    .put_number(result.version);
+                if let Some(bits) = result.number {
+                    parts.add(&bits.to_le_bytes());
+                }
+                parts.seal(Kind::RpcResult, wide | number)
             }
         }
     }
@@ -648,7 +657,10 @@ mod tests {
             StreamId(1),
             &encode_segments([1, 2, 9].map(SegmentId).into_iter()),
         )));
-        for (version, bytes) in [(0, 46), (u64::from(u32::MAX), 46), (1 << 32, 50), (VERSION_MAX.0, 50)] {
+        let versions = [(0, 46), (u64::from(u32::MAX), 46), (1 << 32, 50), (VERSION_MAX.0, 50)];
+        let numbers = [(None, 0), (Some(0), 8), (Some(u64::MAX), 8)];
+        let both = versions.iter().flat_map(|version| numbers.map(|number| (*version, number)));
+        for ((version, bytes), (number, number_bytes)) in both {
             let result = RpcResult {
                 table: TableId(1),
                 hash: KeyHash(u64::MAX),
@@ -657,9 +669,10 @@ mod tests {
                 floor: Sequence(u64::MAX - version % 9),
                 status: Status::WrongVersion,
                 version: Version(version),
+                number,
             };
             round_trip(Entry::RpcResult(result));
-            assert_eq!(result.entry_bytes(), bytes);
+            assert_eq!(result.entry_bytes(), bytes + number_bytes);
         }
         round_trip(Entry::SafeVersion(Version(0)));
         round_trip(Entry::SafeVersion(Version(77)));
@@ -715,6 +728,10 @@ mod tests {
             [&[1; 12][..], &ids, &[sequence, 0, 0, 0], &[status, 0], &[9, 0, 0, 0]].concat()
         };
         assert!(Entry::decode(&sealed(7, 0, &result(1, 1, 0))).is_ok());
+        let numbered = [result(1, 1, 0), vec![3; 8]].concat();
+        assert!(Entry::decode(&sealed(7, NUMBER, &numbered)).is_ok());
+        assert_eq!(Entry::decode(&sealed(7, 0, &numbered)), malformed(Kind::RpcResult));
+        assert_eq!(Entry::decode(&sealed(7, NUMBER, &numbered[..45])), malformed(Kind::RpcResult));
         let mut below_zero = result(1, 1, 0);
         below_zero[28] = 2;
         for body in [result(0, 1, 0), result(1, 0, 0), result(1, 1, 200), vec![1; 12], below_zero] {

@@ -63,7 +63,7 @@ pub use pieces::{PieceIter, Pieces};
 pub use reader::{CorruptEntry, EntryReader};
 pub use repair::Repaired;
 pub use replay::Replayed;
-pub use results::{LEASE_COUNT_MAX, Recalled};
+pub use results::{LEASE_COUNT_MAX, Recalled, Remembered};
 pub use scrub::{ScrubCursor, Scrubbed};
 pub use segment::SegmentInfo;
 pub use stats::HashRange;

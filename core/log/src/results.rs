@@ -39,17 +39,23 @@ pub enum Recalled {
     /// It has a result, which cannot be read.
     Damaged(Reference),
     /// What it came to; to be told when the stream is durable up to the position.
-    Done { status: Status, version: Version, position: Position },
+    Done { outcome: Remembered, position: Position },
+}
+
+/// What the client of a mutation is told, however often it is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Remembered {
+    pub status: Status,
+    pub version: Version,
+    /// The bits of the number that an increment left.
+    pub number: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Place {
     Burnt,
     /// A result without replicas.
-    Kept {
-        status: Status,
-        version: Version,
-    },
+    Kept(Remembered),
     Logged {
         at: Reference,
         bytes: u32,
@@ -120,6 +126,13 @@ impl Results {
     }
 }
 
+impl RpcResult {
+    /// What whoever asks is told of it.
+    pub fn remembered(&self) -> Remembered {
+        Remembered { status: self.status, version: self.version, number: self.number }
+    }
+}
+
 impl Log {
     /// What is known of a sequence, whose client says that all below `floor` need not be known any more.
     pub fn recall(&mut self, lease: LeaseId, sequence: Sequence, floor: Sequence) -> Recalled {
@@ -143,21 +156,19 @@ impl Log {
             }
             Ok(at) => match known.places[at].1 {
                 Place::Burnt => Recalled::Burnt,
-                Place::Kept { status, version } => {
-                    Recalled::Done { status, version, position: Position::default() }
-                }
+                Place::Kept(outcome) => Recalled::Done { outcome, position: Position::default() },
                 Place::Logged { at, bytes, .. } => self.read_result(at, bytes),
             },
         }
     }
 
     /// The result of a sequence, if there is one and it can be read.
-    pub fn result(&self, lease: LeaseId, sequence: Sequence) -> Option<(Status, Version)> {
+    pub fn result(&self, lease: LeaseId, sequence: Sequence) -> Option<Remembered> {
         match *self.results.place(lease, sequence)? {
             Place::Burnt => None,
-            Place::Kept { status, version } => Some((status, version)),
+            Place::Kept(outcome) => Some(outcome),
             Place::Logged { at, bytes, .. } => match self.read_result(at, bytes) {
-                Recalled::Done { status, version, .. } => Some((status, version)),
+                Recalled::Done { outcome, .. } => Some(outcome),
                 _ => None,
             },
         }
@@ -174,7 +185,7 @@ impl Log {
         } else {
             self.memory.end_of(at, bytes)
         };
-        Recalled::Done { status: result.status, version: result.version, position }
+        Recalled::Done { outcome: result.remembered(), position }
     }
 
     /// A client needs nothing below `floor` any more.
@@ -220,8 +231,8 @@ impl Log {
     }
 
     /// Remembers a result without replicas.
-    pub fn keep_result(&mut self, lease: LeaseId, sequence: Sequence, status: Status, version: Version) {
-        self.results.put(lease, sequence, Place::Kept { status, version });
+    pub fn keep_result(&mut self, result: &RpcResult) {
+        self.results.put(result.lease, result.sequence, Place::Kept(result.remembered()));
     }
 
     /// Appends a result for which there is room.

@@ -270,6 +270,11 @@ impl Master {
                 self.advance_if_appended(now, view, effects);
                 return self.pay_for_cleaning(now, body.len() as u64, view, effects);
             }
+            Opcode::Increment => {
+                self.on_increment(now, header, body, from, view, effects);
+                self.advance_if_appended(now, view, effects);
+                return self.pay_for_cleaning(now, body.len() as u64, view, effects);
+            }
             Opcode::TabletTake => self.on_tablet_take(now, header, body, from, view, effects),
             Opcode::TabletDrop => self.on_tablet_drop(header, body, from, effects),
             Opcode::Recover => self.on_recover(now, header, body, from, view, effects),

@@ -7,13 +7,17 @@ use crate::Master;
 use crate::leases::LeaseStanding;
 use crate::parked::{self, Answer};
 use crate::tablets::{Tablet, TabletState};
+use ramhold_base::number::NUMBER_TEXT_BYTES_MAX;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ConnId, Effects, Instant, KeyHash, Level, Peer, Position, Status, TableId, Version};
-use ramhold_log::{
-    AppendRefusal, Found, Kind, Object, Purpose, Recalled, Reference, Removal, RpcResult, Unreadable, Written,
+use ramhold_base::{
+    ConnId, Effects, Instant, KeyHash, Level, Number, Peer, Position, Status, TableId, Version,
 };
-use ramhold_wire::data::{KeyRequest, ReadReply, RejectRules, WriteRequest};
-use ramhold_wire::{Header, View, frame, reply};
+use ramhold_log::{
+    AppendRefusal, Found, Kind, Object, Purpose, Recalled, Reference, Remembered, Removal, RpcResult,
+    Unreadable, Written,
+};
+use ramhold_wire::data::{IncrementRequest, KeyRequest, ReadReply, RejectRules, WriteRequest};
+use ramhold_wire::{Header, Opcode, View, frame, reply};
 
 impl Master {
     pub(crate) fn on_read(
@@ -59,7 +63,7 @@ impl Master {
             return reply(effects, Peer::Conn(from), header, Status::TooMany);
         }
         if let Some(status) = refusal {
-            let answer = Answer::Version(status, version.unwrap_or_default());
+            let answer = Answer::of(status, version.unwrap_or_default());
             return self.answer_read(now, tablet.stream, position, from, header, answer, effects);
         }
         let found = found.expect("an absent object has been refused");
@@ -108,16 +112,12 @@ impl Master {
             }
         };
         let current = found.filter(is_object).map(|f| f.version);
-        let result = |status, version| result_of(header, request.table, hash, status, version);
         if let Err(status) = request.rules.check(current) {
-            let result = result(status, current.unwrap_or_default());
+            let result = result_of(header, request.table, hash, status, current.unwrap_or_default());
             return self.settle(now, &tablet, Purpose::Ordinary, &result, from, header, view, effects);
         }
         let replaces = found.map(|f| f.at);
         let version = self.next_version(&tablet, found.map(|f| f.version));
-        if !self.ceiling.admits(version) {
-            return reply(effects, Peer::Conn(from), header, Status::Retry);
-        }
         let time = view.time(now);
         let expires = match request.expiry.map(|expiry| expiry.end(time)).transpose() {
             Ok(expires) => expires,
@@ -131,20 +131,93 @@ impl Master {
             key: request.key,
             value: request.value,
         };
-        let result = result(Status::Ok, version);
+        let result = result_of(header, request.table, hash, Status::Ok, version);
+        self.put(now, &tablet, &object, replaces, &result, from, header, view, effects);
+    }
+
+    /// Adds to the number that an object holds as text. An absent one counts for zero; when it is to end stays as it
+    /// is. What cannot be added is refused as by a rule, for good.
+    pub(crate) fn on_increment(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        body: &[u8],
+        from: ConnId,
+        view: &View,
+        effects: &mut Effects,
+    ) {
+        let request = match IncrementRequest::decode(body) {
+            Ok(request) => request,
+            Err(status) => return reply(effects, Peer::Conn(from), header, status),
+        };
+        let IncrementRequest { table, rules, by, key } = request;
+        let admitted = self.admit(now, header, table, key, from, view, effects);
+        let Some((tablet, hash)) = admitted else { return };
+        if let Err(status) = self.expire_if_over(now, &tablet, table, hash, key, view, effects) {
+            return reply(effects, Peer::Conn(from), header, status);
+        }
+        let found = match self.log.lookup(table, hash, key) {
+            Ok(found) => found,
+            Err(unreadable) => {
+                let status = self.unreadable(now, unreadable, view, effects);
+                return reply(effects, Peer::Conn(from), header, status);
+            }
+        };
+        let there = found.filter(is_object);
+        let current = there.map(|f| f.version);
+        let sum = rules.check(current).and_then(|()| match there {
+            // A number's text is short: nothing else is copied.
+            Some(found) if found.value.len() > NUMBER_TEXT_BYTES_MAX => Err(Status::NotANumber),
+            Some(found) => by.parse_alike(&found.value.to_vec())?.sum(by),
+            None => by.zero_alike().sum(by),
+        });
+        let sum = match sum {
+            Ok(sum) => sum,
+            Err(status) => {
+                let result = result_of(header, table, hash, status, current.unwrap_or_default());
+                return self.settle(now, &tablet, Purpose::Ordinary, &result, from, header, view, effects);
+            }
+        };
+        let replaces = found.map(|f| f.at);
+        let expires = there.and_then(|f| f.expires);
+        let version = self.next_version(&tablet, found.map(|f| f.version));
+        let text = sum.to_string();
+        let (time, value) = (view.time(now).seconds(), text.as_bytes());
+        let object = Object { table, version, time, expires, key, value };
+        let number = Some(sum.bits());
+        let result = RpcResult { number, ..result_of(header, table, hash, Status::Ok, version) };
+        self.put(now, &tablet, &object, replaces, &result, from, header, view, effects);
+    }
+
+    /// Appends an object of an admitted mutation with what it comes to, and answers that.
+    fn put(
+        &mut self,
+        now: Instant,
+        tablet: &Tablet,
+        object: &Object<'_>,
+        replaces: Option<Reference>,
+        result: &RpcResult,
+        from: ConnId,
+        header: &Header,
+        view: &View,
+        effects: &mut Effects,
+    ) {
+        if !self.ceiling.admits(object.version) {
+            return reply(effects, Peer::Conn(from), header, Status::Retry);
+        }
         let is_logged = !tablet.unreplicated && !planted(Defect::ResultNotLogged);
-        let logged = is_logged.then_some(&result);
-        let written = self.append(now, &tablet, Purpose::Ordinary, view, effects, |master, is_moved| {
+        let logged = is_logged.then_some(result);
+        let written = self.append(now, tablet, Purpose::Ordinary, view, effects, |master, is_moved| {
             let replaces =
-                if is_moved { master.found_again(object.table, hash, object.key)? } else { replaces };
-            master.log.write(tablet.stream, Purpose::Ordinary, hash, &object, replaces, logged)
+                if is_moved { master.found_again(object.table, result.hash, object.key)? } else { replaces };
+            master.log.write(tablet.stream, Purpose::Ordinary, result.hash, object, replaces, logged)
         });
         match written {
             Ok(written) => {
                 self.counters.writes += 1;
-                self.keep_if_unreplicated(&tablet, &result);
-                let answer = Answer::Version(Status::Ok, version);
-                self.answer_mutation(&tablet, written.position, from, header, answer, effects);
+                self.keep_if_unreplicated(tablet, result);
+                let answer = Answer::Outcome(result.remembered());
+                self.answer_mutation(tablet, written.position, from, header, answer, effects);
             }
             Err(status) => reply(effects, Peer::Conn(from), header, status),
         }
@@ -199,7 +272,7 @@ impl Master {
             Ok(position) => {
                 self.counters.writes += 1;
                 self.keep_if_unreplicated(&tablet, &result);
-                let answer = Answer::Version(Status::Ok, version);
+                let answer = Answer::Outcome(result.remembered());
                 self.answer_mutation(&tablet, position, from, header, answer, effects);
             }
             Err(status) => reply(effects, Peer::Conn(from), header, status),
@@ -219,7 +292,7 @@ impl Master {
         view: &View,
         effects: &mut Effects,
     ) {
-        let answer = Answer::Version(result.status, result.version);
+        let answer = Answer::Outcome(result.remembered());
         if tablet.unreplicated {
             self.keep_if_unreplicated(tablet, result);
             return parked::send(effects, from, header, &answer);
@@ -239,7 +312,7 @@ impl Master {
 
     fn keep_if_unreplicated(&mut self, tablet: &Tablet, result: &RpcResult) {
         if tablet.unreplicated {
-            self.log.keep_result(result.lease, result.sequence, result.status, result.version);
+            self.log.keep_result(result);
         }
     }
 
@@ -379,10 +452,14 @@ impl Master {
                 self.counters.dropped += 1;
                 return None;
             }
-            Recalled::Done { status, version, position } if !planted(Defect::ResultIgnored) => {
+            Recalled::Done { outcome, position } if !is_done_again(header) => {
                 self.counters.recalled += 1;
                 effects.report(Level::Debug, "mark:result_recalled");
-                let answer = Answer::Version(status, version);
+                if outcome.number.is_some() {
+                    effects.report(Level::Debug, "mark:increment_recalled");
+                }
+                let outcome = self.with_present_number_if_planted(outcome, table, hash, key);
+                let answer = Answer::Outcome(outcome);
                 self.answer_when_durable(tablet.stream, position, from, header, answer, effects);
                 return None;
             }
@@ -398,6 +475,23 @@ impl Master {
         };
         reply(effects, to, header, refusal);
         None
+    }
+
+    /// What `Defect::IncrementNumberNotLogged` makes of a recalled outcome; otherwise it stays as it is.
+    fn with_present_number_if_planted(
+        &self,
+        outcome: Remembered,
+        table: TableId,
+        hash: KeyHash,
+        key: &[u8],
+    ) -> Remembered {
+        if !planted(Defect::IncrementNumberNotLogged) {
+            return outcome;
+        }
+        let value =
+            self.log.lookup(table, hash, key).ok().flatten().filter(is_object).map(|f| f.value.to_vec());
+        let present = value.and_then(|value| Number::Integer(0).parse_alike(&value).ok());
+        Remembered { number: present.map(Number::bits), ..outcome }
     }
 
     /// A version above that of the key, and never below what the tablet and the shard demand (consistency rule 8).
@@ -518,7 +612,13 @@ impl Master {
 
 fn result_of(header: &Header, table: TableId, hash: KeyHash, status: Status, version: Version) -> RpcResult {
     let (lease, sequence, floor) = (header.lease, header.sequence, header.unacknowledged);
-    RpcResult { table, hash, lease, sequence, floor, status, version }
+    RpcResult { table, hash, lease, sequence, floor, status, version, number: None }
+}
+
+/// Whether a defect is planted that carries this mutation out although it has been.
+fn is_done_again(header: &Header) -> bool {
+    planted(Defect::ResultIgnored)
+        || (planted(Defect::IncrementRepeated) && header.opcode == Opcode::Increment.code())
 }
 
 fn is_object(found: &Found<'_>) -> bool {

@@ -5,14 +5,15 @@
 use crate::Master;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ConnId, Effects, Instant, Peer, Position, Status, StreamId, Version};
-use ramhold_wire::data::encode_version;
+use ramhold_log::Remembered;
+use ramhold_wire::data::{IncrementReply, encode_version};
 use ramhold_wire::{Header, frame};
 use std::collections::VecDeque;
 
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// A status and a version: the answer to every mutation and to refusals by the rules.
-    Version(Status, Version),
+    /// To every mutation, and to refusals by the rules.
+    Outcome(Remembered),
     /// A whole frame.
     Frame(Vec<u8>),
 }
@@ -21,7 +22,7 @@ impl Answer {
     /// Of the memory that it holds while it waits.
     pub fn bytes(&self) -> usize {
         match self {
-            Answer::Version(..) => 0,
+            Answer::Outcome(_) => 0,
             Answer::Frame(bytes) => bytes.len(),
         }
     }
@@ -77,10 +78,22 @@ impl Parked {
 
 pub(crate) fn send(effects: &mut Effects, to: ConnId, request: &Header, answer: &Answer) {
     match answer {
-        Answer::Version(status, version) => effects.send_with(Peer::Conn(to), |out| {
-            frame::write(out, &request.answer(*status), |out| encode_version(out, *version));
-        }),
+        Answer::Outcome(Remembered { status, version, number }) => {
+            effects.send_with(Peer::Conn(to), |out| {
+                frame::write(out, &request.answer(*status), |out| match *number {
+                    Some(bits) => IncrementReply { version: *version, bits }.encode(out),
+                    None => encode_version(out, *version),
+                });
+            });
+        }
         Answer::Frame(bytes) => effects.send_with(Peer::Conn(to), |out| out.extend_from_slice(bytes)),
+    }
+}
+
+impl Answer {
+    /// One that has no number.
+    pub fn of(status: Status, version: Version) -> Answer {
+        Answer::Outcome(Remembered { status, version, number: None })
     }
 }
 

@@ -4,7 +4,7 @@
 
 use ramhold_base::bytes::{Put, Reader};
 use ramhold_base::limits::{EXPIRY_MILLIS_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use ramhold_base::{ClusterTime, Epoch, Status, TableId, Version};
+use ramhold_base::{ClusterTime, Epoch, Number, Status, TableId, Version};
 
 /// Under which conditions an operation is refused (A4). For an absent object only `absent` counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -229,6 +229,68 @@ impl<'a> ReadReply<'a> {
     }
 }
 
+/// The body of `Increment`: table u32, rules, amount 8 bytes, key. Its answer: [`IncrementReply`].
+/// A refusal gives the version that the object has, or 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IncrementRequest<'a> {
+    pub table: TableId,
+    pub rules: RejectRules,
+    /// What is added; its kind is the one that the object's value is read as.
+    pub by: Number,
+    pub key: &'a [u8],
+}
+
+impl<'a> IncrementRequest<'a> {
+    const FLOAT: u8 = 16;
+
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u32(self.table.raw());
+        let kind = match self.by {
+            Number::Integer(_) => 0,
+            Number::Float(_) => Self::FLOAT,
+        };
+        self.rules.encode_with(kind, out);
+        out.put_u64(self.by.bits());
+        out.put_bytes(self.key);
+    }
+
+    pub fn decode(body: &'a [u8]) -> Result<IncrementRequest<'a>, Status> {
+        let mut reader = Reader::new(body);
+        let mut head = || {
+            let table = TableId(reader.u32()?);
+            let (rules, kind) = RejectRules::decode_with(Self::FLOAT, &mut reader)?;
+            let kind = if kind == Self::FLOAT { Number::Float(0.0) } else { Number::Integer(0) };
+            Some((table, rules, kind.alike_from_bits(reader.u64()?)?))
+        };
+        let (table, rules, by) = head().ok_or(Status::BadRequest)?;
+        let key = reader.rest();
+        if key.len() > KEY_BYTES_MAX {
+            return Err(Status::KeyTooLarge);
+        }
+        Ok(IncrementRequest { table, rules, by, key })
+    }
+}
+
+/// The body of the answer to `Increment`: version u64, the sum 8 bytes, of the kind that was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IncrementReply {
+    pub version: Version,
+    pub bits: u64,
+}
+
+impl IncrementReply {
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.version.raw());
+        out.put_u64(self.bits);
+    }
+
+    pub fn decode(body: &[u8]) -> Result<IncrementReply, Status> {
+        let mut reader = Reader::new(body);
+        let mut read = || Some(IncrementReply { version: Version(reader.u64()?), bits: reader.u64()? });
+        read().ok_or(Status::BadRequest)
+    }
+}
+
 pub fn encode_version(out: &mut Vec<u8>, version: Version) {
     out.put_u64(version.raw());
 }
@@ -412,6 +474,27 @@ mod tests {
         }
     }
 
+    // A7
+    #[test]
+    fn an_amount_stands_behind_the_rules_and_is_finite() {
+        let bytes_of = |by| {
+            let mut bytes = Vec::new();
+            let rules = RejectRules { exists: true, ..RejectRules::default() };
+            IncrementRequest { table: TableId(1), rules, by, key: b"k" }.encode(&mut bytes);
+            bytes
+        };
+        assert_eq!(bytes_of(Number::Integer(258)), *b"\x01\0\0\0\x02\x02\x01\0\0\0\0\0\0k");
+        let float = bytes_of(Number::Float(1.5));
+        assert_eq!(float, *b"\x01\0\0\0\x12\0\0\0\0\0\0\xf8\x3fk");
+        for infinite in [f64::NAN, f64::INFINITY] {
+            assert_eq!(IncrementRequest::decode(&bytes_of(Number::Float(infinite))), Err(Status::BadRequest));
+        }
+        assert_eq!(IncrementRequest::decode(&float[..12]), Err(Status::BadRequest));
+        let mut unknown = float.clone();
+        unknown[4] |= 32;
+        assert_eq!(IncrementRequest::decode(&unknown), Err(Status::BadRequest));
+    }
+
     #[test]
     fn an_expiry_outside_its_limits_is_refused() {
         // A12
@@ -462,6 +545,23 @@ mod tests {
         }
 
         #[test]
+        fn increments_round_trip(table: u32, key in proptest::collection::vec(any::<u8>(), 0..50), bits: u64,
+                                 is_float: bool, absent: bool, other: Option<u64>, version: u64) {
+            let rules = RejectRules { absent, version_other_than: other.map(Version), ..RejectRules::default() };
+            let kind = if is_float { Number::Float(0.0) } else { Number::Integer(0) };
+            let by = kind.alike_from_bits(bits).unwrap_or(kind);
+            let request = IncrementRequest { table: TableId(table), rules, by, key: &key };
+            let mut bytes = Vec::new();
+            request.encode(&mut bytes);
+            prop_assert_eq!(IncrementRequest::decode(&bytes), Ok(request));
+            let reply = IncrementReply { version: Version(version), bits };
+            bytes.clear();
+            reply.encode(&mut bytes);
+            prop_assert_eq!(IncrementReply::decode(&bytes), Ok(reply));
+            prop_assert_eq!(IncrementReply::decode(&bytes[..15]), Err(Status::BadRequest));
+        }
+
+        #[test]
         fn append_replies_round_trip(length: u32, certified: u32, epoch: u32, closed: bool, flushed: u32) {
             let reply = AppendReply { length, certified, epoch: Epoch(epoch), closed, flushed };
             let mut bytes = Vec::new();
@@ -488,6 +588,7 @@ mod tests {
         fn hostile_bodies_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
             let _ = WriteRequest::decode(&bytes);
             let _ = KeyRequest::decode(&bytes);
+            let _ = IncrementRequest::decode(&bytes);
             let _ = AppendRequest::decode(&bytes);
             let _ = AppendReply::decode(&bytes);
             let _ = ReadReply::decode(&bytes);

@@ -33,6 +33,7 @@ opcodes! {
     Read = 10;
     Write = 11;
     Remove = 12;
+    Increment = 13;
 
     // Clients to the coordinator (A1).
     TableCreate = 20;

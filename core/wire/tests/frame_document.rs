@@ -5,13 +5,13 @@
 
 use ramhold_base::limits::FRAME_BODY_BYTES_MAX;
 use ramhold_base::{
-    ClusterId, ClusterTime, Epoch, LeaseId, RpcId, SegmentId, Sequence, ServerId, ShardId, Status, StreamId,
-    TableId, Term, Version,
+    ClusterId, ClusterTime, Epoch, LeaseId, Number, RpcId, SegmentId, Sequence, ServerId, ShardId, Status,
+    StreamId, TableId, Term, Version,
 };
 use ramhold_wire::control::encode_into;
 use ramhold_wire::data::{
-    AppendReply, AppendRequest, Certificate, KeyRequest, ReadReply, RejectRules, WriteRequest,
-    decode_version, encode_version,
+    AppendReply, AppendRequest, Certificate, IncrementReply, IncrementRequest, KeyRequest, ReadReply,
+    RejectRules, WriteRequest, decode_version, encode_version,
 };
 use ramhold_wire::membership::HeadRecord;
 use ramhold_wire::status::{Ping, Pong};
@@ -287,6 +287,17 @@ fn the_bodies_of_the_vectors_mean_what_their_names_say() {
                 let request = KeyRequest { table: TableId(1), rules, key: b"k" };
                 assert_eq!(KeyRequest::decode(body), Ok(request));
                 request.encode(&mut written);
+            }
+            "increment_request" => {
+                let (rules, by) = (RejectRules::default(), Number::Float(1.5));
+                let request = IncrementRequest { table: TableId(1), rules, by, key: b"k" };
+                assert_eq!(IncrementRequest::decode(body), Ok(request));
+                request.encode(&mut written);
+            }
+            "increment_reply" => {
+                let reply = IncrementReply { version: Version(3), bits: 2.5f64.to_bits() };
+                assert_eq!(IncrementReply::decode(body), Ok(reply));
+                reply.encode(&mut written);
             }
             "append_request" => {
                 let crc = ramhold_base::checksum::crc(b"bytes");

@@ -10,13 +10,18 @@
 //! that time, but for the spread of the clocks. So it may be seen absent from the first moment on, must not be seen
 //! after the second, and once seen absent it does not come back.
 //!
+//! Objects that are only incremented and read are judged by their sums (`counters`).
+//!
 //! Invariant: when nothing is reported, the order found is a linearization.
 //!
 //! Not here: exactly-once beyond what duplicate values and versions show; transactions. Catalogue: A4, A11, A12, J2, J3.
 
 mod absence;
+mod counters;
 mod expiry;
 mod order;
+
+pub use counters::{COUNTERS, PLACE_COUNT, amount};
 
 use crate::history::{Operation, Outcome};
 use std::collections::BTreeMap;
@@ -45,6 +50,10 @@ pub enum ViolationKind {
     ImpossiblePresence,
     /// An object was seen when its time was over.
     SeenAfterExpiry,
+    /// An increment is in a sum more than once.
+    CountedTwice,
+    /// A sum lacks an increment that an older one has.
+    IncrementLost,
     /// An outcome that does not fit its operation.
     Nonsense,
 }
@@ -75,6 +84,8 @@ pub struct Seen {
     pub mutations: u64,
     pub observations: u64,
     pub absences: u64,
+    /// Increments that were answered, or may have been counted.
+    pub increments: u64,
     pub conditions_failed: u64,
     pub unknown: u64,
     /// Unknown mutations that somebody observed.
@@ -103,6 +114,10 @@ pub fn version_witness(history: &[Operation], clock_spread: u64) -> Verdict {
     verdict.seen.unknown = history.iter().filter(|o| o.outcome == Outcome::Unknown).count() as u64;
     let mut found = Vec::new();
     for (key, places) in by_key {
+        if key >= COUNTERS {
+            counters::check(history, key, &places, &mut found, &mut verdict.seen);
+            continue;
+        }
         let mut order = order::Order::new(history, key, &places, clock_spread, &mut found, &mut verdict.seen);
         if order.sound {
             order.check_real_time(&mut found);

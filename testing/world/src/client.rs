@@ -4,10 +4,11 @@
 //! happens to the client, what it left open counts as unknown. After an unknown outcome a new session takes over, or,
 //! where that may be, the same goes on.
 
+use crate::checker::COUNTERS;
 use crate::history::{Action, NEVER, Operation, Outcome, ValueId};
 use crate::network::MILLI;
 use crate::system::{Ask, End, MakeSession, Request, Session};
-use crate::workload::{Memory, Workload, key_bytes};
+use crate::workload::{self, Memory, Workload, key_bytes};
 use ramhold_base::{Effects, Input, Instant, Machine, Rng};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -96,6 +97,9 @@ impl<S: Session> Client<S> {
 
     fn begin(&mut self, now: Instant, lane: usize, effects: &mut Effects) {
         let key = match &self.task {
+            Task::Work if self.workload.is_for_counters(&mut self.rng) => {
+                return self.begin_counting(now, lane, effects);
+            }
             Task::Work => self.workload.key(&mut self.rng),
             Task::Rest => return,
             Task::ReadBack(_) if lane > 0 => return,
@@ -118,12 +122,42 @@ impl<S: Session> Client<S> {
                 let empty_written = || self.history.borrow().iter().any(writes_it);
                 self.workload.action(&mut self.rng, tag, self.memory.version(key), empty_written)
             }
+            Task::Rest | Task::ReadBack(_) if key >= COUNTERS => (Action::Count, Vec::new()),
             Task::Rest | Task::ReadBack(_) => (Action::Read, Vec::new()),
         };
+        self.ask(now, lane, key, action, &value, effects);
+    }
+
+    /// Increments one of the counters that are new, or reads one.
+    fn begin_counting(&mut self, now: Instant, lane: usize, effects: &mut Effects) {
+        let newest = self.history.borrow().iter().rev().find_map(workload::ticket);
+        let ticket = newest.map_or(0, |newest| newest + 1);
+        let (key, place) = workload::counter(ticket);
+        if self.rng.chance(1, 4) {
+            let key = key.saturating_sub(self.rng.below(4) as u32).max(COUNTERS);
+            return self.ask(now, lane, key, Action::Count, &[], effects);
+        }
+        let condition = self.workload.condition(&mut self.rng, self.memory.version(key));
+        self.ask(now, lane, key, Action::Increment { place, condition }, &[], effects);
+    }
+
+    fn ask(
+        &mut self,
+        now: Instant,
+        lane: usize,
+        key: u32,
+        action: Action,
+        value: &[u8],
+        effects: &mut Effects,
+    ) {
         let ask = match action {
             Action::Read => Ask::Read,
-            Action::Write { condition, ttl, .. } => Ask::Write { value: &value, condition, ttl },
+            Action::Write { condition, ttl, .. } => Ask::Write { value, condition, ttl },
             Action::Remove { condition } => Ask::Remove { condition },
+            Action::Increment { place, condition } => {
+                Ask::Increment { by: workload::amount_of(key, place), condition }
+            }
+            Action::Count => Ask::Count,
         };
         let operation = Operation {
             client: self.number,
@@ -163,7 +197,7 @@ impl<S: Session> Client<S> {
         let think_max = self.workload.think_max.max(MILLI) * self.lanes.len() as u64;
         let mut pause = Duration::from_nanos(self.rng.below(think_max));
         let answered = match end.outcome {
-            Outcome::Found { version, .. } | Outcome::Done { version } => {
+            Outcome::Found { version, .. } | Outcome::Done { version } | Outcome::Counted { version, .. } => {
                 self.memory.learn(key, version);
                 true
             }

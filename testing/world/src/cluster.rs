@@ -13,7 +13,7 @@ use crate::workload::Workload;
 use crate::world::World;
 use ramhold_backup::{BackupConfig, Buffers};
 use ramhold_base::{
-    Effects, Input, Instant, Level, Machine, Rng, SegmentId, ShardId, Status, TableId, Version,
+    Effects, Input, Instant, Level, Machine, Number, Rng, SegmentId, ShardId, Status, TableId, Version,
 };
 use ramhold_client_core as core;
 use ramhold_client_core::{Operation, OperationId, Reply};
@@ -235,7 +235,7 @@ impl System for Cluster {
     }
 
     fn workload(&self, rng: &mut Rng) -> Workload {
-        let drawn = Workload::draw(rng);
+        let drawn = Workload { counting_percent: rng.between(5, 30), ..Workload::draw(rng) };
         if !self.tight {
             return drawn;
         }
@@ -377,6 +377,8 @@ enum Kind {
     Read,
     Write(Vec<u8>, RejectRules, Option<core::Expiry>),
     Remove(RejectRules),
+    Increment(Number, RejectRules),
+    Count,
 }
 
 impl ClusterSession {
@@ -420,12 +422,17 @@ impl ClusterSession {
             return self.find_table(now, effects);
         };
         let key = wanted.key;
+        let asked = match wanted.kind {
+            Kind::Read => Asked::Read,
+            Kind::Count => Asked::Count,
+            Kind::Write(..) | Kind::Remove(_) | Kind::Increment(..) => Asked::Mutation,
+        };
         let operation = match wanted.kind {
-            Kind::Read => Operation::Read { table, key, rules: RejectRules::default() },
+            Kind::Read | Kind::Count => Operation::Read { table, key, rules: RejectRules::default() },
             Kind::Write(value, rules, expiry) => Operation::Write { table, key, value, rules, expiry },
             Kind::Remove(rules) => Operation::Remove { table, key, rules },
+            Kind::Increment(by, rules) => Operation::Increment { table, key, by, rules },
         };
-        let asked = if matches!(operation, Operation::Read { .. }) { Asked::Read } else { Asked::Mutation };
         let id = self.session.start(now, operation, effects);
         self.running.insert(id, (lane, asked));
     }
@@ -457,11 +464,21 @@ impl ClusterSession {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Asked {
     Read,
+    Count,
     Mutation,
 }
 
 fn end_of(asked: Asked, outcome: core::Outcome) -> End {
     match outcome {
+        core::Outcome::Done(Reply::Read { version, value, answered_by, .. }) if asked == Asked::Count => {
+            // What is no number is no sum that the checker takes.
+            let sum = std::str::from_utf8(&value).ok().and_then(|text| text.parse().ok()).unwrap_or(-1);
+            End { outcome: Outcome::Counted { version, sum }, answered_by: Some(answered_by) }
+        }
+        core::Outcome::Done(Reply::Incremented { version, sum }) => {
+            let sum = sum.to_string().parse().unwrap_or(-1);
+            End { outcome: Outcome::Counted { version, sum }, answered_by: None }
+        }
         core::Outcome::Done(Reply::Read { version, value, answered_by, .. }) => End {
             outcome: Outcome::Found { version, value: ValueId::of(&value) },
             answered_by: Some(answered_by),
@@ -470,7 +487,7 @@ fn end_of(asked: Asked, outcome: core::Outcome) -> End {
             End { outcome: Outcome::Done { version }, answered_by: None }
         }
         core::Outcome::Done(other) => panic!("an answer to another question: {other:?}"),
-        core::Outcome::Refused { status: Status::NotFound, answered_by, .. } if asked == Asked::Read => {
+        core::Outcome::Refused { status: Status::NotFound, answered_by, .. } if asked != Asked::Mutation => {
             End { outcome: Outcome::Absent, answered_by: Some(answered_by) }
         }
         core::Outcome::Refused {
@@ -517,6 +534,8 @@ impl Session for ClusterSession {
                 Kind::Write(value.to_vec(), rules(condition), expiry)
             }
             Ask::Remove { condition } => Kind::Remove(rules(condition)),
+            Ask::Increment { by, condition } => Kind::Increment(by, rules(condition)),
+            Ask::Count => Kind::Count,
         };
         self.start(now, lane, Wanted { key: request.key.to_vec(), kind }, effects);
         self.take_outcomes(now, effects);

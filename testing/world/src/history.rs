@@ -44,6 +44,13 @@ pub enum Action {
     Remove {
         condition: Condition,
     },
+    /// Adds the amount of this place to a counter; no other increment of the counter has the place.
+    Increment {
+        place: u8,
+        condition: Condition,
+    },
+    /// Reads a counter.
+    Count,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,6 +65,11 @@ pub enum Outcome {
     /// A mutation took effect with this version; 0 from a remove that found nothing.
     Done {
         version: Version,
+    },
+    /// A counter has this sum: after an increment, or as it was read.
+    Counted {
+        version: Version,
+        sum: i64,
     },
     /// The condition did not hold: the object had this version, 0 when it was absent, none when that was not told.
     ConditionFailed {
@@ -87,8 +99,12 @@ pub struct Operation {
 impl Operation {
     /// Whether it may have changed something.
     pub fn may_mutate(&self) -> bool {
-        let mutation = matches!(self.action, Action::Write { .. } | Action::Remove { .. });
-        mutation && matches!(self.outcome, Outcome::Done { .. } | Outcome::Unknown)
+        let effect =
+            matches!(self.outcome, Outcome::Done { .. } | Outcome::Counted { .. } | Outcome::Unknown);
+        match self.action {
+            Action::Write { .. } | Action::Remove { .. } | Action::Increment { .. } => effect,
+            Action::Read | Action::Count => false,
+        }
     }
 }
 

@@ -338,9 +338,11 @@ impl<'a, T: System> Scenario<'a, T> {
 /// Whether somebody told the client something of the object.
 fn is_answered(operation: &Operation) -> bool {
     match operation.outcome {
-        Outcome::Found { .. } | Outcome::Absent | Outcome::Done { .. } | Outcome::ConditionFailed { .. } => {
-            true
-        }
+        Outcome::Found { .. }
+        | Outcome::Absent
+        | Outcome::Done { .. }
+        | Outcome::Counted { .. }
+        | Outcome::ConditionFailed { .. } => true,
         Outcome::Refused { .. } | Outcome::Unknown => false,
     }
 }

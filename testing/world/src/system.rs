@@ -8,7 +8,7 @@ use crate::history::{Condition, Outcome};
 use crate::scenario::Actor;
 use crate::workload::Workload;
 use crate::world::{Life, World};
-use ramhold_base::{Effects, Input, Instant, Machine, Rng, ServerId};
+use ramhold_base::{Effects, Input, Instant, Machine, Number, Rng, ServerId};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -23,8 +23,21 @@ pub struct Request<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ask<'a> {
     Read,
-    Write { value: &'a [u8], condition: Condition, ttl: Option<Duration> },
-    Remove { condition: Condition },
+    Write {
+        value: &'a [u8],
+        condition: Condition,
+        ttl: Option<Duration>,
+    },
+    Remove {
+        condition: Condition,
+    },
+    /// Of a counter.
+    Increment {
+        by: Number,
+        condition: Condition,
+    },
+    /// To read a counter.
+    Count,
 }
 
 /// How an operation ended, and who answered.

@@ -30,6 +30,7 @@ impl Tally {
             ("checked.mutations", seen.mutations),
             ("checked.observations", seen.observations),
             ("checked.absences", seen.absences),
+            ("checked.increments", seen.increments),
             ("checked.conditions failed", seen.conditions_failed),
             ("checked.unknown bound", seen.unknown_bound),
             ("checked.expired", seen.expired),
@@ -88,6 +89,8 @@ impl Tally {
         demand("crashes", self.sum("fault.crash") + self.sum("fault.crash between effects"), 2);
         demand("recoveries with data", self.sum("mark.recovery_published"), 1);
         demand("objects seen to have expired", self.sum("checked.expired"), 10);
+        demand("increments checked", self.sum("checked.increments"), 50);
+        demand("increments recalled", self.sum("mark.increment_recalled"), 1);
         // The others were in segments that went before anybody looked, or died with their process.
         let (flips, repaired) = (self.sum("fault.memory flip"), self.sum("mark.repaired"));
         if repaired * 4 < flips {

@@ -3,8 +3,9 @@
 //! Few hot keys and many cold ones; each seed has its own mix. Values are unique per key, so that a value tells its
 //! write; the empty one, which cannot carry a number, is written to a key at most once.
 
-use crate::history::{Action, Condition, ValueId};
-use ramhold_base::{Rng, Version};
+use crate::checker::{COUNTERS, PLACE_COUNT, amount};
+use crate::history::{Action, Condition, Operation, ValueId};
+use ramhold_base::{Number, Rng, Version};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ pub struct Workload {
     pub reads: u64,
     pub writes: u64,
     pub removes: u64,
+    /// Of 100 operations, how many are for counters.
+    pub counting_percent: u64,
     /// Of 100 mutations, how many have a condition.
     pub conditional_percent: u64,
     /// Of 100 writes, how many give the object a time to live.
@@ -37,11 +40,25 @@ impl Workload {
             reads: rng.between(1, 6),
             writes: rng.between(1, 6),
             removes: rng.below(3),
+            counting_percent: 0,
             conditional_percent: rng.below(60),
             ttl_percent: rng.below(31),
             value_bytes_max: *rng.pick(&[16, 200, 1500, 6000]).expect("four sizes"),
             think_max: 1_000_000 * rng.between(10, 60),
             clients: rng.between(3, 7) as u32,
+        }
+    }
+
+    pub fn is_for_counters(&self, rng: &mut Rng) -> bool {
+        rng.chance(self.counting_percent, 100)
+    }
+
+    /// What a mutation demands, of a key whose version was seen last.
+    pub fn condition(&self, rng: &mut Rng, last_seen: Option<Version>) -> Condition {
+        match last_seen {
+            _ if !rng.chance(self.conditional_percent, 100) => Condition::Free,
+            Some(version) if rng.chance(3, 4) => Condition::VersionIs(version),
+            _ => Condition::Absent,
         }
     }
 
@@ -66,11 +83,7 @@ impl Workload {
         if choice < self.reads {
             return (Action::Read, Vec::new());
         }
-        let condition = match last_seen {
-            _ if !rng.chance(self.conditional_percent, 100) => Condition::Free,
-            Some(version) if rng.chance(3, 4) => Condition::VersionIs(version),
-            _ => Condition::Absent,
-        };
+        let condition = self.condition(rng, last_seen);
         if choice < self.reads + self.writes {
             let empty = rng.chance(1, 40) && !empty_written();
             let bytes = if empty { Vec::new() } else { self.value(rng, tag) };
@@ -94,6 +107,31 @@ impl Workload {
 fn ttl(rng: &mut Rng) -> Duration {
     let most = if rng.chance(1, 2) { 2_000 } else { 20_000 };
     Duration::from_millis(rng.between(100, most))
+}
+
+/// Counters that are incremented at the same time.
+const COUNTERS_AT_ONCE: u64 = 4;
+
+/// The counter of the increment with this number, and the place of the increment in its sums.
+pub fn counter(ticket: u64) -> (u32, u8) {
+    let (row, column) = (ticket / COUNTERS_AT_ONCE, ticket % COUNTERS_AT_ONCE);
+    let round = row / u64::from(PLACE_COUNT);
+    let key = COUNTERS + (round * COUNTERS_AT_ONCE + column) as u32;
+    (key, (row % u64::from(PLACE_COUNT)) as u8)
+}
+
+/// The number of an increment, as `counter` takes it; none of other operations.
+pub fn ticket(operation: &Operation) -> Option<u64> {
+    let Action::Increment { place, .. } = operation.action else { return None };
+    let key = u64::from(operation.key - COUNTERS);
+    let row = key / COUNTERS_AT_ONCE * u64::from(PLACE_COUNT) + u64::from(place);
+    Some(row * COUNTERS_AT_ONCE + key % COUNTERS_AT_ONCE)
+}
+
+/// What an increment adds; every second counter is a float.
+pub fn amount_of(key: u32, place: u8) -> Number {
+    let amount = amount(place);
+    if key.is_multiple_of(2) { Number::Integer(amount) } else { Number::Float(amount as f64) }
 }
 
 /// The bytes of a key; their length varies.

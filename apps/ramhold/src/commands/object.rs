@@ -1,4 +1,4 @@
-//! `put`, `get` and `del`: one object, binary-safe (A3, A4), for ever or for a time (A12).
+//! `put`, `get`, `incr` and `del`: one object, binary-safe (A3, A4, A7), for ever or for a time (A12).
 
 use crate::cli::Global;
 use crate::failure::{self, Failure};
@@ -6,7 +6,7 @@ use crate::output;
 use crate::size::parse_lifetime;
 use clap::Args;
 use ramhold_base::limits::VALUE_BYTES_MAX;
-use ramhold_client::{ClusterTime, Error, Expiry, PutOptions, RejectRules, Status, Version};
+use ramhold_client::{ClusterTime, Error, Expiry, Number, PutOptions, RejectRules, Status, Version};
 use serde_json::json;
 use std::ffi::OsString;
 use std::io::Read;
@@ -94,6 +94,31 @@ pub struct Delete {
     if_version: Option<u64>,
 }
 
+/// Add to the number that an object holds as decimal text, and print the sum.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ramhold incr stats visits
+  ramhold incr stats visits --by -5
+  ramhold incr stats load --by 0.25 --float
+  ramhold incr stats visits --if-version 12 --json   (with the version)
+No object counts for 0. One that is to end by itself still ends when it was to.
+However often it has to be sent, it counts once. Exit code 1 when what is there is not such a number, or the sum does
+not fit: integers have 64 bits, floats are finite.")]
+pub struct Increment {
+    table: String,
+    key: OsString,
+    /// What is added: an integer, or with --float a float.
+    #[arg(long, value_name = "N", default_value = "1", allow_negative_numbers = true)]
+    by: String,
+    /// Take the object's value, and N, as a float of 64 bits.
+    #[arg(long)]
+    float: bool,
+    /// Only if the object exists with this version (0: only if there is none).
+    #[arg(long, value_name = "N")]
+    if_version: Option<u64>,
+}
+
 /// The rules for "only if it exists with this version"; version 0 means that it does not exist.
 fn only_if_version(version: Option<u64>) -> RejectRules {
     match version {
@@ -113,7 +138,7 @@ fn about_key(key: &OsString, error: Error) -> Failure {
             Failure::new(failure::NOT_FOUND, format!("'{key}': {}", Status::NotFound))
         }
         Error::Refused {
-            status: status @ (Status::WrongVersion | Status::Exists),
+            status: status @ (Status::WrongVersion | Status::Exists | Status::NotANumber | Status::OutOfRange),
             version: Some(version),
             ..
         } => {
@@ -172,6 +197,28 @@ impl Get {
 fn unix_millis() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Increment {
+    pub fn run(self, global: &Global) -> Result<(), Failure> {
+        let kind = if self.float { Number::Float(0.0) } else { Number::Integer(0) };
+        let by = kind.parse_alike(self.by.as_bytes()).map_err(|_| {
+            let kind = if self.float { "a finite float" } else { "an integer of 64 bits; see --float" };
+            Failure::usage(format!("--by {}: not {kind}", output::bytes_for_eyes(self.by.as_bytes())))
+        })?;
+        let (mut client, table) = global.connect_to_table(&self.table)?;
+        let rules = only_if_version(self.if_version);
+        let sum = client.increment_if(table, self.key.as_bytes(), by, rules);
+        let (sum, version) = sum.map_err(|error| about_key(&self.key, error))?;
+        if !global.json {
+            return output::print(&format!("{sum}\n"));
+        }
+        let number = match sum {
+            Number::Integer(integer) => json!(integer),
+            Number::Float(float) => json!(float),
+        };
+        output::print_json(&json!({ "version": version.raw(), "sum": number }))
+    }
 }
 
 impl Delete {

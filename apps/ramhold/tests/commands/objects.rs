@@ -78,6 +78,26 @@ fn what_is_not_there_and_what_does_not_hold_is_exit_code_1() {
 }
 
 #[test]
+fn a_counter_counts_and_says_what_it_cannot_count() {
+    // A7
+    let played = Played::start(Mischief { break_every: 2, ..Mischief::default() });
+    played.ramhold(&["table", "create", "t"]).ok();
+    assert_eq!(played.ramhold(&["incr", "t", "visits"]).ok().text(), "1\n");
+    assert_eq!(played.ramhold(&["incr", "t", "visits", "--by", "-5"]).ok().text(), "-4\n");
+    assert_eq!(played.ramhold(&["get", "t", "visits"]).ok().stdout, b"-4");
+    assert_eq!(played.ramhold(&["incr", "t", "visits", "--by", "0.5", "--float"]).ok().text(), "-3.5\n");
+    let json = played.ramhold(&["incr", "t", "load", "--by", "1e-3", "--float", "--json"]).ok().json();
+    assert_eq!(json["sum"], 0.001);
+    let refused = played.ramhold(&["incr", "t", "visits"]).failed(1);
+    assert!(refused.contains("'visits'") && refused.contains("not a number of this kind"), "{refused}");
+    let version = json["version"].to_string();
+    played.ramhold(&["incr", "t", "load", "--float", "--if-version", "0"]).failed(1);
+    played.ramhold(&["incr", "t", "load", "--float", "--if-version", &version]).ok();
+    played.ramhold(&["incr", "t", "visits", "--by", "1.5"]).failed(2);
+    played.ramhold(&["incr", "t", "visits", "--by", "nan", "--float"]).failed(2);
+}
+
+#[test]
 fn each_kind_of_failure_has_its_exit_code() {
     // B5
     let refusing = Mischief { refuse_writes: Some(Status::OutOfMemory), ..Mischief::default() };

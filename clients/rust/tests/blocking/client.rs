@@ -2,8 +2,8 @@
 
 use crate::played::{Mischief, Played};
 use ramhold_client::{
-    Client, ClusterTime, Durability, Error, Operation, Options, Outcome, PutOptions, RejectRules, Reply,
-    Status, TableId, TableOptions, Version,
+    Client, ClusterTime, Durability, Error, Number, Operation, Options, Outcome, PutOptions, RejectRules,
+    Reply, Status, TableId, TableOptions, Version,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, TcpListener};
@@ -43,6 +43,33 @@ fn objects_are_written_read_and_removed() {
     assert_eq!(client.get(table, b"large").unwrap().unwrap().value.len(), 1024 * 1024);
     client.drop_table(table).unwrap();
     assert!(client.tables().unwrap().is_empty());
+}
+
+#[test]
+fn counters_count_and_refuse_what_is_no_number() {
+    // A7
+    let played = Played::start(Mischief { break_every: 2, ..Mischief::default() });
+    let (mut client, table) = connect(&played);
+    assert_eq!(client.increment(table, b"visits", 3).unwrap(), 3);
+    assert_eq!(client.increment(table, b"visits", -5).unwrap(), -2);
+    assert_eq!(client.get(table, b"visits").unwrap().unwrap().value, b"-2");
+    assert_eq!(client.increment_float(table, b"visits", 0.5).unwrap(), -1.5);
+    match client.increment(table, b"visits", 1) {
+        Err(Error::Refused { status: Status::NotANumber, version: Some(_), .. }) => {}
+        other => panic!("{other:?}"),
+    }
+    client.put(table, b"full", i64::MAX.to_string().as_bytes()).unwrap();
+    match client.increment(table, b"full", 1) {
+        Err(Error::Refused { status: Status::OutOfRange, .. }) => {}
+        other => panic!("{other:?}"),
+    }
+    match client.increment_float(table, b"visits", f64::NAN) {
+        Err(Error::Refused { status: Status::BadRequest, .. }) => {}
+        other => panic!("{other:?}"),
+    }
+    let absent = RejectRules { exists: true, ..RejectRules::default() };
+    let (sum, version) = client.increment_if(table, b"new", Number::Integer(7), absent).unwrap();
+    assert_eq!((sum, client.get(table, b"new").unwrap().unwrap().version), (Number::Integer(7), version));
 }
 
 #[test]

@@ -10,7 +10,9 @@ use ramhold_base::{
 };
 use ramhold_runtime::{Runtime, RuntimeConfig, StopHandle};
 use ramhold_wire::control::{Address, Empty, decode, encode_into};
-use ramhold_wire::data::{KeyRequest, ReadReply, WriteRequest, encode_version};
+use ramhold_wire::data::{
+    IncrementReply, IncrementRequest, KeyRequest, ReadReply, WriteRequest, encode_version,
+};
 use ramhold_wire::lease::{LeaseOpen, LeaseOpened};
 use ramhold_wire::membership::{Label, ServerEntry, ServerState};
 use ramhold_wire::status::{
@@ -128,7 +130,7 @@ fn version(status: Status, version: Version) -> Answer {
 impl Cluster {
     fn on_request(&mut self, from: ConnId, header: &Header, body: &[u8], effects: &mut Effects) {
         let opcode = header.opcode().unwrap();
-        let is_data = matches!(opcode, Opcode::Read | Opcode::Write | Opcode::Remove);
+        let is_data = matches!(opcode, Opcode::Read | Opcode::Write | Opcode::Remove | Opcode::Increment);
         self.requests += u64::from(is_data);
         self.writes += u64::from(opcode == Opcode::Write);
         let every = |count: u64, every: u64| every > 0 && count.is_multiple_of(every);
@@ -156,7 +158,7 @@ impl Cluster {
 
     /// A mutation is carried out once under its number.
     fn answer_once(&mut self, header: &Header, opcode: Opcode, body: &[u8]) -> Answer {
-        if !matches!(opcode, Opcode::Write | Opcode::Remove) {
+        if !matches!(opcode, Opcode::Write | Opcode::Remove | Opcode::Increment) {
             return self.answer(opcode, body);
         }
         let number = (header.lease, header.sequence);
@@ -197,6 +199,7 @@ impl Cluster {
             Opcode::Read => self.read(&KeyRequest::decode(body).unwrap()),
             Opcode::Write => self.write(&WriteRequest::decode(body).unwrap()),
             Opcode::Remove => self.remove(&KeyRequest::decode(body).unwrap()),
+            Opcode::Increment => self.increment(&IncrementRequest::decode(body).unwrap()),
             other => panic!("nobody asks for {other:?}"),
         }
     }
@@ -289,6 +292,27 @@ impl Cluster {
         }
         self.version += 1;
         version(Status::Ok, Version(self.version))
+    }
+
+    fn increment(&mut self, request: &IncrementRequest<'_>) -> Answer {
+        let key = (request.table, request.key.to_vec());
+        let there = self.objects.get(&key);
+        let current = there.map(|there| there.version);
+        let sum = request.rules.check(current).and_then(|()| match there {
+            Some(there) => request.by.parse_alike(&there.value)?.sum(request.by),
+            None => Ok(request.by),
+        });
+        let sum = match sum {
+            Ok(sum) => sum,
+            Err(status) => return version(status, current.unwrap_or_default()),
+        };
+        let expires = there.and_then(|there| there.expires);
+        self.version += 1;
+        let written = Version(self.version);
+        self.objects.insert(key, Object { version: written, expires, value: sum.to_string().into_bytes() });
+        let mut body = Vec::new();
+        IncrementReply { version: written, bits: sum.bits() }.encode(&mut body);
+        Some((Status::Ok, body))
     }
 
     fn status(&self) -> ClusterStatus {

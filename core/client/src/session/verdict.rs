@@ -70,7 +70,14 @@ pub fn judge(operation: &Operation, fate_unknown: bool, header: &Header, body: &
 /// first attempt, nobody asks.
 fn is_result(operation: &Operation, status: Status) -> bool {
     operation.repeat() != Repeat::Numbered
-        || matches!(status, Status::NotFound | Status::Exists | Status::WrongVersion)
+        || matches!(
+            status,
+            Status::NotFound
+                | Status::Exists
+                | Status::WrongVersion
+                | Status::NotANumber
+                | Status::OutOfRange
+        )
 }
 
 /// Whether a refusal may be of another frame than the attempt's first: only the life that has burnt the number speaks for
@@ -98,6 +105,7 @@ fn already_done(operation: &Operation, status: Status) -> Option<Reply> {
         | Operation::Read { .. }
         | Operation::Write { .. }
         | Operation::Remove { .. }
+        | Operation::Increment { .. }
         | Operation::ListTables
         | Operation::DescribeTable { .. }
         | Operation::ClusterStatus

@@ -7,7 +7,7 @@ use ramhold_base::{
 };
 use ramhold_log::{
     AppendRefusal, Cursor, Entry, EntryReader, Geometry, HashRange, Log, LogConfig, Object, OutOfMemory,
-    Purpose, Recalled, Removal, RpcResult, SideId, TabletStat, Tombstone, Written,
+    Purpose, Recalled, Remembered, Removal, RpcResult, SideId, TabletStat, Tombstone, Written,
 };
 use std::collections::BTreeMap;
 
@@ -50,7 +50,7 @@ pub struct Harness {
     pub versions: BTreeMap<Key, Version>,
     pub now: ClusterTime,
     /// What clients may still ask for.
-    pub results: BTreeMap<(LeaseId, Sequence), (Status, Version)>,
+    pub results: BTreeMap<(LeaseId, Sequence), Remembered>,
     sequence_last: Sequence,
     /// Whether mutations have results.
     pub has_results: bool,
@@ -140,13 +140,23 @@ impl Harness {
         self.results.retain(|(theirs, sequence), _| *theirs != lease || *sequence >= floor);
         assert_eq!(self.log.recall(lease, sequence, floor), Recalled::First);
         let status = Status::Ok;
-        (sequence.0 % 2 == 0).then_some(RpcResult { table, hash, lease, sequence, floor, status, version })
+        let number = (sequence.0 % 4 == 0).then_some(version.0);
+        (sequence.0 % 2 == 0).then_some(RpcResult {
+            table,
+            hash,
+            lease,
+            sequence,
+            floor,
+            status,
+            version,
+            number,
+        })
     }
 
     fn note_result(&mut self, result: Option<RpcResult>) {
         self.last_result = result;
-        if let Some(RpcResult { lease, sequence, status, version, .. }) = result {
-            self.results.insert((lease, sequence), (status, version));
+        if let Some(RpcResult { lease, sequence, status, version, number, .. }) = result {
+            self.results.insert((lease, sequence), Remembered { status, version, number });
         }
     }
 

@@ -176,6 +176,7 @@ fn results_below_a_floor_that_the_log_tells_are_left_out() {
             floor: Sequence(sequence.saturating_sub(3)),
             status: Status::Ok,
             version: Version(sequence),
+            number: None,
         };
         let mut sequences: Vec<u64> = (1..=3000).rev().collect();
         if !newest_first {

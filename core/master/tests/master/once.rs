@@ -8,7 +8,10 @@ use ramhold_base::*;
 use ramhold_log::{Entry, Object, OlderList, RpcResult};
 use ramhold_wire::Opcode;
 use ramhold_wire::control::{Address, encode_into};
-use ramhold_wire::data::{KeyRequest, ReadReply, RejectRules, WriteRequest, decode_version};
+use ramhold_wire::data::{
+    Expiry, IncrementReply, IncrementRequest, KeyRequest, ReadReply, RejectRules, WriteRequest,
+    decode_version,
+};
 use ramhold_wire::membership::Durability;
 use ramhold_wire::recovery::{PartitionRange, Recover, RecoverySegment, SegmentSource};
 use std::time::Duration;
@@ -240,6 +243,165 @@ fn a_lease_that_is_over_is_refused_and_its_results_go() {
     assert_eq!(value(&mut rig).1, b"one");
 }
 
+fn increment(by: Number, rules: RejectRules) -> Vec<u8> {
+    let mut body = Vec::new();
+    IncrementRequest { table: TABLE, rules, by, key: b"k" }.encode(&mut body);
+    body
+}
+
+/// Status, version and sum of an answer that must have come.
+fn counted(rig: &Rig, rpc: RpcId) -> (Status, u64, i64) {
+    let (status, body) = rig.answer_to(rpc).expect("it is answered");
+    let reply = IncrementReply::decode(&body).unwrap();
+    (status, reply.version.raw(), reply.bits.cast_signed())
+}
+
+// A7
+#[test]
+fn an_increment_counts_in_decimal_text_and_keeps_the_end_of_its_object() {
+    let mut rig = Rig::new();
+    rig.take_table();
+    let by = |by| increment(Number::Integer(by), RejectRules::default());
+    let first = rig.send(Opcode::Increment, &by(-7));
+    assert!(rig.answer_to(first).is_none(), "not before it is durable");
+    rig.settle();
+    let (status, version, sum) = counted(&rig, first);
+    assert_eq!((status, sum), (Status::Ok, -7));
+    assert_eq!(value(&mut rig), (version, b"-7".to_vec()));
+    let second = rig.send(Opcode::Increment, &by(10));
+    rig.settle();
+    assert_eq!(counted(&rig, second), (Status::Ok, version + 1, 3));
+    let float = rig.send(Opcode::Increment, &increment(Number::Float(0.25), RejectRules::default()));
+    rig.settle();
+    assert_eq!(counted(&rig, float).2, 3.25f64.to_bits().cast_signed());
+    assert_eq!(value(&mut rig), (version + 2, b"3.25".to_vec()));
+    // Not an integer any more; the object stays.
+    let refused = rig.send(Opcode::Increment, &by(1));
+    assert!(rig.answer_to(refused).is_none(), "what a crash could take back");
+    rig.settle();
+    assert_eq!(answered(&rig, refused), (Status::NotANumber, version + 2));
+    let rules = RejectRules { version_other_than: Some(Version(version)), ..RejectRules::default() };
+    let refused = rig.send(Opcode::Increment, &increment(Number::Float(1.0), rules));
+    rig.settle();
+    assert_eq!(answered(&rig, refused), (Status::WrongVersion, version + 2));
+
+    let mut body = Vec::new();
+    let (rules, key) = (RejectRules::default(), &b"k"[..]);
+    let expiry = Some(Expiry::After { millis: 60_000 });
+    let large = i64::MAX.to_string().into_bytes();
+    WriteRequest { table: TABLE, rules, expiry, key, value: &large }.encode(&mut body);
+    let written = rig.send(Opcode::Write, &body);
+    rig.settle();
+    assert_eq!(answered(&rig, written).0, Status::Ok);
+    let refused = rig.send(Opcode::Increment, &by(1));
+    let lower = rig.send(Opcode::Increment, &by(-1));
+    rig.settle();
+    assert_eq!(answered(&rig, refused).0, Status::OutOfRange);
+    assert_eq!(counted(&rig, lower).2, i64::MAX - 1);
+    let read = rig.send(Opcode::Read, &self::key());
+    let (_, body) = rig.answer_to(read).unwrap();
+    assert!(ReadReply::decode(&body).unwrap().expires.is_some(), "it ends when it was to");
+    // An object whose time is over counts for nothing, and the new one does not end.
+    rig.now = rig.now + Duration::from_secs(61);
+    let anew = rig.send(Opcode::Increment, &by(5));
+    rig.settle();
+    assert_eq!(counted(&rig, anew).2, 5);
+    let read = rig.send(Opcode::Read, &self::key());
+    let (_, body) = rig.answer_to(read).unwrap();
+    assert_eq!(ReadReply::decode(&body).unwrap().expires, None);
+    // What is far too long for a number is not looked at.
+    let long = rig.send(Opcode::Write, &write(&[b'1'; 5000], RejectRules::default()));
+    let refused = rig.send(Opcode::Increment, &by(1));
+    rig.settle();
+    assert_eq!(answered(&rig, long).0, Status::Ok);
+    assert_eq!(answered(&rig, refused).0, Status::NotANumber);
+    rig.master.log().check_invariants();
+}
+
+// A7, A11
+#[test]
+fn a_repeated_increment_gets_its_own_sum_and_counts_once() {
+    let mut rig = Rig::new();
+    rig.take_table();
+    let by = |by| increment(Number::Integer(by), RejectRules::default());
+    let first = rig.send_as(Opcode::Increment, &by(1), (LEASE, 20, 20));
+    let other = rig.send_as(Opcode::Increment, &by(10), (LEASE, 21, 20));
+    let second = rig.repeat_as(Opcode::Increment, &by(1), (LEASE, 20, 20));
+    assert!(rig.answer_to(second).is_none());
+    rig.settle();
+    let (_, version, sum) = counted(&rig, first);
+    assert_eq!(sum, 1);
+    assert_eq!(counted(&rig, other), (Status::Ok, version + 1, 11));
+    assert_eq!(counted(&rig, second), (Status::Ok, version, 1));
+    assert_eq!(value(&mut rig), (version + 1, b"11".to_vec()));
+    let unreadable = rig.send(Opcode::Write, &write(b"x", RejectRules::default()));
+    let refused = rig.send_as(Opcode::Increment, &by(1), (LEASE, 3000, 20));
+    rig.settle();
+    assert_eq!(answered(&rig, unreadable).0, Status::Ok);
+    let number = rig.send(Opcode::Write, &write(b"5", RejectRules::default()));
+    rig.settle();
+    assert_eq!(answered(&rig, number).0, Status::Ok);
+    // A refusal that was given once is given again.
+    let again = rig.repeat_as(Opcode::Increment, &by(1), (LEASE, 3000, 20));
+    rig.settle();
+    assert_eq!(answered(&rig, refused), (Status::NotANumber, version + 2));
+    assert_eq!(answered(&rig, again), answered(&rig, refused));
+    assert_eq!(value(&mut rig).1, b"5");
+}
+
+// A7, A11, F4
+#[test]
+fn a_recovery_brings_what_an_increment_came_to() {
+    let hash = PlacementHasher::new(PlacementSeed(1)).hash(b"k");
+    let result = |sequence, version, sum| {
+        Entry::RpcResult(RpcResult {
+            table: TABLE,
+            hash,
+            lease: LeaseId(LEASE),
+            sequence: Sequence(sequence),
+            floor: Sequence(50),
+            status: Status::Ok,
+            version: Version(version),
+            number: Some(sum),
+        })
+    };
+    let object = |version, value| {
+        let object =
+            Object { table: TABLE, version: Version(version), time: 1, expires: None, key: b"k", value };
+        Entry::Object(object, OlderList::NONE)
+    };
+    // The older object's segment may be cleaned long before its result is acknowledged.
+    let entries = [result(50, 8, 1), result(51, 9, 3), object(9, b"3")];
+    let mut rig = Rig::new();
+    recover(&mut rig, &entries);
+    for (sequence, version, sum) in [(50, 8, 1), (51, 9, 3)] {
+        let body = increment(Number::Integer(sum), RejectRules::default());
+        let again = rig.repeat_as(Opcode::Increment, &body, (LEASE, sequence, 50));
+        rig.settle();
+        assert_eq!(counted(&rig, again), (Status::Ok, version, sum));
+    }
+    assert_eq!(value(&mut rig), (9, b"3".to_vec()));
+    rig.confirm_lease(7);
+    let body = increment(Number::Integer(4), RejectRules::default());
+    let next = rig.send_as(Opcode::Increment, &body, (7, 2, 2));
+    rig.settle();
+    assert_eq!(counted(&rig, next).2, 7);
+    rig.master.log().check_invariants();
+}
+
+// A7, A11
+#[test]
+fn a_table_without_replicas_remembers_increments_too() {
+    let mut rig = Rig::new();
+    rig.take_unreplicated();
+    let body = increment(Number::Integer(2), RejectRules::default());
+    let first = rig.send_as(Opcode::Increment, &body, (LEASE, 20, 20));
+    let other = rig.send_as(Opcode::Increment, &body, (LEASE, 21, 20));
+    let again = rig.repeat_as(Opcode::Increment, &body, (LEASE, 20, 20));
+    assert_eq!((counted(&rig, first).2, counted(&rig, other).2), (2, 4));
+    assert_eq!(counted(&rig, again), counted(&rig, first));
+}
+
 /// A recovery of table 5 from one segment of server 3, whose records are these entries.
 fn recover(rig: &mut Rig, entries: &[Entry<'_>]) {
     let range = PartitionRange {
@@ -305,6 +467,7 @@ fn a_recovery_brings_results_with_their_effects() {
             floor: Sequence(50),
             status,
             version: Version(version),
+            number: None,
         })
     };
     let object =

@@ -179,13 +179,20 @@ impl Rig {
     }
     /// The whole table 5, in a stream with two replicas.
     pub fn take_table(&mut self) {
+        self.take_with(Durability::Buffered, 2);
+    }
+    /// The whole table 5, without replicas.
+    pub fn take_unreplicated(&mut self) {
+        self.take_with(Durability::None, 0);
+    }
+    fn take_with(&mut self, durability: Durability, replicas: u8) {
         let take = TabletTake {
             table: TableId(5),
             seed: PlacementSeed(1),
             first: KeyHash(0),
             last: KeyHash(u64::MAX),
-            durability: Durability::Buffered,
-            replicas: 2,
+            durability,
+            replicas,
             version_floor: Version(0),
         };
         assert_eq!(self.request(&take), Status::Ok);

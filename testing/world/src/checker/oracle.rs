@@ -117,14 +117,15 @@ fn apply(operation: &Operation, state: State) -> Option<State> {
                 }
                 Outcome::Absent => state.present.is_none().then_some(state),
                 Outcome::Refused { .. } | Outcome::Unknown => Some(state),
-                Outcome::Done { .. } | Outcome::ConditionFailed { .. } => None,
+                Outcome::Done { .. } | Outcome::Counted { .. } | Outcome::ConditionFailed { .. } => None,
             };
         }
+        Action::Increment { .. } | Action::Count => return None,
         Action::Write { value, condition, .. } => (condition, Some(value)),
         Action::Remove { condition } => (condition, None),
     };
     match operation.outcome {
-        Outcome::Found { .. } | Outcome::Absent => None,
+        Outcome::Found { .. } | Outcome::Absent | Outcome::Counted { .. } => None,
         Outcome::Refused { .. } => Some(state),
         Outcome::ConditionFailed { version } => match (condition, version) {
             (Condition::Free, _) => None,

@@ -210,6 +210,9 @@ impl Draft<'_> {
         let operation = &self.history[at];
         let (condition, left, ttl) = match operation.action {
             Action::Read => return,
+            Action::Increment { .. } | Action::Count => {
+                return self.violation(ViolationKind::Nonsense, vec![at]);
+            }
             Action::Write { value, condition, ttl } => (condition, Left::Value(value), ttl),
             Action::Remove { condition } => (condition, Left::Nothing, None),
         };
@@ -242,7 +245,9 @@ impl Draft<'_> {
                 }
             }
             Outcome::ConditionFailed { .. } | Outcome::Refused { .. } => {}
-            Outcome::Found { .. } | Outcome::Absent => self.violation(ViolationKind::Nonsense, vec![at]),
+            Outcome::Found { .. } | Outcome::Absent | Outcome::Counted { .. } => {
+                self.violation(ViolationKind::Nonsense, vec![at]);
+            }
         }
     }
 
@@ -259,7 +264,10 @@ impl Draft<'_> {
             (Action::Read, Outcome::Absent) => {
                 self.order.free.push(Free { seen: observation, what: FreeKind::Absent });
             }
-            (Action::Read, Outcome::Done { .. } | Outcome::ConditionFailed { .. }) => {
+            (
+                Action::Read,
+                Outcome::Done { .. } | Outcome::Counted { .. } | Outcome::ConditionFailed { .. },
+            ) => {
                 self.violation(ViolationKind::Nonsense, vec![at]);
             }
             (
@@ -279,7 +287,19 @@ impl Draft<'_> {
                     self.tell(version, observation);
                 }
             }
-            (Action::Write { .. } | Action::Remove { .. }, Outcome::Found { .. } | Outcome::Absent) => {}
+            // Found to be nonsense already.
+            (
+                Action::Write { .. } | Action::Remove { .. },
+                Outcome::Found { .. } | Outcome::Absent | Outcome::Counted { .. },
+            )
+            | (
+                Action::Increment { .. } | Action::Count,
+                Outcome::Found { .. }
+                | Outcome::Absent
+                | Outcome::Counted { .. }
+                | Outcome::ConditionFailed { .. }
+                | Outcome::Done { .. },
+            ) => {}
         }
     }
 

@@ -95,6 +95,7 @@ impl Session for SpecimenSession {
             Ask::Read => Opcode::Read,
             Ask::Write { .. } => Opcode::Write,
             Ask::Remove { .. } => Opcode::Remove,
+            Ask::Increment { .. } | Ask::Count => unreachable!("the specimen has no counters"),
         };
         let header = Header { lease: self.lease, sequence: self.sequence, ..Header::request(opcode, rpc) };
         let key = request.key;
@@ -109,6 +110,7 @@ impl Session for SpecimenSession {
                 Ask::Remove { condition } => {
                     KeyRequest { table: TABLE, rules: rules(condition), key }.encode(out)
                 }
+                Ask::Increment { .. } | Ask::Count => unreachable!("the specimen has no counters"),
             });
         });
         self.open = Some(Open { rpc, opcode, addr, deadline: now + PATIENCE });
