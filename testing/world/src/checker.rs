@@ -20,6 +20,7 @@
 mod absence;
 mod expiry;
 mod order;
+pub mod search;
 
 use crate::history::{Operation, Outcome};
 use ramhold_base::ServerId;
@@ -140,6 +141,6 @@ fn is_zombie_read(violation: &Violation, history: &[Operation], deaths: &Deaths)
 }
 
 #[cfg(test)]
-mod oracle;
+mod mutations;
 #[cfg(test)]
 mod tests;
