@@ -183,11 +183,7 @@ fn one_owner_for_every_hash(servers: &[ServerSeen], findings: &mut Vec<String>) 
     }
 }
 
-fn replicas_are_what_masters_think(
-    replicas: Option<u8>,
-    servers: &[ServerSeen],
-    findings: &mut Vec<String>,
-) {
+fn replicas_are_what_masters_think(replicas: Option<u8>, servers: &[ServerSeen], findings: &mut Vec<String>) {
     let mut held: BTreeMap<(ServerId, ServerId, u64), ReplicaState> = BTreeMap::new();
     for server in servers {
         for replica in &server.held {

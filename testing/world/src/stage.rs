@@ -14,7 +14,7 @@ use crate::history::{Action, Condition, NEVER, Operation, Outcome, ValueId};
 use crate::network::{MILLI, NetworkOptions, SECOND};
 use crate::system::{Role, System};
 use crate::world::{Clock, NodeOptions, World};
-use ramhold_base::{Effects, Input, Instant, Machine, SegmentId, ServerId, StreamId, TableId};
+use ramhold_base::{Effects, Input, Instant, Machine, Rng, SegmentId, ServerId, Status, StreamId, TableId};
 use ramhold_client_core as core;
 use ramhold_client_core::{OperationId, RejectRules, Reply};
 use ramhold_coordinator::State;
@@ -215,7 +215,9 @@ impl Stage {
     }
 
     fn troubles(&self) -> String {
-        let recoveries = self.state().map(|state| format!("{:?}", state.recoveries.values().filter(|r| !r.done).collect::<Vec<_>>()));
+        let recoveries = self
+            .state()
+            .map(|state| format!("{:?}", state.recoveries.values().filter(|r| !r.done).collect::<Vec<_>>()));
         format!("exits {:?}, errors {:?}, recoveries {recoveries:?}", self.world.exits, self.world.errors)
     }
 
@@ -259,7 +261,12 @@ impl Stage {
     /// The head of a table's stream at its owner.
     pub fn head(&self, server: usize, table: TableId) -> SegmentId {
         let stream = self.stream(server, table);
-        self.node(server).and_then(ServerNode::master).expect("a master").log().head_segment(stream).expect("a head")
+        self.node(server)
+            .and_then(ServerNode::master)
+            .expect("a master")
+            .log()
+            .head_segment(stream)
+            .expect("a head")
     }
 
     /// Who holds the replicas of a segment, in order of place.
@@ -305,7 +312,9 @@ impl Stage {
         self.number += 1;
         let begun = Begun { client, number: self.number, at };
         let node = self.clients[client];
-        let Some(Player::Client(scripted)) = self.world.machine_mut(node) else { panic!("a client that runs") };
+        let Some(Player::Client(scripted)) = self.world.machine_mut(node) else {
+            panic!("a client that runs")
+        };
         scripted.given.push_back((begun.number, operation));
         self.world.nudge(node);
         self.open.push(begun);
@@ -326,24 +335,29 @@ impl Stage {
         self.outcome(begun).expect("waited for it").clone()
     }
 
-    pub fn ask(&mut self, client: usize, operation: core::Operation) -> core::Outcome {
-        let begun = self.give(client, operation, None);
-        self.finish(begun)
-    }
-
-    pub fn begin_ask(&mut self, client: usize, operation: core::Operation) -> Begun {
-        self.give(client, operation, None)
-    }
-
-    /// A table of one tablet with so many replicas of each segment (none: in memory alone).
+    /// A table of one tablet with so many replicas of each segment.
     pub fn table(&mut self, name: &str, replicas: u8) -> TableId {
-        let durability = if replicas == 0 { Durability::None } else { Durability::Buffered };
-        let options = TableOptions { durability, replicas, tablets: 1 };
+        let begun = self.begin_table(name, replicas);
+        self.finish_table(begun)
+    }
+
+    pub fn begin_table(&mut self, name: &str, replicas: u8) -> Begun {
+        let options = TableOptions { durability: Durability::Buffered, replicas, tablets: 1 };
         let create = core::Operation::CreateTable { name: name.into(), options, left_open: None };
-        match self.ask(0, create) {
+        self.give(0, create, None)
+    }
+
+    pub fn finish_table(&mut self, begun: Begun) -> TableId {
+        match self.finish(begun) {
             core::Outcome::Done(Reply::TableCreated { table }) => table,
-            other => panic!("table {name}: {other:?}"),
+            other => panic!("creating a table: {other:?}"),
         }
+    }
+
+    pub fn drop_table(&mut self, table: TableId) {
+        let begun = self.give(0, core::Operation::DropTable { table }, None);
+        let outcome = self.finish(begun);
+        assert!(matches!(outcome, core::Outcome::Done(_)), "dropping {table:?}: {outcome:?}");
     }
 
     fn key_number(&mut self, table: TableId, key: &str) -> u32 {
@@ -371,7 +385,14 @@ impl Stage {
         self.history.len() - 1
     }
 
-    pub fn begin_write(&mut self, client: usize, table: TableId, key: &str, value: &[u8], condition: Condition) -> Begun {
+    pub fn begin_write(
+        &mut self,
+        client: usize,
+        table: TableId,
+        key: &str,
+        value: &[u8],
+        condition: Condition,
+    ) -> Begun {
         let action = Action::Write { value: ValueId::of(value), condition, ttl: None };
         let at = self.record(client, table, key, action);
         let rules = crate::cluster::rules(condition);
@@ -446,6 +467,30 @@ impl Stage {
         }
     }
 
+    // After a loss the history is wrong and must not be judged; these leave it alone.
+
+    /// The version of a key, or none when it is absent.
+    pub fn peek(&mut self, table: TableId, key: &str) -> Option<u64> {
+        let (key, rules) = (key.as_bytes().to_vec(), RejectRules::default());
+        let begun = self.give(1, core::Operation::Read { table, key, rules }, None);
+        match self.finish(begun) {
+            core::Outcome::Done(Reply::Read { version, .. }) => Some(version.raw()),
+            core::Outcome::Refused { status: Status::NotFound, .. } => None,
+            other => panic!("peeking: {other:?}"),
+        }
+    }
+
+    /// Writes something to a key; answers its version.
+    pub fn poke(&mut self, table: TableId, key: &str) -> u64 {
+        let (key, rules) = (key.as_bytes().to_vec(), RejectRules::default());
+        let write = core::Operation::Write { table, key, value: b"poked".to_vec(), rules, expiry: None };
+        let begun = self.give(1, write, None);
+        match self.finish(begun) {
+            core::Outcome::Done(Reply::Written { version }) => version.raw(),
+            other => panic!("poking: {other:?}"),
+        }
+    }
+
     /// Puts what is known by now into the history.
     fn note_ends(&mut self) {
         for begun in std::mem::take(&mut self.open) {
@@ -481,6 +526,14 @@ impl Stage {
         self.world.restart(self.servers[server]);
     }
 
+    /// Flips a bit of the log in a server's memory.
+    pub fn flip_memory(&mut self, server: usize, rng: &mut Rng) {
+        let node = self.servers[server];
+        if let Some(Player::Process(process)) = self.world.machine_mut(node) {
+            self.cluster.flip_memory(process, rng);
+        }
+    }
+
     pub fn cut_power(&mut self, server: usize) {
         self.world.cut_power(self.servers[server]);
     }
@@ -501,7 +554,7 @@ impl Stage {
         (0..self.servers.len()).filter(|s| !but.contains(s)).collect()
     }
 
-    /// A process dies at the next of these marks, whoever comes there first.
+    /// Each of these dies when it next comes to this mark.
     pub fn arm(&mut self, servers: &[usize], mark: &str) {
         for server in servers {
             self.world.crash_at(self.servers[*server], mark);
