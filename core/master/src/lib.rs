@@ -47,6 +47,7 @@ pub const CALLS_ROLE: u8 = 4;
 pub use cleaning::CleaningCounters;
 pub use ramhold_replication::CALLS_ROLE as REPLICATION_CALLS_ROLE;
 pub use ramhold_replication::Event;
+pub use status::TabletSeen;
 
 #[derive(Clone, Debug)]
 pub struct MasterConfig {

@@ -68,6 +68,18 @@ impl Replicator {
         }
     }
 
+    /// A device has failed for good: whatever is on it is lost, also closed segments that nobody appends to.
+    fn lose_all(&mut self, now: Instant, backup: ServerId) {
+        let ids: Vec<SegmentId> = self.segments.keys().copied().collect();
+        for id in ids {
+            for index in 0..self.segments[&id].places.len() {
+                if self.segments[&id].places[index].backup == Some(backup) {
+                    self.lose(now, id, index, Some(FAILED_PAUSE));
+                }
+            }
+        }
+    }
+
     fn on_append_reply(
         &mut self,
         now: Instant,
@@ -143,6 +155,7 @@ impl Replicator {
                 // behind: so this counts as a loss like any other.
                 self.lose(now, id, index, Some(REFUSED_PAUSE));
             }
+            Status::DeviceFailed => self.lose_all(now, backup),
             _ => {
                 if status == Status::CorruptReplica {
                     self.refused.push(id);

@@ -20,6 +20,8 @@ mod segment;
 mod status;
 mod stream;
 
+pub use status::ReplicaSeen;
+
 use ramhold_base::{Epoch, Instant, Position, Rng, SegmentId, ServerId, ShardId, StreamId};
 use ramhold_wire::Calls;
 use ramhold_wire::membership::Durability;

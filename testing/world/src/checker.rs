@@ -20,6 +20,7 @@ mod absence;
 mod counters;
 mod expiry;
 mod order;
+pub mod search;
 
 pub use counters::{COUNTERS, PLACE_COUNT, amount};
 
@@ -134,6 +135,6 @@ pub fn version_witness(history: &[Operation], clock_spread: u64) -> Verdict {
 }
 
 #[cfg(test)]
-mod oracle;
+mod mutations;
 #[cfg(test)]
 mod tests;

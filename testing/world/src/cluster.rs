@@ -130,6 +130,22 @@ impl Server {
     }
 }
 
+impl Process {
+    pub fn server(&self) -> Option<&ServerNode> {
+        match self {
+            Process::Server(server) => Some(&server.node),
+            Process::Coordinator(_) => None,
+        }
+    }
+
+    pub fn coordinator(&self) -> Option<&Coordinator> {
+        match self {
+            Process::Server(_) => None,
+            Process::Coordinator(coordinator) => Some(coordinator),
+        }
+    }
+}
+
 impl Machine for Process {
     fn step(&mut self, now: Instant, input: Input<'_>, effects: &mut Effects) {
         match self {
@@ -343,11 +359,11 @@ impl System for Cluster {
     }
 
     fn unsettled(&self, world: &World<Actor<Process, ClusterSession>>) -> Option<String> {
-        crate::audit::unsettled(self, world)
+        crate::audit::unsettled(self.servers, &crate::audit::servers(world))
     }
 
     fn audit(&self, world: &World<Actor<Process, ClusterSession>>) -> Vec<String> {
-        crate::audit::audit(self, world)
+        crate::audit::audit(Some(self.replicas), &crate::audit::servers(world))
     }
 }
 
@@ -468,6 +484,16 @@ enum Asked {
     Mutation,
 }
 
+/// What a read came to, in the terms of histories.
+pub fn end_of_read(outcome: core::Outcome) -> End {
+    end_of(Asked::Read, outcome)
+}
+
+/// What a write or a remove came to.
+pub fn end_of_mutation(outcome: core::Outcome) -> End {
+    end_of(Asked::Mutation, outcome)
+}
+
 fn end_of(asked: Asked, outcome: core::Outcome) -> End {
     match outcome {
         core::Outcome::Done(Reply::Read { version, value, answered_by, .. }) if asked == Asked::Count => {
@@ -506,7 +532,8 @@ fn end_of(asked: Asked, outcome: core::Outcome) -> End {
     }
 }
 
-fn rules(condition: Condition) -> RejectRules {
+/// The rules that a condition of histories stands for.
+pub fn rules(condition: Condition) -> RejectRules {
     match condition {
         Condition::Free => RejectRules::default(),
         Condition::Absent => RejectRules { exists: true, ..RejectRules::default() },

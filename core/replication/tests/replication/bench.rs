@@ -14,8 +14,8 @@ use ramhold_wire::membership::{
     Durability, HeadRecord, ServerEntry, ServerListUpdate, ServerState, StreamRegister,
 };
 use ramhold_wire::{Header, Opcode, View, decode, frame};
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 pub const STREAM: StreamId = StreamId(1);
@@ -141,7 +141,7 @@ pub struct Bench {
     pub wire: Vec<(Instant, bool, SocketAddr, Vec<u8>)>,
     next_segment: u64,
     version: u64,
-    pub paused: std::collections::BTreeSet<ServerId>,
+    pub paused: BTreeSet<ServerId>,
     pub refuse: bool,
     pub late: bool,
     /// Nothing is lost or doubled, and every frame takes a millisecond.
@@ -149,6 +149,8 @@ pub struct Bench {
     /// The most that each device ever had of each segment.
     had: BTreeMap<SegmentId, BTreeMap<ServerId, Device>>,
     flushed_before: Position,
+    /// Who ever held the opening of each segment.
+    opened: BTreeMap<SegmentId, BTreeSet<ServerId>>,
     /// Appends that were sent, in all.
     pub appends: usize,
 }
@@ -183,6 +185,7 @@ impl Bench {
             calm: false,
             had: BTreeMap::new(),
             flushed_before: Position::default(),
+            opened: BTreeMap::new(),
             appends: 0,
         };
         bench.publish();
@@ -339,6 +342,7 @@ impl Bench {
                 let (status, answer) = backup.append(&header, body);
                 if status == Status::Ok {
                     backup.accepted = self.now;
+                    self.check_order(&header, &answer);
                 }
                 (status, Some(answer))
             }
@@ -367,6 +371,16 @@ impl Bench {
             }
         });
         self.post(false, to, bytes);
+    }
+
+    /// The head order: before a segment is closed anywhere the next one has been open on all backups.
+    fn check_order(&mut self, header: &Header, answer: &AppendReply) {
+        if answer.certified as usize >= OPENING {
+            self.opened.entry(header.segment).or_default().insert(header.target);
+        }
+        let next = SegmentId(header.segment.raw() + 1);
+        let holders = self.opened.get(&next).map_or(0, BTreeSet::len);
+        assert!(!answer.closed || holders >= 3, "{} is closed, {next} open on {holders}", header.segment);
     }
 
     fn record(&mut self, stream: StreamId, head: (SegmentId, Epoch)) {
