@@ -14,7 +14,7 @@ use crate::machine::{Asked, Coordinator};
 use crate::state::Key;
 use ramhold_base::{Instant, Level, Lost, RecoveryId, ServerId, Status};
 use ramhold_wire::decode;
-use ramhold_wire::status::Pong;
+use ramhold_wire::status::{ClearedReport, Pong};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
@@ -188,10 +188,13 @@ impl Coordinator {
 
     fn on_alive(&mut self, now: Instant, id: ServerId) {
         self.heard = now;
-        if let Some(suspect) = self.suspects.remove(&id)
-            && self.start_check.is_none()
-        {
-            self.outbox.report(Level::Debug, format!("{id} is alive ({})", suspect.cause));
+        if let Some(suspect) = self.suspects.remove(&id) {
+            if self.start_check.is_none() {
+                self.outbox.report(Level::Debug, format!("{id} is alive ({})", suspect.cause));
+            }
+            let before = self.cleared.get(&id).map_or(0, |report| report.count);
+            let report = ClearedReport { server: id, count: before + 1, cause: suspect.cause };
+            self.cleared.insert(id, report);
         }
         let in_check = self.start_check.as_ref().is_some_and(|check| check.waiting.contains(&id));
         if in_check && let Some(check) = self.start_check.take() {

@@ -146,10 +146,17 @@ fn a_silent_server_is_dead_after_the_verification_and_not_before() {
     assert!(!world.state().is_up(ServerId(2)));
 }
 
+/// How often the coordinator tells that this server was suspected and answered.
+fn cleared(world: &mut World, id: u64) -> u64 {
+    let reports = world.status().cleared;
+    reports.iter().find(|report| report.server == ServerId(id)).map_or(0, |report| report.count)
+}
+
 // F1
 #[test]
 fn one_observer_kills_nobody() {
     let mut world = World::cluster(3);
+    let before = [1, 2, 3].map(|id| cleared(&mut world, id));
     for _ in 0..20 {
         world.server(addr(1), &SuspectServer { server: ServerId(2) }).unwrap().unwrap();
         world.step(Input::Lost { addr: addr(3), how: Lost::Broken });
@@ -157,6 +164,19 @@ fn one_observer_kills_nobody() {
     }
     assert!(world.state().is_up(ServerId(2)));
     assert!(world.state().is_up(ServerId(3)));
+    assert_eq!([1, 2, 3].map(|id| cleared(&mut world, id) - before[id as usize - 1]), [0, 20, 20]);
+}
+
+// F1
+#[test]
+fn who_was_cleared_once_and_is_dead_now_is_not_told_as_cleared() {
+    let mut world = World::cluster(3);
+    world.server(addr(1), &SuspectServer { server: ServerId(2) }).unwrap().unwrap();
+    world.run(Duration::from_millis(200));
+    assert!(cleared(&mut world, 2) > 0);
+    world.kill(2);
+    world.run(Duration::from_millis(600));
+    assert_eq!(cleared(&mut world, 2), 0);
 }
 
 // F1
