@@ -1,12 +1,13 @@
 // Checks histories of clients for linearizability, independently of everything that made them.
 //
-//	checker [-within 60s] [-mistakes] [-seed N] [-evidence FILE] FILE...     judges the history in these files
-//	checker -spoil KIND -out FILE [-seed N] FILE...                          writes a copy with one mistake in it
+//	checker [-within 60s] [-mistakes] [-seed N] [-evidence FILE] [-json] FILE...   judges the history in these files
+//	checker -spoil KIND -out FILE [-seed N] FILE...                                writes a copy with one mistake in it
 //
 // The search is porcupine's (github.com/anishathalye/porcupine); the model of a key is in model.go.
 package main
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -33,6 +34,7 @@ func run(arguments []string, out, errs io.Writer) int {
 	withMistakes := flags.Bool("mistakes", false, "also make every kind of mistake in a copy, and demand that each is found")
 	seed := flags.Int64("seed", 1, "where mistakes are made")
 	evidence := flags.String("evidence", "", "write the operations of the first wrong key to this file")
+	asJSON := flags.Bool("json", false, "end with a line for programs")
 	spoil := flags.String("spoil", "", "the kind of mistake that the copy gets")
 	spoiled := flags.String("out", "", "the copy")
 	flags.Usage = func() {
@@ -58,26 +60,38 @@ func run(arguments []string, out, errs io.Writer) int {
 	if *spoil != "" {
 		return writeSpoiled(h, *spoil, *spoiled, *seed, out, errs)
 	}
-	code := verdict(h, *within, *evidence, out, errs)
+	sums := h.count()
+	code := verdict(h, &sums, *within, *evidence, out, errs)
 	if *withMistakes && code == exitGood {
-		return findMistakes(h, *seed, *within, out)
+		code = findMistakes(h, &sums, *seed, *within, out)
+	}
+	if *asJSON {
+		if err := json.NewEncoder(out).Encode(sums); err != nil {
+			return exitUnreadable
+		}
 	}
 	return code
 }
 
-func verdict(h history, within time.Duration, evidence string, out, errs io.Writer) int {
+func verdict(h history, sums *counts, within time.Duration, evidence string, out, errs io.Writer) int {
 	begun := time.Now()
 	findings := h.check(within)
-	h.count().print(out)
+	sums.print(out)
 	code := exitGood
 	for _, f := range findings {
 		if f.undecided {
+			sums.Undecided++
 			fmt.Fprintf(out, "UNDECIDED: key %v, with %d operations\n", f.name, len(h[f.name]))
 			if code == exitGood {
 				code = exitUndecided
 			}
 			continue
 		}
+		v := violation{Table: f.name.table, Key: f.name.key}
+		if f.culprit != nil {
+			v.Client = f.culprit.client
+		}
+		sums.Violations = append(sums.Violations, v)
 		tell(f, out)
 		if code != exitViolation && evidence != "" {
 			if err := (history{f.name: h[f.name]}).writeFile(evidence); err != nil {
@@ -112,22 +126,40 @@ func tell(f finding, out io.Writer) {
 	}
 }
 
-type counts struct{ total, done, refused, failed, unknown int }
+// What a run came to.
+type counts struct {
+	Operations    int         `json:"operations"`
+	Done          int         `json:"ok"`
+	Refused       int         `json:"refused"`
+	Failed        int         `json:"failed"`
+	Unknown       int         `json:"unknown"`
+	Keys          int         `json:"keys"`
+	Violations    []violation `json:"violations"`
+	Undecided     int         `json:"undecided"`
+	MistakesFound int         `json:"mistakes_found"`
+}
+
+// A key that is not linearizable, and the client whose answer nothing explains.
+type violation struct {
+	Table  uint64 `json:"table"`
+	Key    string `json:"key"`
+	Client uint64 `json:"client"`
+}
 
 func (h history) count() counts {
-	var c counts
+	c := counts{Keys: len(h), Violations: []violation{}}
 	for _, ops := range h {
 		for _, op := range ops {
-			c.total++
+			c.Operations++
 			switch op.outcome {
 			case done:
-				c.done++
+				c.Done++
 			case refused:
-				c.refused++
+				c.Refused++
 			case failed:
-				c.failed++
+				c.Failed++
 			case unknown:
-				c.unknown++
+				c.Unknown++
 			}
 		}
 	}
@@ -135,11 +167,11 @@ func (h history) count() counts {
 }
 
 func (c counts) print(out io.Writer) {
-	fmt.Fprintf(out, "operations %d: %d ok, %d refused by their condition, %d failed, %d unknown\n", c.total, c.done, c.refused, c.failed, c.unknown)
+	fmt.Fprintf(out, "operations %d: %d ok, %d refused by their condition, %d failed, %d unknown\n", c.Operations, c.Done, c.Refused, c.Failed, c.Unknown)
 }
 
 // A checker that finds no mistake is blind: tries every kind in a copy of this very history.
-func findMistakes(h history, seed int64, within time.Duration, out io.Writer) int {
+func findMistakes(h history, sums *counts, seed int64, within time.Duration, out io.Writer) int {
 	var found, missed, absent []string
 	deadline := time.Now().Add(within)
 	for _, m := range mistakes {
@@ -156,6 +188,7 @@ func findMistakes(h history, seed int64, within time.Duration, out io.Writer) in
 			fmt.Fprintf(out, "NOT FOUND: '%s' made in key %v\n", m.name, name)
 		}
 	}
+	sums.MistakesFound = len(found)
 	fmt.Fprintf(out, "mistakes made in copies: %d found, %d not found", len(found), len(missed))
 	if len(absent) > 0 {
 		fmt.Fprintf(out, "; no place for: %s", strings.Join(absent, ", "))

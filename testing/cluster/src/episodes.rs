@@ -1,0 +1,299 @@
+//! One fault at a time, and what came of it.
+//!
+//! An episode has had an effect when the coordinator says so: it has recovered somebody since, or it has cleared a
+//! suspect by a reply to its own pings. One without is told apart, and never counts as survived.
+//!
+//! A server that was declared dead ends by itself, with a code of its own, and is started again. Any other end is a
+//! failure of the run.
+
+use crate::cluster::{COORDINATOR, Cluster, name};
+use crate::network::{Cut, End, between};
+use crate::waiting::{Failure, pass, wait_for};
+use ramhold_base::Rng;
+use ramhold_client::{RecoveryPhase, ServerState};
+use rustix::process::Signal;
+use std::time::{Duration, Instant};
+
+/// How a server ends that has been declared dead.
+const EXIT_DECLARED_DEAD: i32 = 3;
+const ATTEMPT: Duration = Duration::from_secs(2);
+/// From the end of a fault until all is well again.
+const SETTLE_WITHIN: Duration = Duration::from_secs(180);
+/// A suspicion that a fault has raised is reported and settled within this after its end: a ping that times out (400
+/// ms), the verification (1 s), and this machine.
+const EFFECT_WITHIN: Duration = Duration::from_secs(3);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    Kill,
+    Stop,
+    Cut(Partition),
+}
+
+/// Who is cut off from whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Partition {
+    /// From everybody, both ways.
+    Everybody,
+    /// By taking its interface down.
+    Interface,
+    /// From the coordinator, both ways: others and clients still reach it.
+    Coordinator,
+    /// What it sends to the coordinator.
+    ToCoordinator,
+    /// What the coordinator sends to it.
+    FromCoordinator,
+    /// From the other servers, both ways: the coordinator and clients still reach it.
+    Servers,
+    /// What it sends to the other servers.
+    ToServers,
+}
+
+const PARTITIONS: [Partition; 7] = [
+    Partition::Everybody,
+    Partition::Interface,
+    Partition::Coordinator,
+    Partition::ToCoordinator,
+    Partition::FromCoordinator,
+    Partition::Servers,
+    Partition::ToServers,
+];
+
+#[derive(Clone, Copy, Debug)]
+pub struct Episode {
+    pub fault: Fault,
+    pub member: usize,
+    /// How long it lasts; of a kill, until the coordinator is started again.
+    pub time: Duration,
+    /// Of a killed server: it comes back before anybody has looked for it.
+    pub comes_back_at_once: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    Recovered,
+    Cleared,
+    None,
+}
+
+/// What came of an episode.
+#[derive(Clone, Copy, Debug)]
+pub struct Aftermath {
+    pub effect: Effect,
+    /// Recoveries of servers that nothing was done to.
+    pub needless: u64,
+    pub settled_after: Duration,
+}
+
+impl Fault {
+    pub fn describe(self, member: usize) -> &'static str {
+        match (self, member == COORDINATOR) {
+            (Fault::Kill, false) => "kill -9 of a server",
+            (Fault::Kill, true) => "kill -9 of the coordinator",
+            (Fault::Stop, false) => "stop of a server",
+            (Fault::Stop, true) => "stop of the coordinator",
+            (Fault::Cut(Partition::Everybody), false) => "cut: server | everybody",
+            (Fault::Cut(Partition::Everybody), true) => "cut: coordinator | everybody",
+            (Fault::Cut(Partition::Interface), false) => "cut: interface of a server down",
+            (Fault::Cut(Partition::Interface), true) => "cut: interface of the coordinator down",
+            (Fault::Cut(Partition::Coordinator), _) => "cut: server | coordinator",
+            (Fault::Cut(Partition::ToCoordinator), _) => "cut: server -> coordinator",
+            (Fault::Cut(Partition::FromCoordinator), _) => "cut: coordinator -> server",
+            (Fault::Cut(Partition::Servers), _) => "cut: server | other servers",
+            (Fault::Cut(Partition::ToServers), _) => "cut: server -> other servers",
+        }
+    }
+}
+
+impl Episode {
+    pub fn kill(rng: &mut Rng, servers: usize) -> Episode {
+        let member = choose_member(rng, servers, 8);
+        let time = Duration::from_millis(rng.between(0, 3000));
+        Episode { fault: Fault::Kill, member, time, comes_back_at_once: rng.chance(1, 4) }
+    }
+
+    /// Stopped for 100 ms to 10 s, each order of magnitude as often as the other.
+    pub fn stop(rng: &mut Rng, servers: usize) -> Episode {
+        let member = choose_member(rng, servers, 6);
+        let (low, high) = if rng.chance(1, 2) { (100, 1000) } else { (1000, 10_000) };
+        let time = Duration::from_millis(rng.between(low, high));
+        Episode { fault: Fault::Stop, member, time, comes_back_at_once: false }
+    }
+
+    pub fn cut(rng: &mut Rng, servers: usize) -> Episode {
+        let partition = *rng.pick(&PARTITIONS).expect("there are some");
+        // The others are named from a server's side.
+        let may_be_any = matches!(partition, Partition::Everybody | Partition::Interface);
+        let member = if may_be_any { choose_member(rng, servers, 6) } else { choose_server(rng, servers) };
+        let time = Duration::from_millis(rng.between(500, 6000));
+        Episode { fault: Fault::Cut(partition), member, time, comes_back_at_once: false }
+    }
+
+    /// Does it, and waits until all is well again.
+    pub fn play(&self, cluster: &mut Cluster) -> Result<Aftermath, Failure> {
+        let told = |failure: Failure| {
+            Failure(format!("{} ({}): {failure}", self.fault.describe(self.member), name(self.member)))
+        };
+        self.play_it(cluster).map_err(told)
+    }
+
+    fn play_it(&self, cluster: &mut Cluster) -> Result<Aftermath, Failure> {
+        settle(cluster, None, self.member)?;
+        let before = Record::of(cluster)?;
+        match self.fault {
+            Fault::Kill => {
+                cluster.kill(self.member);
+                if self.member == COORDINATOR {
+                    pass(self.time)?;
+                } else if !self.comes_back_at_once {
+                    before.wait_declared_dead(cluster, self.member)?;
+                }
+                cluster.start_member(self.member);
+            }
+            Fault::Stop => {
+                cluster.process(self.member).signal(Signal::STOP);
+                let passed = pass(self.time);
+                cluster.process(self.member).signal(Signal::CONT);
+                passed?;
+            }
+            Fault::Cut(partition) => {
+                let network = cluster.network().expect("cuts are planned only where there is a network");
+                if partition == Partition::Interface {
+                    network.plug(self.member, false)?;
+                } else {
+                    network.cut(&cuts(partition, self.member, cluster.options.servers))?;
+                }
+                let passed = pass(self.time);
+                network.heal()?;
+                passed?;
+            }
+        }
+        let aftermath = settle(cluster, Some(&before), self.member)?;
+        if self.fault == Fault::Kill && self.member != COORDINATOR && aftermath.effect != Effect::Recovered {
+            return Err(Failure("a killed server was not recovered".to_owned()));
+        }
+        Ok(aftermath)
+    }
+}
+
+fn choose_server(rng: &mut Rng, servers: usize) -> usize {
+    1 + usize::try_from(rng.below(servers as u64)).expect("an index")
+}
+
+/// The coordinator one time of so many.
+fn choose_member(rng: &mut Rng, servers: usize, one_of: u64) -> usize {
+    if rng.chance(1, one_of) { COORDINATOR } else { choose_server(rng, servers) }
+}
+
+fn cuts(partition: Partition, member: usize, servers: usize) -> Vec<Cut> {
+    let all_servers = || (1..=servers).map(End::Member);
+    let (me, coordinator) = (End::Member(member), End::Member(COORDINATOR));
+    match partition {
+        Partition::Everybody => between(member, all_servers().chain([coordinator, End::Clients])),
+        Partition::Interface => Vec::new(),
+        Partition::Coordinator => between(member, [coordinator]),
+        Partition::ToCoordinator => vec![Cut { from: me, to: coordinator }],
+        Partition::FromCoordinator => vec![Cut { from: coordinator, to: me }],
+        Partition::Servers => between(member, all_servers()),
+        Partition::ToServers => {
+            between(member, all_servers()).into_iter().filter(|cut| cut.from == me).collect()
+        }
+    }
+}
+
+/// What the coordinator has on record.
+struct Record {
+    term: u64,
+    /// The newest recovery, 0: none.
+    recovery: u64,
+    /// Suspects cleared, of all servers.
+    cleared: u64,
+}
+
+impl Record {
+    fn of(cluster: &Cluster) -> Result<Record, Failure> {
+        let mut client = cluster.client(ATTEMPT)?;
+        let status = client.cluster_status()?;
+        let recovery = client.recoveries()?.iter().map(|report| report.recovery.raw()).max();
+        Ok(Record {
+            term: status.term.raw(),
+            recovery: recovery.unwrap_or(0),
+            cleared: status.cleared.iter().map(|report| report.count).sum(),
+        })
+    }
+
+    /// What has happened since, and how many recoveries there were of others than the target.
+    fn effect(&self, cluster: &Cluster, target: usize) -> Result<(Effect, u64), Failure> {
+        let now = Record::of(cluster)?;
+        let recoveries = cluster.client(ATTEMPT)?.recoveries()?;
+        let done = recoveries
+            .iter()
+            .filter(|report| report.recovery.raw() > self.recovery && report.phase == RecoveryPhase::Done);
+        let address = cluster.address(target);
+        let (own, others): (Vec<_>, Vec<_>) = done.partition(|report| report.address.0 == address);
+        let effect = if !own.is_empty() {
+            Effect::Recovered
+        } else if now.cleared > self.cleared || (now.term > self.term && now.cleared > 0) {
+            Effect::Cleared
+        } else if !others.is_empty() {
+            Effect::Recovered
+        } else {
+            Effect::None
+        };
+        Ok((effect, others.len() as u64))
+    }
+
+    fn wait_declared_dead(&self, cluster: &Cluster, member: usize) -> Result<(), Failure> {
+        wait_for("a killed server is declared dead", SETTLE_WITHIN, || {
+            let is_dead = cluster.client(ATTEMPT).and_then(|mut client| {
+                let recoveries = client.recoveries().map_err(Failure::from)?;
+                let address = cluster.address(member);
+                Ok(recoveries.iter().any(|r| r.recovery.raw() > self.recovery && r.address.0 == address))
+            });
+            Ok(match is_dead {
+                Ok(true) => Ok(()),
+                Ok(false) => Err("it is not".to_owned()),
+                Err(failure) => Err(failure.to_string()),
+            })
+        })
+    }
+}
+
+/// Waits until all members run, all servers are up and nothing is being recovered; with a record of before a fault also
+/// until its effect is on record, or can no more come.
+fn settle(cluster: &mut Cluster, before: Option<&Record>, target: usize) -> Result<Aftermath, Failure> {
+    let begun = Instant::now();
+    let settled = wait_for("all is well again", SETTLE_WITHIN, || {
+        for (member, status) in cluster.take_ended() {
+            if member == COORDINATOR || status.code() != Some(EXIT_DECLARED_DEAD) {
+                return Err(Failure(format!("{} has ended: {status}", name(member))));
+            }
+            cluster.start_member(member);
+        }
+        let status = match cluster.status() {
+            Ok(status) => status,
+            Err(failure) => return Ok(Err(failure.to_string())),
+        };
+        let up = status.servers.iter().filter(|entry| entry.state == ServerState::Up).count();
+        let is_well = up == cluster.options.servers
+            && up == status.servers.len()
+            && status.recoveries.is_empty()
+            && status.tablets_recovering == 0;
+        if !is_well {
+            return Ok(Err(format!(
+                "{up} of {} servers are up, {} recoveries under way, {} tablets recovering",
+                status.servers.len(),
+                status.recoveries.len(),
+                status.tablets_recovering
+            )));
+        }
+        let Some(before) = before else { return Ok(Ok((Effect::None, 0))) };
+        Ok(match before.effect(cluster, target) {
+            Err(failure) => Err(failure.to_string()),
+            Ok((Effect::None, _)) if begun.elapsed() < EFFECT_WITHIN => Err("no effect on record".to_owned()),
+            Ok(found) => Ok(found),
+        })
+    });
+    let (effect, needless) = settled.map_err(|failure| Failure(format!("{failure}\n{}", cluster.logs())))?;
+    Ok(Aftermath { effect, needless, settled_after: begun.elapsed() })
+}
