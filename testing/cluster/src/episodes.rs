@@ -1,7 +1,8 @@
 //! One fault at a time, and what came of it.
 //!
 //! An episode has had an effect when the coordinator says so: it has recovered somebody since, or it has cleared a
-//! suspect by a reply to its own pings. One without is told apart, and never counts as survived.
+//! suspect by a reply to its own pings. Of the coordinator itself: when it answered nobody while the fault lasted, and
+//! answers again. An episode without effect is told apart, and never counts as survived.
 //!
 //! A server that was declared dead ends by itself, with a code of its own, and is started again. Any other end is a
 //! failure of the run.
@@ -9,14 +10,18 @@
 use crate::cluster::{COORDINATOR, Cluster, name};
 use crate::network::{Cut, End, between};
 use crate::waiting::{Failure, pass, wait_for};
-use ramhold_base::Rng;
-use ramhold_client::{RecoveryPhase, ServerState};
+use ramhold_base::{RecoveryId, Rng, Term};
+use ramhold_client::{RecoveryPhase, RecoveryReport, ServerId, ServerState};
 use rustix::process::Signal;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// How a server ends that has been declared dead.
 const EXIT_DECLARED_DEAD: i32 = 3;
 const ATTEMPT: Duration = Duration::from_secs(2);
+/// Somebody who is well answers within this.
+const ATTEMPT_LEAST: Duration = Duration::from_millis(200);
 /// From the end of a fault until all is well again.
 const SETTLE_WITHIN: Duration = Duration::from_secs(180);
 /// A suspicion that a fault has raised is reported and settled within this after its end: a ping that times out (400
@@ -73,15 +78,17 @@ pub struct Episode {
 pub enum Effect {
     Recovered,
     Cleared,
+    /// The coordinator was silent, and is back.
+    Away,
     None,
 }
 
 /// What came of an episode.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Aftermath {
     pub effect: Effect,
-    /// Recoveries of servers that nothing was done to.
-    pub needless: u64,
+    /// Why servers were declared dead that nothing was done to.
+    pub needless: Vec<String>,
     pub settled_after: Duration,
 }
 
@@ -138,8 +145,9 @@ impl Episode {
     }
 
     fn play_it(&self, cluster: &mut Cluster) -> Result<Aftermath, Failure> {
-        settle(cluster, None, self.member)?;
+        settle(cluster, None, self)?;
         let before = Record::of(cluster)?;
+        let mut is_silent = false;
         match self.fault {
             Fault::Kill => {
                 cluster.kill(self.member);
@@ -152,9 +160,9 @@ impl Episode {
             }
             Fault::Stop => {
                 cluster.process(self.member).signal(Signal::STOP);
-                let passed = pass(self.time);
+                let passed = self.last(cluster);
                 cluster.process(self.member).signal(Signal::CONT);
-                passed?;
+                is_silent = passed?;
             }
             Fault::Cut(partition) => {
                 let network = cluster.network().expect("cuts are planned only where there is a network");
@@ -163,16 +171,32 @@ impl Episode {
                 } else {
                     network.cut(&cuts(partition, self.member, cluster.options.servers))?;
                 }
-                let passed = pass(self.time);
+                let passed = self.last(cluster);
                 network.heal()?;
-                passed?;
+                is_silent = passed?;
             }
         }
-        let aftermath = settle(cluster, Some(&before), self.member)?;
+        let mut aftermath = settle(cluster, Some(&before), self)?;
+        if is_silent && aftermath.effect == Effect::None {
+            aftermath.effect = Effect::Away;
+        }
         if self.fault == Fault::Kill && self.member != COORDINATOR && aftermath.effect != Effect::Recovered {
             return Err(Failure("a killed server was not recovered".to_owned()));
         }
         Ok(aftermath)
+    }
+
+    /// Lets the fault last. Whether the coordinator, when it is the one who suffers it, answers nobody meanwhile.
+    fn last(&self, cluster: &Cluster) -> Result<bool, Failure> {
+        let begun = Instant::now();
+        let left = || self.time.saturating_sub(begun.elapsed());
+        let mut is_silent = self.member == COORDINATOR;
+        while is_silent && left() > ATTEMPT_LEAST {
+            pass(Duration::ZERO)?;
+            is_silent = cluster.client(left().min(ATTEMPT)).is_err();
+        }
+        pass(left())?;
+        Ok(is_silent && self.time > ATTEMPT_LEAST)
     }
 }
 
@@ -203,44 +227,58 @@ fn cuts(partition: Partition, member: usize, servers: usize) -> Vec<Cut> {
 
 /// What the coordinator has on record.
 struct Record {
-    term: u64,
-    /// The newest recovery, 0: none.
-    recovery: u64,
-    /// Suspects cleared, of all servers.
-    cleared: u64,
+    term: Term,
+    /// The newest recovery.
+    recovery: RecoveryId,
+    recoveries: Vec<RecoveryReport>,
+    /// How often servers were cleared.
+    cleared: BTreeMap<ServerId, u64>,
+    /// Who listens where.
+    lives: BTreeMap<SocketAddr, ServerId>,
 }
 
 impl Record {
     fn of(cluster: &Cluster) -> Result<Record, Failure> {
         let mut client = cluster.client(ATTEMPT)?;
         let status = client.cluster_status()?;
-        let recovery = client.recoveries()?.iter().map(|report| report.recovery.raw()).max();
+        let recoveries = client.recoveries()?;
         Ok(Record {
-            term: status.term.raw(),
-            recovery: recovery.unwrap_or(0),
-            cleared: status.cleared.iter().map(|report| report.count).sum(),
+            term: status.term,
+            recovery: recoveries.iter().map(|report| report.recovery).max().unwrap_or_default(),
+            recoveries,
+            cleared: status.cleared.iter().map(|report| (report.server, report.count)).collect(),
+            lives: status.servers.iter().map(|entry| (entry.address.0, entry.id)).collect(),
         })
     }
 
-    /// What has happened since, and how many recoveries there were of others than the target.
-    fn effect(&self, cluster: &Cluster, target: usize) -> Result<(Effect, u64), Failure> {
+    /// What has happened since, and why others than the target were declared dead.
+    fn effect(&self, cluster: &Cluster, episode: &Episode) -> Result<(Effect, Vec<String>), Failure> {
         let now = Record::of(cluster)?;
-        let recoveries = cluster.client(ATTEMPT)?.recoveries()?;
-        let done = recoveries
+        let address = cluster.address(episode.member);
+        let done = now
+            .recoveries
             .iter()
-            .filter(|report| report.recovery.raw() > self.recovery && report.phase == RecoveryPhase::Done);
-        let address = cluster.address(target);
+            .filter(|report| report.recovery > self.recovery && report.phase == RecoveryPhase::Done);
         let (own, others): (Vec<_>, Vec<_>) = done.partition(|report| report.address.0 == address);
+        let needless: Vec<String> =
+            others.iter().map(|report| format!("{}: {}", report.address.0, report.cause)).collect();
+        let count = |record: &Record, server: &ServerId| record.cleared.get(server).copied().unwrap_or(0);
+        let is_new = now.term > self.term;
+        let is_cleared =
+            |server: &ServerId| count(&now, server) > if is_new { 0 } else { count(self, server) };
+        // Who is cut off may suspect the others as well as they it.
+        let may_be_any = episode.member == COORDINATOR || matches!(episode.fault, Fault::Cut(_));
+        let is_target = |server: &&ServerId| may_be_any || self.lives.get(&address) == Some(server);
         let effect = if !own.is_empty() {
             Effect::Recovered
-        } else if now.cleared > self.cleared || (now.term > self.term && now.cleared > 0) {
+        } else if now.cleared.keys().filter(is_target).any(is_cleared) {
             Effect::Cleared
-        } else if !others.is_empty() {
+        } else if may_be_any && !needless.is_empty() {
             Effect::Recovered
         } else {
             Effect::None
         };
-        Ok((effect, others.len() as u64))
+        Ok((effect, needless))
     }
 
     fn wait_declared_dead(&self, cluster: &Cluster, member: usize) -> Result<(), Failure> {
@@ -248,7 +286,7 @@ impl Record {
             let is_dead = cluster.client(ATTEMPT).and_then(|mut client| {
                 let recoveries = client.recoveries().map_err(Failure::from)?;
                 let address = cluster.address(member);
-                Ok(recoveries.iter().any(|r| r.recovery.raw() > self.recovery && r.address.0 == address))
+                Ok(recoveries.iter().any(|r| r.recovery > self.recovery && r.address.0 == address))
             });
             Ok(match is_dead {
                 Ok(true) => Ok(()),
@@ -261,7 +299,7 @@ impl Record {
 
 /// Waits until all members run, all servers are up and nothing is being recovered; with a record of before a fault also
 /// until its effect is on record, or can no more come.
-fn settle(cluster: &mut Cluster, before: Option<&Record>, target: usize) -> Result<Aftermath, Failure> {
+fn settle(cluster: &mut Cluster, before: Option<&Record>, episode: &Episode) -> Result<Aftermath, Failure> {
     let begun = Instant::now();
     let settled = wait_for("all is well again", SETTLE_WITHIN, || {
         for (member, status) in cluster.take_ended() {
@@ -287,8 +325,8 @@ fn settle(cluster: &mut Cluster, before: Option<&Record>, target: usize) -> Resu
                 status.tablets_recovering
             )));
         }
-        let Some(before) = before else { return Ok(Ok((Effect::None, 0))) };
-        Ok(match before.effect(cluster, target) {
+        let Some(before) = before else { return Ok(Ok((Effect::None, Vec::new()))) };
+        Ok(match before.effect(cluster, episode) {
             Err(failure) => Err(failure.to_string()),
             Ok((Effect::None, _)) if begun.elapsed() < EFFECT_WITHIN => Err("no effect on record".to_owned()),
             Ok(found) => Ok(found),

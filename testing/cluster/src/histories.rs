@@ -22,8 +22,8 @@ const REPLICA_COUNT: u8 = 3;
 /// Enough that a server which has come back gets some when another dies.
 const TABLET_COUNT: u32 = 21;
 const PATIENCE: Duration = Duration::from_secs(60);
-/// History between two episodes: some 200 operations.
-const PROGRESS_BYTES: u64 = 40_000;
+/// History between two episodes: some 2000 operations.
+const PROGRESS_BYTES: u64 = 400_000;
 /// A client process is killed and another started before one of so many episodes.
 const CLIENT_KILL_ONE_OF: u64 = 8;
 /// Episodes without effect do not count, and are repeated; so often at most, for each that counts.
@@ -141,10 +141,14 @@ impl<T: FnMut(&str)> Run<'_, T> {
             let from = now();
             let aftermath = episode.play(&mut self.cluster)?;
             self.sums.raise_episode(kind, aftermath.effect);
-            self.sums.raise("needless recoveries", aftermath.needless);
+            self.sums.raise("needless recoveries", aftermath.needless.len() as u64);
+            for cause in &aftermath.needless {
+                (self.tell)(&format!("needless recovery of {cause}"));
+            }
             let effect = match aftermath.effect {
                 Effect::Recovered => "recovery",
                 Effect::Cleared => "verified reply",
+                Effect::Away => "silent and back",
                 Effect::None => "without effect",
             };
             let record = json!({

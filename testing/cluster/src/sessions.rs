@@ -4,6 +4,8 @@
 //! checked; now and then one of an earlier generation, which may have been recovered several times since; and cold ones
 //! that live as long as the run. Which generation it is follows from the clock, so all processes agree.
 //!
+//! The first session of a process is slow: it often does not know yet that a server has died, and asks whoever was there.
+//!
 //! Every value is written once in a run: it names its client and a number. Many are short, some fill segments.
 
 use crate::history::{Condition, Invocation, Recorder, Response, Verb, now};
@@ -28,6 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const PATIENCE_AT_END: Duration = Duration::from_secs(60);
 /// After an operation that did not succeed, so that refusals do not fill the history.
 const REFUSED_PAUSE: Duration = Duration::from_millis(20);
+/// Between two operations of a slow session, on average: longer than it takes to declare somebody dead.
+const SLOW_PAUSE: Duration = Duration::from_secs(1);
 /// Versions of so many keys are remembered, for conditions.
 const SEEN_COUNT_MAX: usize = 1000;
 /// A stamp has the client in front, and so many bits for the client's writes.
@@ -41,7 +45,7 @@ pub struct Workload {
     pub begun: u64,
     pub seed: u64,
     pub sessions: u64,
-    /// Between two operations of a session, so that the clients leave the cores to the cluster.
+    /// Between two operations of a session on average, so that the clients leave the cores to the cluster.
     pub pause: Duration,
 }
 
@@ -92,6 +96,7 @@ impl Workload {
             table,
             name: new_name(recorder)?,
             written: 0,
+            pause: if number == 0 { SLOW_PAUSE } else { self.pause },
             rng: Rng::new(self.seed ^ (number << 48)),
             seen: BTreeMap::new(),
         })
@@ -126,6 +131,8 @@ struct Session<'a> {
     /// Who it is in the history; somebody else after an operation of which nobody knows the end.
     name: u64,
     written: u64,
+    /// On average.
+    pause: Duration,
     rng: Rng,
     /// The versions that this session saw last; 0: absent.
     seen: BTreeMap<String, u64>,
@@ -156,7 +163,8 @@ impl Session<'_> {
                     self.mutate(Verb::Write, &key, Some(Condition { absent: true, ..Condition::default() }))?;
                 }
             }
-            std::thread::sleep(self.workload.pause);
+            let pause = self.rng.below(2 * u64::try_from(self.pause.as_micros()).expect("a short time") + 1);
+            std::thread::sleep(Duration::from_micros(pause));
         }
         Ok(())
     }

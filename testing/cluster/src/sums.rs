@@ -40,14 +40,14 @@ impl Sums {
 
     /// For people.
     pub fn table(&self) -> String {
-        let kinds: BTreeMap<&str, [u64; 3]> = self.episodes();
+        let kinds: BTreeMap<&str, [u64; 4]> = self.episodes();
         let mut text = format!(
-            "{:<40} {:>9} {:>9} {:>14} {:>15}\n",
-            "fault", "episodes", "recovery", "verified reply", "without effect"
+            "{:<40} {:>8} {:>8} {:>14} {:>15} {:>14}\n",
+            "fault", "episodes", "recovery", "verified reply", "silent and back", "without effect"
         );
-        for (kind, [recovered, cleared, none]) in kinds {
-            let all = recovered + cleared + none;
-            text += &format!("{kind:<40} {all:>9} {recovered:>9} {cleared:>14} {none:>15}\n");
+        for (kind, [recovered, cleared, away, none]) in kinds {
+            let all = recovered + cleared + away + none;
+            text += &format!("{kind:<40} {all:>8} {recovered:>8} {cleared:>14} {away:>15} {none:>14}\n");
         }
         let operations = self.of("operations");
         let share = 100.0 * self.of("ok") as f64 / operations.max(1) as f64;
@@ -82,17 +82,18 @@ impl Sums {
         let effect = match effect {
             crate::episodes::Effect::Recovered => "recovered",
             crate::episodes::Effect::Cleared => "cleared",
+            crate::episodes::Effect::Away => "away",
             crate::episodes::Effect::None => "none",
         };
         self.raise(&format!("episodes.{kind}.{effect}"), 1);
     }
 
-    fn episodes(&self) -> BTreeMap<&str, [u64; 3]> {
-        let mut kinds: BTreeMap<&str, [u64; 3]> = BTreeMap::new();
+    fn episodes(&self) -> BTreeMap<&str, [u64; 4]> {
+        let mut kinds: BTreeMap<&str, [u64; 4]> = BTreeMap::new();
         for (name, value) in &self.0 {
             let parts = name.strip_prefix("episodes.").and_then(|name| name.rsplit_once('.'));
             let Some((kind, effect)) = parts else { continue };
-            let place = ["recovered", "cleared", "none"].iter().position(|known| *known == effect);
+            let place = ["recovered", "cleared", "away", "none"].iter().position(|known| *known == effect);
             if let Some(place) = place {
                 kinds.entry(kind).or_default()[place] += value;
             }
@@ -118,7 +119,7 @@ mod tests {
         assert_eq!(sums.add_to(&path).unwrap(), sums);
         let twice = sums.add_to(&path).unwrap();
         assert_eq!(twice.of("operations"), 20);
-        assert_eq!(twice.episodes()["stop of a server"], [0, 2, 2]);
+        assert_eq!(twice.episodes()["stop of a server"], [0, 2, 0, 2]);
         std::fs::write(&path, "no").unwrap();
         assert!(sums.add_to(&path).is_err());
     }
