@@ -22,8 +22,8 @@ const REPLICA_COUNT: u8 = 3;
 /// Enough that a server which has come back gets some when another dies.
 const TABLET_COUNT: u32 = 21;
 const PATIENCE: Duration = Duration::from_secs(60);
-/// History between two episodes: some 2000 operations.
-const PROGRESS_BYTES: u64 = 400_000;
+/// History between two episodes: some 5000 operations.
+const PROGRESS_BYTES: u64 = 1_000_000;
 /// A client process is killed and another started before one of so many episodes.
 const CLIENT_KILL_ONE_OF: u64 = 8;
 /// Episodes without effect do not count, and are repeated; so often at most, for each that counts.
