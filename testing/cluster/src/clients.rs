@@ -106,10 +106,11 @@ impl Clients {
         for Running { child, .. } in &mut self.running {
             drop(child.stdin.take());
         }
-        for Running { mut child, number } in std::mem::take(&mut self.running) {
-            self.wait_good(&mut child, number, STOP_WITHIN)?;
-        }
-        Ok(())
+        let ends: Vec<_> = std::mem::take(&mut self.running)
+            .into_iter()
+            .map(|Running { mut child, number }| self.wait_good(&mut child, number, STOP_WITHIN))
+            .collect();
+        ends.into_iter().collect()
     }
 
     /// One that does something else with these further arguments, to its end. Gives its number.

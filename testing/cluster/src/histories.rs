@@ -8,7 +8,7 @@ use crate::episodes::{Effect, Episode};
 use crate::history::{CLIENTS_PER_PROCESS, now};
 use crate::network::Network;
 use crate::sums::Sums;
-use crate::waiting::{Failure, pass};
+use crate::waiting::{Failure, check_interrupted, pass};
 use ramhold_base::Rng;
 use ramhold_client::{Durability, TableOptions};
 use serde_json::json;
@@ -180,6 +180,8 @@ impl<T: FnMut(&str)> Run<'_, T> {
     /// Judges what there is, also of a run that broke: what was acknowledged until then counts.
     fn judge(mut self, end: Result<u64, Failure>, dir: &Path) -> Result<Sums, Failure> {
         if let Err(failure) = &end {
+            // Whoever wants the end does not wait for a verdict.
+            check_interrupted()?;
             (self.tell)(&format!("BROKEN: {failure}"));
             self.sums.raise("broken runs", 1);
         }

@@ -189,6 +189,9 @@ mod tests {
         let condition = Some(Condition { version: Some(5), ..Condition::default() });
         let write = Invocation { op: Verb::Write, table: 1, key: "a7", value: Some("3.17"), condition };
         let id = recorder.begin(client, &write).unwrap();
+        // Whole lines as soon as they are written: nothing is lost with the process.
+        let so_far = std::fs::read_to_string(&path).unwrap();
+        assert!(so_far.lines().count() == 2 && so_far.ends_with('\n'), "{so_far}");
         recorder.end(id, &Response::Ok { ver: 6, v: None }).unwrap();
         let read = Invocation { op: Verb::Read, table: 1, key: "a7", value: None, condition: None };
         let id = recorder.begin(client, &read).unwrap();

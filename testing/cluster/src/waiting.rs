@@ -43,7 +43,8 @@ pub fn pass(time: Duration) -> Result<(), Failure> {
     Ok(())
 }
 
-fn check_interrupted() -> Result<(), Failure> {
+/// A failure, when a person wants the end.
+pub fn check_interrupted() -> Result<(), Failure> {
     let is_wanted = INTERRUPTED.get().is_some_and(|wanted| wanted.load(Ordering::SeqCst));
     if is_wanted { Err(Failure("interrupted".to_owned())) } else { Ok(()) }
 }
