@@ -10,7 +10,7 @@ const TEST: &[&str] = &["--kills", "8", "--seconds", "20"];
 /// Servers that are stopped or cut off may still answer reads with old data until read leases are built; then this is
 /// to be `true`.
 const HAS_READ_LEASES: bool = false;
-const TEST_WITH_LEASES: &[&str] = &["--stops", "4", "--partitions", "4"];
+const TEST_WITH_LEASES: &[&str] = &["--stops", "4", "--cuts", "4"];
 
 const CHECKER: &str = "testing/checker";
 pub const SKIPPED: &str = "histories and their checker: go is not installed";

@@ -23,7 +23,7 @@ cargo xtask COMMAND
   mutants    plants defects one by one and tells which seeds find them   [--seeds A..B] [--defect NAME]
   rounds     kill rounds on real processes   [--rounds N] [--servers N] [--victims N]
   histories  client processes write down what they are told while servers are killed, stopped and cut off, and a
-             checker in Go judges it   [--kills N] [--stops N] [--partitions N] [--seconds N] [--into FILE]
+             checker in Go judges it   [--kills N] [--stops N] [--cuts N] [--seconds N] [--into FILE]
   bench      bench compare: beside redis-server in one run; bench compare memory: live data by resident memory, beside
              redis-server and memcached; bench shard: what one operation costs, without sockets
   fix        formats the code (the only command that writes)

@@ -32,12 +32,12 @@ const EFFECT_WITHIN: Duration = Duration::from_secs(3);
 pub enum Fault {
     Kill,
     Stop,
-    Cut(Partition),
+    Cut(CutOff),
 }
 
 /// Who is cut off from whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Partition {
+pub enum CutOff {
     /// From everybody, both ways.
     Everybody,
     /// By taking its interface down.
@@ -54,14 +54,14 @@ pub enum Partition {
     ToServers,
 }
 
-const PARTITIONS: [Partition; 7] = [
-    Partition::Everybody,
-    Partition::Interface,
-    Partition::Coordinator,
-    Partition::ToCoordinator,
-    Partition::FromCoordinator,
-    Partition::Servers,
-    Partition::ToServers,
+const CUT_OFFS: [CutOff; 7] = [
+    CutOff::Everybody,
+    CutOff::Interface,
+    CutOff::Coordinator,
+    CutOff::ToCoordinator,
+    CutOff::FromCoordinator,
+    CutOff::Servers,
+    CutOff::ToServers,
 ];
 
 #[derive(Clone, Copy, Debug)]
@@ -99,15 +99,15 @@ impl Fault {
             (Fault::Kill, true) => "kill -9 of the coordinator",
             (Fault::Stop, false) => "stop of a server",
             (Fault::Stop, true) => "stop of the coordinator",
-            (Fault::Cut(Partition::Everybody), false) => "cut: server | everybody",
-            (Fault::Cut(Partition::Everybody), true) => "cut: coordinator | everybody",
-            (Fault::Cut(Partition::Interface), false) => "cut: interface of a server down",
-            (Fault::Cut(Partition::Interface), true) => "cut: interface of the coordinator down",
-            (Fault::Cut(Partition::Coordinator), _) => "cut: server | coordinator",
-            (Fault::Cut(Partition::ToCoordinator), _) => "cut: server -> coordinator",
-            (Fault::Cut(Partition::FromCoordinator), _) => "cut: coordinator -> server",
-            (Fault::Cut(Partition::Servers), _) => "cut: server | other servers",
-            (Fault::Cut(Partition::ToServers), _) => "cut: server -> other servers",
+            (Fault::Cut(CutOff::Everybody), false) => "cut: server | everybody",
+            (Fault::Cut(CutOff::Everybody), true) => "cut: coordinator | everybody",
+            (Fault::Cut(CutOff::Interface), false) => "cut: interface of a server down",
+            (Fault::Cut(CutOff::Interface), true) => "cut: interface of the coordinator down",
+            (Fault::Cut(CutOff::Coordinator), _) => "cut: server | coordinator",
+            (Fault::Cut(CutOff::ToCoordinator), _) => "cut: server -> coordinator",
+            (Fault::Cut(CutOff::FromCoordinator), _) => "cut: coordinator -> server",
+            (Fault::Cut(CutOff::Servers), _) => "cut: server | other servers",
+            (Fault::Cut(CutOff::ToServers), _) => "cut: server -> other servers",
         }
     }
 }
@@ -128,12 +128,12 @@ impl Episode {
     }
 
     pub fn cut(rng: &mut Rng, servers: usize) -> Episode {
-        let partition = *rng.pick(&PARTITIONS).expect("there are some");
+        let cut_off = *rng.pick(&CUT_OFFS).expect("there are some");
         // The others are named from a server's side.
-        let may_be_any = matches!(partition, Partition::Everybody | Partition::Interface);
+        let may_be_any = matches!(cut_off, CutOff::Everybody | CutOff::Interface);
         let member = if may_be_any { choose_member(rng, servers, 6) } else { choose_server(rng, servers) };
         let time = Duration::from_millis(rng.between(500, 6000));
-        Episode { fault: Fault::Cut(partition), member, time, comes_back_at_once: false }
+        Episode { fault: Fault::Cut(cut_off), member, time, comes_back_at_once: false }
     }
 
     /// Does it, and waits until all is well again.
@@ -164,12 +164,12 @@ impl Episode {
                 cluster.process(self.member).signal(Signal::CONT);
                 is_silent = passed?;
             }
-            Fault::Cut(partition) => {
+            Fault::Cut(cut_off) => {
                 let network = cluster.network().expect("cuts are planned only where there is a network");
-                if partition == Partition::Interface {
+                if cut_off == CutOff::Interface {
                     network.plug(self.member, false)?;
                 } else {
-                    network.cut(&cuts(partition, self.member, cluster.options.servers))?;
+                    network.cut(&cuts(cut_off, self.member, cluster.options.servers))?;
                 }
                 let passed = self.last(cluster);
                 network.heal()?;
@@ -209,17 +209,17 @@ fn choose_member(rng: &mut Rng, servers: usize, one_of: u64) -> usize {
     if rng.chance(1, one_of) { COORDINATOR } else { choose_server(rng, servers) }
 }
 
-fn cuts(partition: Partition, member: usize, servers: usize) -> Vec<Cut> {
+fn cuts(cut_off: CutOff, member: usize, servers: usize) -> Vec<Cut> {
     let all_servers = || (1..=servers).map(End::Member);
     let (me, coordinator) = (End::Member(member), End::Member(COORDINATOR));
-    match partition {
-        Partition::Everybody => between(member, all_servers().chain([coordinator, End::Clients])),
-        Partition::Interface => Vec::new(),
-        Partition::Coordinator => between(member, [coordinator]),
-        Partition::ToCoordinator => vec![Cut { from: me, to: coordinator }],
-        Partition::FromCoordinator => vec![Cut { from: coordinator, to: me }],
-        Partition::Servers => between(member, all_servers()),
-        Partition::ToServers => {
+    match cut_off {
+        CutOff::Everybody => between(member, all_servers().chain([coordinator, End::Clients])),
+        CutOff::Interface => Vec::new(),
+        CutOff::Coordinator => between(member, [coordinator]),
+        CutOff::ToCoordinator => vec![Cut { from: me, to: coordinator }],
+        CutOff::FromCoordinator => vec![Cut { from: coordinator, to: me }],
+        CutOff::Servers => between(member, all_servers()),
+        CutOff::ToServers => {
             between(member, all_servers()).into_iter().filter(|cut| cut.from == me).collect()
         }
     }

@@ -34,7 +34,7 @@ pub struct Plan {
     pub servers: usize,
     pub kills: u64,
     pub stops: u64,
-    pub partitions: u64,
+    pub cuts: u64,
     /// Load goes on at least so long, also when all episodes are over.
     pub load: Duration,
     pub clients: u64,
@@ -50,7 +50,7 @@ pub struct Plan {
 
 /// Runs it; `tell` gets a line per episode. The sums count also when it does not get to its end.
 pub fn run(plan: &Plan, tell: impl FnMut(&str)) -> Result<Sums, Failure> {
-    let network = match plan.partitions {
+    let network = match plan.cuts {
         0 => None,
         _ => Some(Network::create(plan.servers + 1)?),
     };
@@ -119,13 +119,11 @@ impl<T: FnMut(&str)> Run<'_, T> {
     }
 
     fn play_episodes(&mut self, begun: Instant) -> Result<(), Failure> {
-        let Plan { servers, kills, stops, partitions, .. } = *self.plan;
+        let Plan { servers, kills, stops, cuts, .. } = *self.plan;
         type Make = fn(&mut Rng, usize) -> Episode;
         let of = |make: Make, count: u64| (0..count).map(move |_| (make, TRIES));
-        let mut planned: Vec<(Make, u64)> = of(Episode::kill, kills)
-            .chain(of(Episode::stop, stops))
-            .chain(of(Episode::cut, partitions))
-            .collect();
+        let mut planned: Vec<(Make, u64)> =
+            of(Episode::kill, kills).chain(of(Episode::stop, stops)).chain(of(Episode::cut, cuts)).collect();
         self.rng.shuffle(&mut planned);
         let spare = 2 * u64::from(REPLICA_COUNT) * servers as u64;
         let (all, mut counted, mut without_effect) = (planned.len(), 0, 0);

@@ -18,7 +18,7 @@ use std::time::Duration;
 #[derive(Parser)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  ramhold-histories --kills 10 --stops 5 --partitions 5\n  \
+    after_help = "Examples:\n  ramhold-histories --kills 10 --stops 5 --cuts 5\n  \
                   ramhold-histories --kills 50 --seconds 600 --into sums.json"
 )]
 struct Arguments {
@@ -42,9 +42,9 @@ struct Run {
     /// SIGSTOP for 0.1 to 10 s, then SIGCONT.
     #[arg(long, default_value_t = 0)]
     stops: u64,
-    /// One way, both ways, or with an interface down, for 0.5 to 6 s. Needs root, ip and nft.
-    #[arg(long, default_value_t = 0)]
-    partitions: u64,
+    /// Members cut off one way, both ways, or with an interface down, for 0.5 to 6 s. Needs root, ip and nft.
+    #[arg(long, alias = "partitions", default_value_t = 0)]
+    cuts: u64,
     /// Load goes on for at least so many seconds.
     #[arg(long, default_value_t = 0)]
     seconds: u64,
@@ -126,22 +126,22 @@ impl Run {
             Failure("name the built checker with --checker; 'cargo xtask histories' builds it".to_owned())
         })?;
         let program = std::env::current_exe().map_err(|error| Failure(error.to_string()))?;
-        let mut partitions = self.partitions;
-        if partitions > 0
+        let mut cuts = self.cuts;
+        if cuts > 0
             && let Err(failure) = is_network_possible()
         {
             if std::env::var("CI").is_ok_and(|ci| ci == "true") {
-                return Err(Failure(format!("CI runs everything, partitions too: {failure}")));
+                return Err(Failure(format!("CI runs everything, cuts too: {failure}")));
             }
-            println!("skipped: partitions: {failure}");
-            partitions = 0;
+            println!("skipped: cuts: {failure}");
+            cuts = 0;
         }
         let seed = self.seed.unwrap_or_else(|| RandomState::new().hash_one(std::process::id()));
         let plan = Plan {
             servers: self.servers,
             kills: self.kills,
             stops: self.stops,
-            partitions,
+            cuts,
             load: Duration::from_secs(self.seconds),
             clients: self.clients,
             sessions: self.sessions,
