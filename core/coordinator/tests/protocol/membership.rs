@@ -198,6 +198,26 @@ fn a_coordinator_that_hears_nobody_gives_no_verdict() {
 
 // F1
 #[test]
+fn when_the_first_answers_again_the_others_have_time_to_answer_too() {
+    for silent_millis in [1250, 1500, 2000, 5000] {
+        let mut world = World::cluster(3);
+        for port in [1, 2, 3] {
+            world.server_mut(port).mood = Mood::Silent;
+        }
+        world.run(Duration::from_millis(silent_millis));
+        // Connections come back one after the other: each waits for a repetition of its own.
+        world.server_mut(1).mood = Mood::Answering;
+        world.run(Duration::from_millis(800));
+        assert_eq!(world.state().all_up().count(), 3, "after {silent_millis} ms");
+        world.server_mut(2).mood = Mood::Answering;
+        world.run(Duration::from_millis(700));
+        assert!(world.state().is_up(ServerId(2)), "after {silent_millis} ms");
+        assert!(!world.state().is_up(ServerId(3)), "it had its time, after {silent_millis} ms");
+    }
+}
+
+// F1
+#[test]
 fn a_stall_of_the_coordinator_convicts_nobody() {
     let mut world = World::cluster(3);
     world.server_mut(2).mood = Mood::Silent;
