@@ -204,6 +204,9 @@ func TestHistoriesByHand(t *testing.T) {
 		{"a response from before", read(3, 6, 5, nothing), exitUnreadable},
 		{"an operation that nobody checks", `{"e":"i","id":1,"c":1,"t":1,"op":"scan","tb":1,"k":"a"}` + "\n", exitUnreadable},
 		{"a status that nobody knows", read(3, 5, 6, `"st":"maybe"`), exitUnreadable},
+		{"a condition that nobody knows", write(2, 3, 4, `,"if":{"at_most":4}`, ok(6)), exitUnreadable},
+		{"a client that does two things at once", strings.ReplaceAll(read(3, 5, 8, nothing)+read(4, 7, 9, nothing), `"c":4`, `"c":3`), exitUnreadable},
+		{"a client that goes on after an unknown end", strings.ReplaceAll(write(3, 5, 8, "", info)+read(4, 9, 10, nothing), `"c":4`, `"c":3`), exitUnreadable},
 		{"increments", incrLines(1, 1, 2, 2, "2", 5) + incrLines(2, 3, 4, 3, "5", 6), exitGood},
 		{"an increment that counted twice", incrLines(1, 1, 2, 2, "2", 5) + incrLines(2, 3, 4, 3, "8", 6), exitViolation},
 		{"no header", "", exitUnreadable},
@@ -240,6 +243,7 @@ func TestASpoiledCopyIsAFileThatIsRejected(t *testing.T) {
 		for i := range ops {
 			ops[i].table, ops[i].key = name.table, name.key
 			ops[i].id += uint64(seed) * 1000
+			ops[i].client += uint64(seed) * 1000
 		}
 		h[name] = ops
 	}

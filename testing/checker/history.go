@@ -120,6 +120,14 @@ type conditions struct {
 	Absent  bool   `json:"absent,omitempty"`
 }
 
+// A condition that is passed over would make wrong histories right.
+func (c *conditions) UnmarshalJSON(text []byte) error {
+	type plain conditions
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	return decoder.Decode((*plain)(c))
+}
+
 // Reads several files as one history.
 func readFiles(paths []string) (history, error) {
 	operations := map[uint64]*operation{}
@@ -134,7 +142,28 @@ func readFiles(paths []string) (history, error) {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 	}
+	if err := checkClients(operations); err != nil {
+		return nil, err
+	}
 	return byKey(operations), nil
+}
+
+// A client does one operation at a time, and none after one whose end it does not know: otherwise whoever wrote the
+// history has made a mistake.
+func checkClients(operations map[uint64]*operation) error {
+	byClient := map[uint64][]*operation{}
+	for _, op := range operations {
+		byClient[op.client] = append(byClient[op.client], op)
+	}
+	for client, ops := range byClient {
+		sort.Slice(ops, func(a, b int) bool { return ops[a].start < ops[b].start })
+		for i := 1; i < len(ops); i++ {
+			if ops[i-1].end > ops[i].start {
+				return fmt.Errorf("client %d begins operation %d during %d, or after its unknown end", client, ops[i].id, ops[i-1].id)
+			}
+		}
+	}
+	return nil
 }
 
 func byKey(operations map[uint64]*operation) history {

@@ -194,6 +194,8 @@ var mistakes = []mistake{
 				return false
 			}
 			r.start, r.end = w.start-2, w.start-1
+			// The one that it was may have been at something else then.
+			r.client = 1<<61 + r.id
 			return true
 		})
 	}},

@@ -72,6 +72,7 @@ pub fn run(plan: &Plan, tell: impl FnMut(&str)) -> Result<Sums, Failure> {
         format!("--coordinator={}", cluster.address(COORDINATOR)),
         format!("--table={TABLE}"),
         format!("--begun={}", now()),
+        format!("--git={}", commit()),
         format!("--seed={}", plan.seed),
         format!("--sessions={}", plan.sessions),
         format!("--pause-micros={}", plan.pause.as_micros()),
@@ -81,6 +82,17 @@ pub fn run(plan: &Plan, tell: impl FnMut(&str)) -> Result<Sums, Failure> {
         Run { plan, cluster, clients, faults, sums: Sums::default(), rng: Rng::new(plan.seed), tell };
     let end = under_way.play();
     under_way.judge(end, &dir)
+}
+
+/// What is tested, as far as this is a repository.
+fn commit() -> String {
+    let mut git = std::process::Command::new("git");
+    let told = git.args(["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty"]).output();
+    let name = told
+        .ok()
+        .filter(|told| told.status.success())
+        .map(|told| String::from_utf8_lossy(&told.stdout).trim().to_owned());
+    name.unwrap_or_else(|| "unknown".to_owned())
 }
 
 struct Run<'a, T> {

@@ -89,6 +89,9 @@ struct Client {
     process: u64,
     #[arg(long)]
     begun: u64,
+    /// The commit that is tested, for the header.
+    #[arg(long)]
+    git: String,
     #[arg(long)]
     seed: u64,
     #[arg(long)]
@@ -169,7 +172,7 @@ impl Client {
     fn run(self) -> Result<(), Failure> {
         let header = json!({
             "h": "hist/v1", "run": format!("{}-{}", self.seed, self.begun), "seed": self.seed,
-            "version": env!("CARGO_PKG_VERSION"), "clock": "mono_ns", "faults": "faults.jsonl",
+            "git": self.git, "clock": "mono_ns", "faults": "faults.jsonl",
             "cfg": { "process": self.process, "sessions": self.sessions, "pause_micros": self.pause_micros },
         });
         let bytes_max = ramhold_cluster_tests::FILE_BYTES_MAX;
