@@ -24,6 +24,7 @@ use ramhold_base::{
     ClusterId, ClusterTime, ConnId, Effects, Input, Instant, KeyHash, Level, Machine, Peer, RecoveryId, Rng,
     ServerId, Status, StoreCondition, StoreRequest, StoreResult, StoreToken, TableId, Term,
 };
+use ramhold_wire::status::ClearedReport;
 use ramhold_wire::{Calls, Header, Kind, Message, Opcode, decode, frame, reply};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -96,6 +97,8 @@ pub struct Coordinator {
     /// When any server last answered a ping under its own id.
     pub(crate) heard: Instant,
     pub(crate) suspects: BTreeMap<ServerId, Suspect>,
+    /// Of servers that are up.
+    pub(crate) cleared: BTreeMap<ServerId, ClearedReport>,
     pub(crate) start_check: Option<StartCheck>,
 
     pub(crate) progress: Progress,
@@ -131,6 +134,7 @@ impl Coordinator {
             ping_last: ServerId::NONE,
             heard: Instant::ZERO,
             suspects: BTreeMap::new(),
+            cleared: BTreeMap::new(),
             start_check: None,
             progress: Progress::default(),
             leases: Leases::default(),

@@ -275,6 +275,7 @@ impl Coordinator {
         let tablets = tablets.count() as u32;
         let recovery = self.state.meta.recoveries.next();
         self.state.meta.recoveries = recovery;
+        self.cleared.remove(&id);
         let server = self.state.servers.get_mut(&id).expect("only servers in the list are declared crashed");
         assert!(server.entry.state == ServerState::Up, "a server is declared crashed once");
         server.entry.state = ServerState::Crashed;
