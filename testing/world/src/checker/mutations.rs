@@ -6,7 +6,7 @@
 //! Catalogue: J3.
 
 use super::search::{Answer, search};
-use super::version_witness;
+use super::{COUNTERS, version_witness};
 use crate::cluster::Cluster;
 use crate::history::{Action, Condition, NEVER, Operation, Outcome, ValueId};
 use crate::scenario::{Plan, run};
@@ -81,7 +81,7 @@ fn real_histories() -> Vec<(Vec<Operation>, u64)> {
         let report = run(&Cluster::default(), seed, &Plan::seconds(20), None);
         assert!(!report.failed(), "seed {seed}: {:?} {:?}", report.stuck, report.findings);
         let mut by_key: BTreeMap<u32, Vec<Operation>> = BTreeMap::new();
-        for operation in &report.history {
+        for operation in report.history.iter().filter(|operation| operation.key < COUNTERS) {
             by_key.entry(operation.key).or_default().push(*operation);
         }
         keys.extend(by_key.into_values().map(|operations| (operations, report.clock_spread)));
@@ -189,7 +189,9 @@ impl Key<'_> {
 
     fn highest(&self) -> u64 {
         let told = self.operations.iter().filter_map(|o| match o.outcome {
-            Outcome::Found { version, .. } | Outcome::Done { version } => Some(version.raw()),
+            Outcome::Found { version, .. } | Outcome::Done { version } | Outcome::Counted { version, .. } => {
+                Some(version.raw())
+            }
             Outcome::ConditionFailed { version } => Some(version?.raw()),
             Outcome::Absent | Outcome::Refused { .. } | Outcome::Unknown => None,
         });
@@ -274,7 +276,7 @@ impl Key<'_> {
 
     fn set_condition(&mut self, at: usize, new: Condition) -> Option<()> {
         match &mut self.operations[at].action {
-            Action::Read => return None,
+            Action::Read | Action::Increment { .. } | Action::Count => return None,
             Action::Write { condition, .. } | Action::Remove { condition } => *condition = new,
         }
         Some(())
@@ -321,7 +323,7 @@ fn version_found(operation: &Operation) -> Option<Version> {
 
 fn condition(operation: &Operation) -> Option<Condition> {
     match operation.action {
-        Action::Read => None,
+        Action::Read | Action::Increment { .. } | Action::Count => None,
         Action::Write { condition, .. } | Action::Remove { condition } => Some(condition),
     }
 }
