@@ -342,7 +342,8 @@ impl Stage {
     }
 
     pub fn begin_table(&mut self, name: &str, replicas: u8) -> Begun {
-        let options = TableOptions { durability: Durability::Buffered, replicas, tablets: 1 };
+        let durability = if replicas == 0 { Durability::None } else { Durability::Buffered };
+        let options = TableOptions { durability, replicas, tablets: 1 };
         let create = core::Operation::CreateTable { name: name.into(), options, left_open: None };
         self.give(0, create, None)
     }

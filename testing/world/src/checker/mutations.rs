@@ -407,7 +407,7 @@ fn write_lost(key: &mut Key<'_>) -> Option<()> {
     let last = *key.mutations().last()?;
     let before = key.before(last)?;
     let instead = key.found(before).unwrap_or(Outcome::Absent);
-    let Some(found) = key.found(last) else { return None };
+    let found = key.found(last)?;
     let ret = key.operations[last].ret;
     let later = key.operations.iter().any(|o| o.outcome == found && o.call > ret);
     for operation in key.operations.iter_mut().filter(|o| o.outcome == found) {

@@ -9,6 +9,7 @@
 mod backups;
 mod coordinator;
 mod heads;
+mod leases;
 mod masters;
 mod network;
 mod once;
