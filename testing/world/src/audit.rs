@@ -9,7 +9,7 @@
 use crate::scenario::Actor;
 use crate::world::World;
 use ramhold_backup::ReplicaState;
-use ramhold_base::{SegmentId, ServerId, StreamId};
+use ramhold_base::{SegmentId, ServerId, StreamId, TableId};
 use ramhold_log::SegmentInfo;
 use ramhold_master::{Master, TabletSeen};
 use ramhold_node::{Phase, ServerNode};
@@ -51,6 +51,15 @@ pub fn servers(world: &ClusterWorld) -> Vec<&ServerNode> {
             Some(Actor::Client(_)) | None => None,
         })
         .collect()
+}
+
+/// The tables that the coordinator of a world knows; none while no coordinator is in charge.
+pub fn tables(world: &ClusterWorld) -> BTreeSet<TableId> {
+    let coordinator = (0..world.node_count()).find_map(|node| match world.machine(node) {
+        Some(Actor::Process(process)) => process.coordinator(),
+        Some(Actor::Client(_)) | None => None,
+    });
+    coordinator.into_iter().flat_map(|c| c.state().tables.keys().copied()).collect()
 }
 
 pub fn look(server: &ServerNode) -> ServerSeen {
@@ -139,8 +148,9 @@ fn masters(servers: &[ServerSeen]) -> impl Iterator<Item = (&ServerSeen, &Master
     servers.iter().filter_map(|server| Some((server, server.master.as_ref()?)))
 }
 
-/// Everything that does not agree, in words. `replicas`: what all streams must have, where all have the same.
-pub fn audit(replicas: Option<u8>, servers: &[&ServerNode]) -> Vec<String> {
+/// Everything that does not agree, in words. `replicas`: what all streams must have, where all have the same. `tables`:
+/// those that the coordinator knows.
+pub fn audit(replicas: Option<u8>, tables: &BTreeSet<TableId>, servers: &[&ServerNode]) -> Vec<String> {
     for server in servers {
         // The checksum of a damaged head does not hold, as it must.
         if server.master().is_none_or(|master| damaged(master, false).is_empty()) {
@@ -148,22 +158,30 @@ pub fn audit(replicas: Option<u8>, servers: &[&ServerNode]) -> Vec<String> {
         }
     }
     let seen: Vec<ServerSeen> = servers.iter().map(|server| look(server)).collect();
-    disagreements(replicas, &seen)
+    disagreements(replicas, tables, &seen)
 }
 
 /// The same of a picture.
-pub fn disagreements(replicas: Option<u8>, servers: &[ServerSeen]) -> Vec<String> {
+pub fn disagreements(
+    replicas: Option<u8>,
+    tables: &BTreeSet<TableId>,
+    servers: &[ServerSeen],
+) -> Vec<String> {
     let mut findings = Vec::new();
-    one_owner_for_every_hash(servers, &mut findings);
+    one_owner_for_every_hash(tables, servers, &mut findings);
     replicas_are_what_masters_think(replicas, servers, &mut findings);
     findings
 }
 
-fn one_owner_for_every_hash(servers: &[ServerSeen], findings: &mut Vec<String>) {
-    let mut tables: BTreeMap<u32, Vec<(u64, u64, ServerId)>> = BTreeMap::new();
+fn one_owner_for_every_hash(known: &BTreeSet<TableId>, servers: &[ServerSeen], findings: &mut Vec<String>) {
+    let mut tables: BTreeMap<TableId, Vec<(u64, u64, ServerId)>> =
+        known.iter().map(|table| (*table, Vec::new())).collect();
     for (server, master) in masters(servers) {
         for tablet in master.tablets.iter().filter(|t| t.serving) {
-            let ranges = tables.entry(tablet.table.raw()).or_default();
+            if !known.contains(&tablet.table) {
+                findings.push(format!("{} serves {}, which is no table", server.id, tablet.table));
+            }
+            let ranges = tables.entry(tablet.table).or_default();
             ranges.push((tablet.first.0, tablet.last.0, server.id));
         }
     }
@@ -172,13 +190,12 @@ fn one_owner_for_every_hash(servers: &[ServerSeen], findings: &mut Vec<String>) 
         let mut next = Some(0);
         for (first, last, owner) in ranges {
             if next != Some(first) {
-                findings
-                    .push(format!("table {table}: {owner} serves from {first:016x}, expected {next:016x?}"));
+                findings.push(format!("{table}: {owner} serves from {first:016x}, expected {next:016x?}"));
             }
             next = last.checked_add(1);
         }
         if next.is_some() {
-            findings.push(format!("table {table}: nobody serves the hashes from {next:016x?}"));
+            findings.push(format!("{table}: nobody serves the hashes from {next:016x?}"));
         }
     }
 }

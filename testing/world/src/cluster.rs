@@ -363,7 +363,8 @@ impl System for Cluster {
     }
 
     fn audit(&self, world: &World<Actor<Process, ClusterSession>>) -> Vec<String> {
-        crate::audit::audit(Some(self.replicas), &crate::audit::servers(world))
+        use crate::audit::{audit, servers, tables};
+        audit(Some(self.replicas), &tables(world), &servers(world))
     }
 }
 

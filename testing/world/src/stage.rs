@@ -21,7 +21,7 @@ use ramhold_coordinator::State;
 use ramhold_node::{Phase, ServerNode};
 use ramhold_wire::membership::Durability;
 use ramhold_wire::table::TableOptions;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -304,6 +304,11 @@ impl Stage {
             }
         }
         deaths
+    }
+
+    /// The tables that the coordinator knows.
+    pub fn tables(&self) -> BTreeSet<TableId> {
+        self.state().into_iter().flat_map(|state| state.tables.keys().copied()).collect()
     }
 
     // What clients do.
@@ -639,7 +644,7 @@ impl Stage {
             let is_told = matches!(outcome, Outcome::Found { .. } | Outcome::Absent);
             assert!(is_told || self.is_dropped(table), "{key} cannot be read back: {outcome:?}");
         }
-        let findings = crate::audit::audit(None, &self.nodes());
+        let findings = crate::audit::audit(None, &self.tables(), &self.nodes());
         assert!(findings.is_empty(), "{}", findings.join("\n"));
         self.judge_history();
     }

@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is wrong")]
 
+mod audits;
 mod backups;
 mod coordinator;
 mod heads;
