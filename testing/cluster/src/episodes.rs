@@ -259,7 +259,9 @@ impl Record {
             .recoveries
             .iter()
             .filter(|report| report.recovery > self.recovery && report.phase == RecoveryPhase::Done);
-        let (own, others): (Vec<_>, Vec<_>) = done.partition(|report| report.address.0 == address);
+        // Not its next life: nothing was done to that one.
+        let life = self.lives.get(&address);
+        let (own, others): (Vec<_>, Vec<_>) = done.partition(|report| Some(&report.crashed) == life);
         let needless: Vec<String> =
             others.iter().map(|report| format!("{}: {}", report.address.0, report.cause)).collect();
         let count = |record: &Record, server: &ServerId| record.cleared.get(server).copied().unwrap_or(0);
@@ -268,7 +270,7 @@ impl Record {
             |server: &ServerId| count(&now, server) > if is_new { 0 } else { count(self, server) };
         // Who is cut off may suspect the others as well as they it.
         let may_be_any = episode.member == COORDINATOR || matches!(episode.fault, Fault::Cut(_));
-        let is_target = |server: &&ServerId| may_be_any || self.lives.get(&address) == Some(server);
+        let is_target = |server: &&ServerId| may_be_any || life == Some(server);
         let effect = if !own.is_empty() {
             Effect::Recovered
         } else if now.cleared.keys().filter(is_target).any(is_cleared) {
