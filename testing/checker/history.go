@@ -305,11 +305,14 @@ const (
 
 func isRefusal(err string) bool { return err == wrongVersion || err == notFound || err == exists }
 
+// One line, to be written.
+type fields map[string]interface{}
+
 // Writes a history as one file, in the order of time.
 func (h history) writeFile(path string) error {
 	type event struct {
 		time int64
-		line line
+		line fields
 	}
 	var events []event
 	for _, ops := range h {
@@ -317,7 +320,7 @@ func (h history) writeFile(path string) error {
 			began, ended := op.lines()
 			events = append(events, event{op.start, began})
 			if ended != nil {
-				events = append(events, event{ended.Time, *ended})
+				events = append(events, event{op.end, ended})
 			}
 		}
 	}
@@ -344,26 +347,33 @@ func (h history) writeFile(path string) error {
 	return file.Close()
 }
 
-func (op *operation) lines() (line, *line) {
-	key := op.key
-	began := line{Event: "i", ID: op.id, Client: op.client, Time: op.start, Op: op.kind.String(), Table: op.table, Key: &key, Delta: op.delta}
-	if op.kind == write {
-		value := op.value
-		began.Value = &value
+// The invocation, and the response when there is one.
+func (op *operation) lines() (fields, fields) {
+	began := fields{"e": "i", "id": op.id, "c": op.client, "t": op.start, "op": op.kind.String(), "tb": op.table, "k": op.key}
+	switch op.kind {
+	case write:
+		began["v"] = op.value
+	case incr:
+		began["d"] = op.delta
 	}
 	if !op.condition.isNone() {
-		began.If = &conditions{op.condition.version, op.condition.exists, op.condition.absent}
+		began["if"] = conditions{op.condition.version, op.condition.exists, op.condition.absent}
 	}
 	if op.end == math.MaxInt64 {
 		return began, nil
 	}
-	ended := &line{Event: "r", ID: op.id, Time: op.end, Version: op.version, Err: op.err, Status: "ok"}
+	ended := fields{"e": "r", "id": op.id, "t": op.end}
 	switch {
-	case op.outcome == refused || op.outcome == failed:
-		ended.Status = "fail"
-	case (op.kind == read && op.found) || op.kind == incr:
-		value := op.value
-		ended.Value = &value
+	case op.outcome == done && op.kind == read && !op.found:
+		ended["st"], ended["ver"], ended["v"] = "ok", op.version, nil
+	case op.outcome == done && (op.kind == read || op.kind == incr):
+		ended["st"], ended["ver"], ended["v"] = "ok", op.version, op.value
+	case op.outcome == done:
+		ended["st"], ended["ver"] = "ok", op.version
+	case op.outcome == refused:
+		ended["st"], ended["err"], ended["ver"] = "fail", op.err, op.version
+	default:
+		ended["st"], ended["err"] = "fail", op.err
 	}
 	return began, ended
 }

@@ -75,7 +75,7 @@ pub struct Episode {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub enum Consequence {
     Recovered,
     Cleared,
     /// The coordinator was silent, and is back.
@@ -86,7 +86,7 @@ pub enum Effect {
 /// What came of an episode.
 #[derive(Clone, Debug)]
 pub struct Aftermath {
-    pub effect: Effect,
+    pub effect: Consequence,
     /// Why servers were declared dead that nothing was done to.
     pub needless: Vec<String>,
     pub settled_after: Duration,
@@ -177,10 +177,13 @@ impl Episode {
             }
         }
         let mut aftermath = settle(cluster, Some(&before), self)?;
-        if is_silent && aftermath.effect == Effect::None {
-            aftermath.effect = Effect::Away;
+        if is_silent && aftermath.effect == Consequence::None {
+            aftermath.effect = Consequence::Away;
         }
-        if self.fault == Fault::Kill && self.member != COORDINATOR && aftermath.effect != Effect::Recovered {
+        if self.fault == Fault::Kill
+            && self.member != COORDINATOR
+            && aftermath.effect != Consequence::Recovered
+        {
             return Err(Failure("a killed server was not recovered".to_owned()));
         }
         Ok(aftermath)
@@ -252,14 +255,16 @@ impl Record {
     }
 
     /// What has happened since, and why others than the target were declared dead.
-    fn effect(&self, cluster: &Cluster, episode: &Episode) -> Result<(Effect, Vec<String>), Failure> {
+    fn effect(&self, cluster: &Cluster, episode: &Episode) -> Result<(Consequence, Vec<String>), Failure> {
         let now = Record::of(cluster)?;
         let address = cluster.address(episode.member);
         let done = now
             .recoveries
             .iter()
             .filter(|report| report.recovery > self.recovery && report.phase == RecoveryPhase::Done);
-        let (own, others): (Vec<_>, Vec<_>) = done.partition(|report| report.address.0 == address);
+        // Not its next life: nothing was done to that one.
+        let life = self.lives.get(&address);
+        let (own, others): (Vec<_>, Vec<_>) = done.partition(|report| Some(&report.crashed) == life);
         let needless: Vec<String> =
             others.iter().map(|report| format!("{}: {}", report.address.0, report.cause)).collect();
         let count = |record: &Record, server: &ServerId| record.cleared.get(server).copied().unwrap_or(0);
@@ -268,15 +273,15 @@ impl Record {
             |server: &ServerId| count(&now, server) > if is_new { 0 } else { count(self, server) };
         // Who is cut off may suspect the others as well as they it.
         let may_be_any = episode.member == COORDINATOR || matches!(episode.fault, Fault::Cut(_));
-        let is_target = |server: &&ServerId| may_be_any || self.lives.get(&address) == Some(server);
+        let is_target = |server: &&ServerId| may_be_any || life == Some(server);
         let effect = if !own.is_empty() {
-            Effect::Recovered
+            Consequence::Recovered
         } else if now.cleared.keys().filter(is_target).any(is_cleared) {
-            Effect::Cleared
+            Consequence::Cleared
         } else if may_be_any && !needless.is_empty() {
-            Effect::Recovered
+            Consequence::Recovered
         } else {
-            Effect::None
+            Consequence::None
         };
         Ok((effect, needless))
     }
@@ -325,13 +330,52 @@ fn settle(cluster: &mut Cluster, before: Option<&Record>, episode: &Episode) -> 
                 status.tablets_recovering
             )));
         }
-        let Some(before) = before else { return Ok(Ok((Effect::None, Vec::new()))) };
+        let Some(before) = before else { return Ok(Ok((Consequence::None, Vec::new()))) };
         Ok(match before.effect(cluster, episode) {
             Err(failure) => Err(failure.to_string()),
-            Ok((Effect::None, _)) if begun.elapsed() < EFFECT_WITHIN => Err("no effect on record".to_owned()),
+            Ok((Consequence::None, _)) if begun.elapsed() < EFFECT_WITHIN => {
+                Err("no effect on record".to_owned())
+            }
             Ok(found) => Ok(found),
         })
     });
     let (effect, needless) = settled.map_err(|failure| Failure(format!("{failure}\n{}", cluster.logs())))?;
     Ok(Aftermath { effect, needless, settled_after: begun.elapsed() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn who_is_cut_off_from_whom() {
+        let (me, coordinator) = (End::Member(2), End::Member(COORDINATOR));
+        let of = |cut_off| cuts(cut_off, 2, 3);
+        assert_eq!(of(CutOff::ToCoordinator), [Cut { from: me, to: coordinator }]);
+        assert_eq!(of(CutOff::FromCoordinator), [Cut { from: coordinator, to: me }]);
+        assert_eq!(of(CutOff::Coordinator).len(), 2);
+        let others = [End::Member(1), End::Member(3)];
+        assert_eq!(of(CutOff::ToServers), others.map(|to| Cut { from: me, to }));
+        let servers = of(CutOff::Servers);
+        assert!(others.iter().all(|other| servers.contains(&Cut { from: *other, to: me })));
+        assert_eq!(servers.len(), 4);
+        // The other servers, the coordinator and the clients.
+        assert_eq!(of(CutOff::Everybody).len(), 8);
+        assert_eq!(cuts(CutOff::Everybody, COORDINATOR, 3).len(), 8);
+        for cut_off in CUT_OFFS {
+            assert!(of(cut_off).iter().all(|cut| cut.from != cut.to && (cut.from == me || cut.to == me)));
+        }
+    }
+
+    #[test]
+    fn episodes_are_of_every_kind() {
+        let mut rng = Rng::new(1);
+        let kinds: BTreeSet<&str> = (0..1000)
+            .flat_map(|_| [Episode::kill(&mut rng, 5), Episode::stop(&mut rng, 5), Episode::cut(&mut rng, 5)])
+            .inspect(|episode| assert!(episode.member <= 5 && episode.time <= Duration::from_secs(10)))
+            .map(|episode| episode.fault.describe(episode.member))
+            .collect();
+        assert_eq!(kinds.len(), 13, "{kinds:?}");
+    }
 }

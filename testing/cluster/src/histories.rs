@@ -4,7 +4,7 @@
 use crate::checker::{Checker, Verdict};
 use crate::clients::Clients;
 use crate::cluster::{COORDINATOR, Cluster, Options, name};
-use crate::episodes::{Effect, Episode};
+use crate::episodes::{Consequence, Episode};
 use crate::history::{CLIENTS_PER_PROCESS, now};
 use crate::network::Network;
 use crate::sums::Sums;
@@ -156,17 +156,17 @@ impl<T: FnMut(&str)> Run<'_, T> {
                 (self.tell)(&format!("needless recovery of {cause}"));
             }
             let effect = match aftermath.effect {
-                Effect::Recovered => "recovery",
-                Effect::Cleared => "verified reply",
-                Effect::Away => "silent and back",
-                Effect::None => "without effect",
+                Consequence::Recovered => "recovery",
+                Consequence::Cleared => "verified reply",
+                Consequence::Away => "silent and back",
+                Consequence::None => "without effect",
             };
             let record = json!({
                 "t0": from, "t1": now(), "kind": kind, "target": name(episode.member),
                 "millis": u64::try_from(episode.time.as_millis()).unwrap_or(u64::MAX), "effect": effect,
             });
             writeln!(self.faults, "{record}").map_err(|error| Failure(format!("faults.jsonl: {error}")))?;
-            if aftermath.effect == Effect::None {
+            if aftermath.effect == Consequence::None {
                 without_effect += 1;
                 if tries > 1 {
                     planned.push((make, tries - 1));
@@ -197,6 +197,9 @@ impl<T: FnMut(&str)> Run<'_, T> {
         }
         self.clients.stop().unwrap_or_else(|failure| (self.tell)(&format!("BROKEN: {failure}")));
         let files = self.clients.files();
+        if files.is_empty() {
+            return end.map(|_| self.sums);
+        }
         let verdict = self.plan.checker.judge(&files, &dir.join("evidence.jsonl"), self.plan.seed)?;
         self.count(&verdict, end.as_ref().ok().copied());
         if verdict.violations.is_empty() && verdict.undecided == 0 {

@@ -78,12 +78,12 @@ impl Sums {
         text
     }
 
-    pub fn raise_episode(&mut self, kind: &str, effect: crate::episodes::Effect) {
+    pub fn raise_episode(&mut self, kind: &str, effect: crate::episodes::Consequence) {
         let effect = match effect {
-            crate::episodes::Effect::Recovered => "recovered",
-            crate::episodes::Effect::Cleared => "cleared",
-            crate::episodes::Effect::Away => "away",
-            crate::episodes::Effect::None => "none",
+            crate::episodes::Consequence::Recovered => "recovered",
+            crate::episodes::Consequence::Cleared => "cleared",
+            crate::episodes::Consequence::Away => "away",
+            crate::episodes::Consequence::None => "none",
         };
         self.raise(&format!("episodes.{kind}.{effect}"), 1);
     }
@@ -105,7 +105,7 @@ impl Sums {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::episodes::Effect;
+    use crate::episodes::Consequence;
     use crate::scratch::Scratch;
 
     #[test]
@@ -114,8 +114,8 @@ mod tests {
         let path = scratch.dir().join("sums.json");
         let mut sums = Sums::default();
         sums.raise("operations", 10);
-        sums.raise_episode("stop of a server", Effect::Cleared);
-        sums.raise_episode("stop of a server", Effect::None);
+        sums.raise_episode("stop of a server", Consequence::Cleared);
+        sums.raise_episode("stop of a server", Consequence::None);
         assert_eq!(sums.add_to(&path).unwrap(), sums);
         let twice = sums.add_to(&path).unwrap();
         assert_eq!(twice.of("operations"), 20);
