@@ -3,25 +3,26 @@
 //! Invariant: positions in a queue never fall, so releasing looks at the front only.
 
 use crate::Master;
+use crate::multi::{Asker, Multis};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ConnId, Effects, Peer, Position, Status, StreamId, Version};
+use ramhold_base::{Effects, Position, Status, StreamId, Version};
 use ramhold_log::Remembered;
+use ramhold_wire::Header;
 use ramhold_wire::data::{IncrementReply, encode_version};
-use ramhold_wire::{Header, frame};
 use std::collections::VecDeque;
 
 #[derive(Debug)]
 pub(crate) enum Answer {
     /// To every mutation, and to refusals by the rules.
     Outcome(Remembered),
-    /// A whole frame.
-    Frame(Vec<u8>),
+    /// To a read: what it found.
+    Body(Vec<u8>),
 }
 
 #[derive(Debug)]
 struct Waiting {
     position: Position,
-    to: ConnId,
+    to: Asker,
     header: Header,
     answer: Answer,
 }
@@ -40,7 +41,7 @@ impl Parked {
         self.queue.len()
     }
 
-    /// Of the frames that wait.
+    /// Of the values that wait to be told.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -58,24 +59,25 @@ impl Parked {
     }
 }
 
-pub(crate) fn send(effects: &mut Effects, to: ConnId, request: &Header, answer: &Answer) {
-    match answer {
-        Answer::Outcome(Remembered { status, version, number }) => {
-            effects.send_with(Peer::Conn(to), |out| {
-                frame::write(out, &request.answer(*status), |out| match *number {
-                    Some(bits) => IncrementReply { version: *version, bits }.encode(out),
-                    None => encode_version(out, *version),
-                });
-            });
-        }
-        Answer::Frame(bytes) => effects.send_with(Peer::Conn(to), |out| out.extend_from_slice(bytes)),
-    }
-}
-
 impl Answer {
     /// One that has no number.
     pub fn of(status: Status, version: Version) -> Answer {
         Answer::Outcome(Remembered { status, version, number: None })
+    }
+
+    pub fn send(&self, multis: &mut Multis, to: Asker, request: &Header, effects: &mut Effects) {
+        match self {
+            Answer::Outcome(Remembered { status, version, number }) => {
+                let body = |out: &mut Vec<u8>| match *number {
+                    Some(bits) => IncrementReply { version: *version, bits }.encode(out),
+                    None => encode_version(out, *version),
+                };
+                multis.answer(to, request, *status, body, effects);
+            }
+            Answer::Body(bytes) => {
+                multis.answer(to, request, Status::Ok, |out| out.extend_from_slice(bytes), effects);
+            }
+        }
     }
 }
 
@@ -85,17 +87,18 @@ impl Master {
         &mut self,
         stream: StreamId,
         position: Position,
-        to: ConnId,
+        to: Asker,
         request: &Header,
         answer: Answer,
         effects: &mut Effects,
     ) {
         if position <= self.durable(stream) || planted(Defect::AnsweredEarly) {
-            return send(effects, to, request, &answer);
+            return self.send(to, request, &answer, effects);
         }
+        self.multis.is_seen_to(to);
         let parked = self.parked.entry(stream).or_default();
         let position = parked.queue.back().map_or(position, |last| position.max(last.position));
-        if let Answer::Frame(bytes) = &answer {
+        if let Answer::Body(bytes) = &answer {
             parked.bytes += bytes.len();
         }
         parked.queue.push_back(Waiting { position, to, header: *request, answer });
@@ -109,10 +112,10 @@ impl Master {
             let durable = self.replicator.durable(*stream);
             while parked.queue.front().is_some_and(|w| w.position <= durable) {
                 let waiting = parked.queue.pop_front().expect("looked at above");
-                if let Answer::Frame(bytes) = &waiting.answer {
+                if let Answer::Body(bytes) = &waiting.answer {
                     parked.bytes -= bytes.len();
                 }
-                send(effects, waiting.to, &waiting.header, &waiting.answer);
+                waiting.answer.send(&mut self.multis, waiting.to, &waiting.header, effects);
             }
             while parked.removes.front().is_some_and(|(position, _)| *position <= durable) {
                 parked.removes.pop_front();
