@@ -21,6 +21,21 @@ impl<T> Pipeline<T> {
         self.under_way.len() >= self.count_max || self.bytes >= self.bytes_max
     }
 
+    /// Whether so many more may be under way.
+    pub fn has_room(&self, count: usize) -> bool {
+        self.under_way.len() + count <= self.count_max && self.bytes < self.bytes_max
+    }
+
+    /// Starts operations together; each comes with what `submit` takes.
+    pub fn submit_all(&mut self, operations: impl Iterator<Item = (Operation, u64, T)>) {
+        let (operations, others): (Vec<_>, Vec<_>) =
+            operations.map(|(operation, bytes, tag)| (operation, (bytes, tag))).unzip();
+        for (id, (bytes, tag)) in self.client.submit_all(operations).into_iter().zip(others) {
+            self.bytes += bytes;
+            self.under_way.insert(id, (tag, bytes));
+        }
+    }
+
     /// `bytes`: what the operation holds in memory; `tag` comes back with its outcome.
     pub fn submit(&mut self, operation: Operation, bytes: u64, tag: T) {
         let id = self.client.submit(operation);

@@ -78,10 +78,10 @@ impl PutOptions {
 }
 
 pub struct Client {
-    runtime: Runtime<Session>,
+    pub(crate) runtime: Runtime<Session>,
     deadline: Duration,
     /// Outcomes of submitted operations that came while another one was waited for.
-    ended: VecDeque<(OperationId, Outcome)>,
+    pub(crate) ended: VecDeque<(OperationId, Outcome)>,
 }
 
 impl Client {
@@ -316,6 +316,13 @@ impl Client {
     /// Starts an operation that is to be over after `time`.
     pub fn submit_within(&mut self, operation: Operation, time: Duration) -> OperationId {
         self.runtime.step(|session, now, effects| session.start_within(now, operation, time, effects))
+    }
+
+    /// Starts operations together and does not wait; the ids are in their order. What goes to one server travels in one
+    /// frame, up to 256 operations and 1 MiB.
+    pub fn submit_all(&mut self, operations: impl IntoIterator<Item = Operation>) -> Vec<OperationId> {
+        let time = self.deadline;
+        self.runtime.step(|session, now, effects| session.start_all(now, operations, time, effects))
     }
 
     /// Waits for the next submitted operation to end. `None`: none is under way.

@@ -34,13 +34,18 @@
 //! An object may be a counter: `client.increment(table, b"visits", 1)` gives the sum, and counts once however often it
 //! had to be sent. Its value is the number as decimal text.
 //!
-//! Many operations at once: [`Client::submit`] starts them, [`Client::wait_any`] gives what has ended.
+//! Many objects at once: [`Client::multi_read`], [`Client::multi_write`], [`Client::multi_remove`],
+//! [`Client::multi_increment`], and [`Client::multi`] for any mixture. What goes to one server travels in one frame; each
+//! part has its own result, and its effect once.
+//!
+//! Many operations under way: [`Client::submit`] starts them, [`Client::wait_any`] gives what has ended.
 //!
 //! Not here: what is sent to whom, and what is repeated (`core/client`).
 
 mod address;
 mod client;
 mod error;
+mod multi;
 
 pub use address::{PORT_DEFAULT, parse_addresses};
 pub use client::{Client, Object, Options, PutOptions};

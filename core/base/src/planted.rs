@@ -48,6 +48,10 @@ defects! {
     IncrementNumberNotLogged;
     /// A repeated increment is carried out again.
     IncrementRepeated;
+    /// Of a frame with many mutations nobody looks what they came to before.
+    ItemsNotRecalled;
+    /// The answers to the items of a frame are told in the wrong places.
+    ItemsMixedUp;
     /// A client takes a new number while the fate of an attempt is open.
     NumberGivenUp;
 

@@ -51,6 +51,7 @@ statuses! {
     ValueTooLarge = 21, "a value has at most 1048576 bytes";
     OutOfMemory = 22, "the server's log memory is full; remove something or add memory, then try again";
     TooMany = 23, "too many of these at once; try again later";
+    AnswerFull = 24, "the answer to so many at once is full; ask again for this one";
     // Try again.
     /// Nothing happened; ask the same server again after a short wait.
     Retry = 30, "not possible just now; try again";
@@ -112,6 +113,7 @@ impl Status {
                 | Status::NotCoordinator
                 | Status::StaleTerm
                 | Status::OutOfMemory
+                | Status::AnswerFull
         )
     }
 }

@@ -207,6 +207,19 @@ impl Operation {
         }
     }
 
+    /// What the body of the request takes at most, of operations on objects.
+    pub(crate) fn body_bytes_max(&self) -> usize {
+        /// Table, rules, expiry or amount, lengths.
+        const FIELDS: usize = 48;
+        match self.place() {
+            Place::OwnerOf { key, .. } => match self {
+                Operation::Write { value, .. } => FIELDS + key.len() + value.len(),
+                _ => FIELDS + key.len(),
+            },
+            Place::Coordinator | Place::Address(_) => FIELDS,
+        }
+    }
+
     /// The body of the request. `token` makes a creation repeatable.
     pub(crate) fn encode(&self, token: u64, out: &mut Vec<u8>) {
         match self {

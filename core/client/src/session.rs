@@ -5,6 +5,8 @@
 //! fetched by an operation of the session's own, at most one per table, for which all that need it wait; so is the
 //! cluster's id.
 //!
+//! Operations on objects go out at the end of a step, those for the same server in one frame.
+//!
 //! A mutation is sent under the session's lease and a sequence number, again under the same ones while the fate of an
 //! attempt is open, so that it has its effect once (docs/protocols/exactly-once.md).
 //!
@@ -19,6 +21,7 @@
 mod config;
 mod events;
 mod lease;
+mod packing;
 mod running;
 mod verdict;
 
@@ -29,6 +32,7 @@ use crate::tablets::{Owner, Route, TabletCache};
 use crate::trouble::{Trouble, What, Who};
 pub use config::SessionConfig;
 use lease::Lease;
+use packing::Posted;
 use ramhold_base::{
     ClusterId, Effect, Effects, Input, Instant, Machine, Peer, Rng, RpcId, ServerId, Status, Version,
 };
@@ -63,6 +67,8 @@ pub struct Session {
     /// Whose answer is awaited.
     attempts: BTreeMap<AttemptId, OperationId>,
     timers: BTreeSet<(Instant, OperationId)>,
+    /// What goes out at the end of the step.
+    posted: Vec<Posted>,
     /// Operations that can go on at once.
     ready: VecDeque<OperationId>,
     outcomes: VecDeque<(OperationId, Outcome)>,
@@ -88,6 +94,7 @@ impl Session {
             started_count: 0,
             attempts: BTreeMap::new(),
             timers: BTreeSet::new(),
+            posted: Vec::new(),
             ready: VecDeque::new(),
             outcomes: VecDeque::new(),
         }
@@ -106,6 +113,29 @@ impl Session {
         time: Duration,
         effects: &mut Effects,
     ) -> OperationId {
+        let id = self.take_in(now, operation, time);
+        self.run_ready(now, effects);
+        self.check_invariants();
+        id
+    }
+
+    /// Starts operations that are to be over after `time`. Those on objects of one server travel in one frame, and each
+    /// ends on its own. The ids are in the order of the operations.
+    pub fn start_all(
+        &mut self,
+        now: Instant,
+        operations: impl IntoIterator<Item = Operation>,
+        time: Duration,
+        effects: &mut Effects,
+    ) -> Vec<OperationId> {
+        let ids = operations.into_iter().map(|operation| self.take_in(now, operation, time)).collect();
+        self.run_ready(now, effects);
+        self.check_invariants();
+        ids
+    }
+
+    /// Enters an operation of a caller, ready to go on, or refuses it.
+    fn take_in(&mut self, now: Instant, operation: Operation, time: Duration) -> OperationId {
         let refusal = operation.check_limits().map_err(|status| (status, status.text().to_owned()));
         let refusal = refusal.and_then(|()| {
             let most = self.config.operation_count_max;
@@ -130,14 +160,17 @@ impl Session {
         self.started_count += 1;
         let id = self.enter(now, operation, Purpose::Caller, now + time, now);
         self.ready.push_back(id);
-        self.run_ready(now, effects);
-        self.check_invariants();
         id
     }
 
     /// The next operation that has ended, in the order of ending.
     pub fn take_outcome(&mut self) -> Option<(OperationId, Outcome)> {
         self.outcomes.pop_front()
+    }
+
+    /// How many more operations may be started now.
+    pub fn room(&self) -> usize {
+        self.config.operation_count_max.saturating_sub(self.started_count)
     }
 
     /// Operations started and not ended.
@@ -198,10 +231,13 @@ impl Session {
     fn run_ready(&mut self, now: Instant, effects: &mut Effects) {
         while let Some(id) = self.ready.pop_front() {
             if let Some(running) = self.running.get(&id)
-                && !matches!(running.state, State::Calling(_))
+                && !matches!(running.state, State::Calling(_) | State::Posted)
             {
                 self.advance(now, id, effects);
             }
+        }
+        if !self.posted.is_empty() {
+            self.send_posted(now, effects);
         }
     }
 
@@ -227,8 +263,7 @@ impl Session {
                     self.change(id, State::Pausing, now + pause);
                 }
                 Route::To { owner, version } => {
-                    let who = Who::Server(owner.server);
-                    self.send(now, id, owner.addr, who, Some((owner, version)), effects);
+                    self.post(id, owner, version);
                     if self.running[&id].number.is_some() {
                         self.renew_if_due(now);
                     }
@@ -270,8 +305,8 @@ impl Session {
         self.attempt_last += 1;
         let attempt_id = AttemptId(self.attempt_last);
         self.attempts.insert(attempt_id, id);
-        let attempt =
-            Attempt { id: attempt_id, addr, who, routed_by: route.map_or(0, |(_, version)| version) };
+        let routed_by = route.map_or(0, |(_, version)| version);
+        let attempt = Attempt { id: attempt_id, addr, who, routed_by, packed: None };
         self.change(id, State::Calling(attempt), now + self.config.attempt_timeout);
         let (lease, sequence, unacknowledged) = self.number(id);
         let running = self.running.get_mut(&id).expect("it runs");
@@ -419,7 +454,7 @@ impl Session {
         }
         let is_waiting = |running: &Running| match running.state {
             State::Awaiting(theirs) => theirs == wanted,
-            State::Pausing | State::Calling(_) => false,
+            State::Pausing | State::Posted | State::Calling(_) => false,
         };
         let waiting = self.running.iter().filter(|(_, running)| is_waiting(running));
         let waiting: Vec<OperationId> = waiting.map(|(id, _)| *id).collect();
@@ -457,6 +492,7 @@ impl Session {
         assert!(self.attempts.len() <= self.running.len());
         assert!(self.started_count + self.fetches.len() == self.running.len());
         assert!(self.ready.is_empty());
+        assert!(self.posted.is_empty());
         if cfg!(debug_assertions) {
             let calling = |running: &&Running| matches!(running.state, State::Calling(_));
             assert_eq!(self.running.values().filter(calling).count(), self.attempts.len());

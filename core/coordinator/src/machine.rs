@@ -381,6 +381,7 @@ impl Coordinator {
             | Opcode::Write
             | Opcode::Remove
             | Opcode::Increment
+            | Opcode::Multi
             | Opcode::Append
             | Opcode::ReplicaFree
             | Opcode::ReplicasNeeded

@@ -15,6 +15,7 @@
 mod ceiling;
 mod cleaning;
 mod leases;
+mod multi;
 mod objects;
 mod parked;
 mod read_lease;
@@ -26,6 +27,7 @@ mod tablets;
 
 use ceiling::Ceiling;
 use leases::Leases;
+use multi::{Asker, Multis};
 use parked::Parked;
 use ramhold_base::limits::READ_LEASE;
 use ramhold_base::{
@@ -160,6 +162,7 @@ pub struct Master {
     leases: Leases,
     read_lease: ReadLease,
     parked: BTreeMap<StreamId, Parked>,
+    multis: Multis,
     takes: Vec<streams::Take>,
     sweeps: Vec<streams::Sweep>,
     /// The damaged segment in whose way the first sweep stands.
@@ -225,6 +228,7 @@ impl Master {
             leases: Leases::default(),
             read_lease,
             parked: BTreeMap::new(),
+            multis: Multis::default(),
             takes: Vec::new(),
             sweeps: Vec::new(),
             replays: BTreeMap::new(),
@@ -255,24 +259,19 @@ impl Master {
     ) {
         match opcode {
             Opcode::Read => {
-                self.on_read(now, header, body, from, view, effects);
+                self.on_read(now, header, body, Asker::Conn(from), view, effects);
                 if self.appended || self.read_lease.is_due(now) {
                     self.advance_if_appended(now, view, effects);
                 }
                 return;
             }
-            Opcode::Write => {
-                self.on_write(now, header, body, from, view, effects);
+            Opcode::Write | Opcode::Remove | Opcode::Increment => {
+                self.on_object_request(now, opcode, header, body, Asker::Conn(from), view, effects);
                 self.advance_if_appended(now, view, effects);
                 return self.pay_for_cleaning(now, body.len() as u64, view, effects);
             }
-            Opcode::Remove => {
-                self.on_remove(now, header, body, from, view, effects);
-                self.advance_if_appended(now, view, effects);
-                return self.pay_for_cleaning(now, body.len() as u64, view, effects);
-            }
-            Opcode::Increment => {
-                self.on_increment(now, header, body, from, view, effects);
+            Opcode::Multi => {
+                self.on_multi(now, header, body, from, view, effects);
                 self.advance_if_appended(now, view, effects);
                 return self.pay_for_cleaning(now, body.len() as u64, view, effects);
             }
@@ -502,6 +501,7 @@ impl Master {
     /// Panics when something that must always hold does not; walks over everything.
     pub fn check_invariants(&self) {
         self.log.check_invariants();
+        self.multis.check_invariants();
         self.replicator.check_invariants();
     }
 

@@ -5,19 +5,18 @@
 
 use crate::Master;
 use crate::leases::LeaseStanding;
-use crate::parked::{self, Answer};
+use crate::multi::Asker;
+use crate::parked::Answer;
 use crate::tablets::{Tablet, TabletState};
 use ramhold_base::number::NUMBER_TEXT_BYTES_MAX;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{
-    ConnId, Effects, Instant, KeyHash, Level, Number, Peer, Position, Status, TableId, Version,
-};
+use ramhold_base::{Effects, Instant, KeyHash, Level, Number, Position, Status, TableId, Version};
 use ramhold_log::{
     AppendRefusal, Found, Kind, Object, Purpose, Recalled, Reference, Remembered, Removal, RpcResult,
     Unreadable, Written,
 };
 use ramhold_wire::data::{IncrementRequest, KeyRequest, ReadReply, RejectRules, WriteRequest};
-use ramhold_wire::{Header, Opcode, View, frame, reply};
+use ramhold_wire::{Header, Opcode, View};
 
 impl Master {
     pub(crate) fn on_read(
@@ -25,24 +24,24 @@ impl Master {
         now: Instant,
         header: &Header,
         body: &[u8],
-        from: ConnId,
+        from: Asker,
         view: &View,
         effects: &mut Effects,
     ) {
         let request = match KeyRequest::decode(body) {
             Ok(request) => request,
-            Err(status) => return reply(effects, Peer::Conn(from), header, status),
+            Err(status) => return self.refuse(from, header, status, effects),
         };
         let (tablet, hash) = match self.serving(request.table, request.key) {
             Ok(found) => found,
-            Err(status) => return reply(effects, Peer::Conn(from), header, status),
+            Err(status) => return self.refuse(from, header, status, effects),
         };
         self.counters.reads += 1;
         let is_leased = self.is_leased(now);
         if let Err(status) =
             self.expire_if_over(now, &tablet, request.table, hash, request.key, view, effects)
         {
-            return reply(effects, Peer::Conn(from), header, status);
+            return self.refuse(from, header, status, effects);
         }
         let found = match self.log.lookup(request.table, hash, request.key) {
             Ok(found) => found.filter(is_object),
@@ -50,7 +49,7 @@ impl Master {
                 let status = self.unreadable(now, unreadable, view, effects);
                 let is_told = status == Status::Corrupt && !is_leased;
                 let status = if is_told { Status::NotLeased } else { status };
-                return reply(effects, Peer::Conn(from), header, status);
+                return self.refuse(from, header, status, effects);
             }
         };
         let version = found.map(|f| f.version);
@@ -60,25 +59,27 @@ impl Master {
             position = Position::default();
         }
         if position > self.durable(tablet.stream) && self.is_crowded(tablet.stream) {
-            return reply(effects, Peer::Conn(from), header, Status::TooMany);
+            return self.refuse(from, header, Status::TooMany, effects);
         }
         if let Some(status) = refusal {
             let answer = Answer::of(status, version.unwrap_or_default());
             return self.answer_read(now, tablet.stream, position, from, header, answer, effects);
         }
         let found = found.expect("an absent object has been refused");
+        let value_bytes = found.value.len();
+        if let Err(status) = self.multis.check_room(from, value_bytes, self.config.parked_bytes_max) {
+            return self.refuse(from, header, status, effects);
+        }
         let write = |out: &mut Vec<u8>| {
-            frame::write(out, &header.answer(Status::Ok), |out| {
-                ReadReply::encode_head(out, found.version, found.time, found.expires);
-                found.value.append_to(out);
-            });
+            ReadReply::encode_head(out, found.version, found.time, found.expires);
+            found.value.append_to(out);
         };
-        if position <= self.durable(tablet.stream) && is_leased {
-            effects.send_with(Peer::Conn(from), write);
+        if position <= self.replicator.durable(tablet.stream) && is_leased {
+            self.multis.answer(from, header, Status::Ok, write, effects);
         } else {
             let mut bytes = Vec::new();
             write(&mut bytes);
-            self.answer_read(now, tablet.stream, position, from, header, Answer::Frame(bytes), effects);
+            self.answer_read(now, tablet.stream, position, from, header, Answer::Body(bytes), effects);
         }
     }
 
@@ -87,20 +88,20 @@ impl Master {
         now: Instant,
         header: &Header,
         body: &[u8],
-        from: ConnId,
+        from: Asker,
         view: &View,
         effects: &mut Effects,
     ) {
         let request = match WriteRequest::decode(body) {
             Ok(request) => request,
-            Err(status) => return reply(effects, Peer::Conn(from), header, status),
+            Err(status) => return self.refuse(from, header, status, effects),
         };
         let admitted = self.admit(now, header, request.table, request.key, from, view, effects);
         let Some((tablet, hash)) = admitted else { return };
         if let Err(status) =
             self.expire_if_over(now, &tablet, request.table, hash, request.key, view, effects)
         {
-            return reply(effects, Peer::Conn(from), header, status);
+            return self.refuse(from, header, status, effects);
         }
         let found = match self.log.lookup(request.table, hash, request.key) {
             Ok(found) => found,
@@ -108,7 +109,7 @@ impl Master {
             Err(Unreadable::Lost) if request.rules == RejectRules::default() => None,
             Err(unreadable) => {
                 let status = self.unreadable(now, unreadable, view, effects);
-                return reply(effects, Peer::Conn(from), header, status);
+                return self.refuse(from, header, status, effects);
             }
         };
         let current = found.filter(is_object).map(|f| f.version);
@@ -121,7 +122,7 @@ impl Master {
         let time = view.time(now);
         let expires = match request.expiry.map(|expiry| expiry.end(time)).transpose() {
             Ok(expires) => expires,
-            Err(status) => return reply(effects, Peer::Conn(from), header, status),
+            Err(status) => return self.refuse(from, header, status, effects),
         };
         let object = Object {
             table: request.table,
@@ -142,25 +143,25 @@ impl Master {
         now: Instant,
         header: &Header,
         body: &[u8],
-        from: ConnId,
+        from: Asker,
         view: &View,
         effects: &mut Effects,
     ) {
         let request = match IncrementRequest::decode(body) {
             Ok(request) => request,
-            Err(status) => return reply(effects, Peer::Conn(from), header, status),
+            Err(status) => return self.refuse(from, header, status, effects),
         };
         let IncrementRequest { table, rules, by, key } = request;
         let admitted = self.admit(now, header, table, key, from, view, effects);
         let Some((tablet, hash)) = admitted else { return };
         if let Err(status) = self.expire_if_over(now, &tablet, table, hash, key, view, effects) {
-            return reply(effects, Peer::Conn(from), header, status);
+            return self.refuse(from, header, status, effects);
         }
         let found = match self.log.lookup(table, hash, key) {
             Ok(found) => found,
             Err(unreadable) => {
                 let status = self.unreadable(now, unreadable, view, effects);
-                return reply(effects, Peer::Conn(from), header, status);
+                return self.refuse(from, header, status, effects);
             }
         };
         let there = found.filter(is_object);
@@ -197,13 +198,13 @@ impl Master {
         object: &Object<'_>,
         replaces: Option<Reference>,
         result: &RpcResult,
-        from: ConnId,
+        from: Asker,
         header: &Header,
         view: &View,
         effects: &mut Effects,
     ) {
         if !self.ceiling.admits(object.version) {
-            return reply(effects, Peer::Conn(from), header, Status::Retry);
+            return self.refuse(from, header, Status::Retry, effects);
         }
         let is_logged = !tablet.unreplicated && !planted(Defect::ResultNotLogged);
         let logged = is_logged.then_some(result);
@@ -219,7 +220,7 @@ impl Master {
                 let answer = Answer::Outcome(result.remembered());
                 self.answer_mutation(tablet, written.position, from, header, answer, effects);
             }
-            Err(status) => reply(effects, Peer::Conn(from), header, status),
+            Err(status) => self.refuse(from, header, status, effects),
         }
     }
 
@@ -228,20 +229,20 @@ impl Master {
         now: Instant,
         header: &Header,
         body: &[u8],
-        from: ConnId,
+        from: Asker,
         view: &View,
         effects: &mut Effects,
     ) {
         let request = match KeyRequest::decode(body) {
             Ok(request) => request,
-            Err(status) => return reply(effects, Peer::Conn(from), header, status),
+            Err(status) => return self.refuse(from, header, status, effects),
         };
         let admitted = self.admit(now, header, request.table, request.key, from, view, effects);
         let Some((tablet, hash)) = admitted else { return };
         if let Err(status) =
             self.expire_if_over(now, &tablet, request.table, hash, request.key, view, effects)
         {
-            return reply(effects, Peer::Conn(from), header, status);
+            return self.refuse(from, header, status, effects);
         }
         let found = match self.log.lookup(request.table, hash, request.key) {
             Ok(found) => found.filter(is_object),
@@ -249,7 +250,7 @@ impl Master {
             Err(Unreadable::Lost) if request.rules == RejectRules::default() => None,
             Err(unreadable) => {
                 let status = self.unreadable(now, unreadable, view, effects);
-                return reply(effects, Peer::Conn(from), header, status);
+                return self.refuse(from, header, status, effects);
             }
         };
         let current = found.map(|f| f.version);
@@ -275,7 +276,7 @@ impl Master {
                 let answer = Answer::Outcome(result.remembered());
                 self.answer_mutation(&tablet, position, from, header, answer, effects);
             }
-            Err(status) => reply(effects, Peer::Conn(from), header, status),
+            Err(status) => self.refuse(from, header, status, effects),
         }
     }
 
@@ -287,7 +288,7 @@ impl Master {
         tablet: &Tablet,
         purpose: Purpose,
         result: &RpcResult,
-        from: ConnId,
+        from: Asker,
         header: &Header,
         view: &View,
         effects: &mut Effects,
@@ -295,7 +296,7 @@ impl Master {
         let answer = Answer::Outcome(result.remembered());
         if tablet.unreplicated {
             self.keep_if_unreplicated(tablet, result);
-            return parked::send(effects, from, header, &answer);
+            return self.send(from, header, &answer, effects);
         }
         if planted(Defect::RefusalNotLogged) {
             let position = self.log.head_end(tablet.stream);
@@ -306,7 +307,7 @@ impl Master {
         });
         match written {
             Ok(written) => self.answer_mutation(tablet, written.position, from, header, answer, effects),
-            Err(status) => reply(effects, Peer::Conn(from), header, status),
+            Err(status) => self.refuse(from, header, status, effects),
         }
     }
 
@@ -409,14 +410,13 @@ impl Master {
         header: &Header,
         table: TableId,
         key: &[u8],
-        from: ConnId,
+        from: Asker,
         view: &View,
         effects: &mut Effects,
     ) -> Option<(Tablet, KeyHash)> {
-        let to = Peer::Conn(from);
         let (lease, sequence) = (header.lease, header.sequence);
         if lease.is_none() || sequence.is_none() {
-            reply(effects, to, header, Status::BadRequest);
+            self.refuse(from, header, Status::BadRequest, effects);
             return None;
         }
         if !self.leases.admits(lease) {
@@ -440,7 +440,7 @@ impl Master {
         let (tablet, hash) = match self.serving(table, key) {
             Ok(serving) => serving,
             Err(status) => {
-                reply(effects, to, header, status);
+                self.refuse(from, header, status, effects);
                 return None;
             }
         };
@@ -452,7 +452,7 @@ impl Master {
                 self.counters.dropped += 1;
                 return None;
             }
-            Recalled::Done { outcome, position } if !is_done_again(header) => {
+            Recalled::Done { outcome, position } if !is_done_again(header, from) => {
                 self.counters.recalled += 1;
                 effects.report(Level::Debug, "mark:result_recalled");
                 if outcome.number.is_some() {
@@ -473,7 +473,7 @@ impl Master {
                 LeaseStanding::Over => Status::LeaseOver,
             },
         };
-        reply(effects, to, header, refusal);
+        self.refuse(from, header, refusal, effects);
         None
     }
 
@@ -596,13 +596,13 @@ impl Master {
         &mut self,
         tablet: &Tablet,
         position: Position,
-        to: ConnId,
+        to: Asker,
         request: &Header,
         answer: Answer,
         effects: &mut Effects,
     ) {
         if tablet.unreplicated {
-            parked::send(effects, to, request, &answer);
+            self.send(to, request, &answer, effects);
         } else {
             self.appended = true;
             self.answer_when_durable(tablet.stream, position, to, request, answer, effects);
@@ -616,8 +616,9 @@ fn result_of(header: &Header, table: TableId, hash: KeyHash, status: Status, ver
 }
 
 /// Whether a defect is planted that carries this mutation out although it has been.
-fn is_done_again(header: &Header) -> bool {
+fn is_done_again(header: &Header, from: Asker) -> bool {
     planted(Defect::ResultIgnored)
+        || (planted(Defect::ItemsNotRecalled) && matches!(from, Asker::Item { .. }))
         || (planted(Defect::IncrementRepeated) && header.opcode == Opcode::Increment.code())
 }
 

@@ -3,19 +3,20 @@
 //! Invariant: positions in a queue never fall, so releasing looks at the front only.
 
 use crate::Master;
+use crate::multi::{Asker, Multis};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ConnId, Effects, Instant, Peer, Position, Status, StreamId, Version};
+use ramhold_base::{Effects, Instant, Position, Status, StreamId, Version};
 use ramhold_log::Remembered;
+use ramhold_wire::Header;
 use ramhold_wire::data::{IncrementReply, encode_version};
-use ramhold_wire::{Header, frame};
 use std::collections::VecDeque;
 
 #[derive(Debug)]
 pub(crate) enum Answer {
     /// To every mutation, and to refusals by the rules.
     Outcome(Remembered),
-    /// A whole frame.
-    Frame(Vec<u8>),
+    /// To a read: what it found.
+    Body(Vec<u8>),
 }
 
 impl Answer {
@@ -23,7 +24,7 @@ impl Answer {
     pub fn bytes(&self) -> usize {
         match self {
             Answer::Outcome(_) => 0,
-            Answer::Frame(bytes) => bytes.len(),
+            Answer::Body(bytes) => bytes.len(),
         }
     }
 }
@@ -39,7 +40,7 @@ pub(crate) enum Needs {
 struct Waiting {
     position: Position,
     needs: Needs,
-    to: ConnId,
+    to: Asker,
     header: Header,
     answer: Answer,
 }
@@ -58,7 +59,7 @@ impl Parked {
         self.queue.len()
     }
 
-    /// Of the frames that wait.
+    /// Of the values that wait to be told.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -76,24 +77,25 @@ impl Parked {
     }
 }
 
-pub(crate) fn send(effects: &mut Effects, to: ConnId, request: &Header, answer: &Answer) {
-    match answer {
-        Answer::Outcome(Remembered { status, version, number }) => {
-            effects.send_with(Peer::Conn(to), |out| {
-                frame::write(out, &request.answer(*status), |out| match *number {
-                    Some(bits) => IncrementReply { version: *version, bits }.encode(out),
-                    None => encode_version(out, *version),
-                });
-            });
-        }
-        Answer::Frame(bytes) => effects.send_with(Peer::Conn(to), |out| out.extend_from_slice(bytes)),
-    }
-}
-
 impl Answer {
     /// One that has no number.
     pub fn of(status: Status, version: Version) -> Answer {
         Answer::Outcome(Remembered { status, version, number: None })
+    }
+
+    pub fn send(&self, multis: &mut Multis, to: Asker, request: &Header, effects: &mut Effects) {
+        match self {
+            Answer::Outcome(Remembered { status, version, number }) => {
+                let body = |out: &mut Vec<u8>| match *number {
+                    Some(bits) => IncrementReply { version: *version, bits }.encode(out),
+                    None => encode_version(out, *version),
+                };
+                multis.answer(to, request, *status, body, effects);
+            }
+            Answer::Body(bytes) => {
+                multis.answer(to, request, Status::Ok, |out| out.extend_from_slice(bytes), effects);
+            }
+        }
     }
 }
 
@@ -103,13 +105,13 @@ impl Master {
         &mut self,
         stream: StreamId,
         position: Position,
-        to: ConnId,
+        to: Asker,
         request: &Header,
         answer: Answer,
         effects: &mut Effects,
     ) {
         if position <= self.durable(stream) || planted(Defect::AnsweredEarly) {
-            return send(effects, to, request, &answer);
+            return self.send(to, request, &answer, effects);
         }
         self.park(stream, position, Needs::Durable, to, request, answer);
     }
@@ -120,7 +122,7 @@ impl Master {
         now: Instant,
         stream: StreamId,
         position: Position,
-        to: ConnId,
+        to: Asker,
         request: &Header,
         answer: Answer,
         effects: &mut Effects,
@@ -136,10 +138,11 @@ impl Master {
         stream: StreamId,
         position: Position,
         needs: Needs,
-        to: ConnId,
+        to: Asker,
         request: &Header,
         answer: Answer,
     ) {
+        self.multis.is_seen_to(to);
         let parked = self.parked.entry(stream).or_default();
         let position = parked.queue.back().map_or(position, |last| position.max(last.position));
         parked.bytes += answer.bytes();
@@ -157,7 +160,9 @@ impl Master {
                 let waiting = parked.queue.pop_front().expect("looked at above");
                 parked.bytes -= waiting.answer.bytes();
                 match waiting.needs {
-                    Needs::Durable => send(effects, waiting.to, &waiting.header, &waiting.answer),
+                    Needs::Durable => {
+                        waiting.answer.send(&mut self.multis, waiting.to, &waiting.header, effects);
+                    }
                     Needs::DurableAndLease => reads.push(waiting),
                 }
             }

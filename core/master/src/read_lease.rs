@@ -8,13 +8,14 @@
 //!
 //! Not here: grants and keepalives (replication). Protocol: docs/protocols/read-leases.md. Catalogue: F8, J2.
 
-use crate::parked::{self, Answer};
+use crate::multi::Asker;
+use crate::parked::Answer;
 use crate::{Context, Master};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::time::earliest;
-use ramhold_base::{ConnId, Effects, Instant, Level, Peer, Status};
+use ramhold_base::{Effects, Instant, Level, Peer, Status};
 use ramhold_wire::lease::ReadLease as Ask;
-use ramhold_wire::{Header, View, reply, request};
+use ramhold_wire::{Header, View, request};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -40,7 +41,7 @@ pub(crate) struct ReadLease {
 /// An answer that is ready but for the lease.
 struct Waiting {
     refuse_at: Instant,
-    to: ConnId,
+    to: Asker,
     header: Header,
     answer: Answer,
 }
@@ -96,21 +97,22 @@ impl Master {
     pub(crate) fn answer_when_leased(
         &mut self,
         now: Instant,
-        to: ConnId,
+        to: Asker,
         header: &Header,
         answer: Answer,
         effects: &mut Effects,
     ) {
         if self.is_leased(now) {
-            return parked::send(effects, to, header, &answer);
+            return self.send(to, header, &answer, effects);
         }
         let lease = &mut self.read_lease;
         let bytes = lease.waiting_bytes + answer.bytes();
         let patience = lease.length.unwrap_or_default() / 4;
         if lease.waiting.len() >= self.config.parked_count_max || bytes > self.config.parked_bytes_max {
-            return reply(effects, Peer::Conn(to), header, Status::TooMany);
+            return self.refuse(to, header, Status::TooMany, effects);
         }
         lease.waiting_bytes = bytes;
+        self.multis.is_seen_to(to);
         lease.waiting.push_back(Waiting { refuse_at: now + patience, to, header: *header, answer });
         self.counters.lease_waits += 1;
         effects.report(Level::Debug, "mark:read_waited");
@@ -163,11 +165,11 @@ impl Master {
             let waiting = lease.waiting.pop_front().expect("looked at above");
             lease.waiting_bytes -= waiting.answer.bytes();
             if is_leased {
-                parked::send(effects, waiting.to, &waiting.header, &waiting.answer);
+                waiting.answer.send(&mut self.multis, waiting.to, &waiting.header, effects);
             } else {
                 self.counters.lease_refusals += 1;
                 effects.report(Level::Debug, "mark:read_not_leased");
-                reply(effects, Peer::Conn(waiting.to), &waiting.header, Status::NotLeased);
+                self.multis.answer(waiting.to, &waiting.header, Status::NotLeased, |_| {}, effects);
             }
         }
     }

@@ -12,6 +12,7 @@ pub mod data;
 pub mod frame;
 pub mod lease;
 pub mod membership;
+pub mod multi;
 pub mod opcode;
 pub mod recovery;
 pub mod server_list;

@@ -34,6 +34,7 @@ opcodes! {
     Write = 11;
     Remove = 12;
     Increment = 13;
+    Multi = 14;
 
     // Clients to the coordinator (A1).
     TableCreate = 20;

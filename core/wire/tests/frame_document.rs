@@ -14,6 +14,7 @@ use ramhold_wire::data::{
     RejectRules, WriteRequest, decode_version, encode_version,
 };
 use ramhold_wire::membership::HeadRecord;
+use ramhold_wire::multi::{Item, MultiRequest, decode_answers, encode_answer, encode_item, encode_multi};
 use ramhold_wire::status::{Ping, Pong};
 use ramhold_wire::table::TableDescribe;
 use ramhold_wire::{Header, Kind, Opcode, decode, frame};
@@ -298,6 +299,30 @@ fn the_bodies_of_the_vectors_mean_what_their_names_say() {
                 let reply = IncrementReply { version: Version(3), bits: 2.5f64.to_bits() };
                 assert_eq!(IncrementReply::decode(body), Ok(reply));
                 reply.encode(&mut written);
+            }
+            "multi_request" => {
+                let items: Vec<Item<'_>> = MultiRequest::decode(body).unwrap().items().collect();
+                let said: Vec<_> =
+                    items.iter().map(|item| (item.opcode, item.repeated, item.sequence.raw())).collect();
+                assert_eq!(said, [(Opcode::Remove, true, 6), (Opcode::Increment, false, 7)]);
+                let rules = RejectRules::default();
+                let remove = KeyRequest { table: TableId(1), rules, key: b"k" };
+                assert_eq!(KeyRequest::decode(items[0].body), Ok(remove));
+                let (by, key) = (Number::Integer(2), &b"n"[..]);
+                let increment = IncrementRequest { table: TableId(1), rules, by, key };
+                assert_eq!(IncrementRequest::decode(items[1].body), Ok(increment));
+                encode_multi(items.len(), &mut written, |out| {
+                    encode_item(Opcode::Remove, true, Sequence(6), out, |out| remove.encode(out));
+                    encode_item(Opcode::Increment, false, Sequence(7), out, |out| increment.encode(out));
+                });
+            }
+            "multi_reply" => {
+                let answers: Vec<_> =
+                    decode_answers(body).map(|answer| (answer.place, answer.status)).collect();
+                assert_eq!(answers, [(1, Some(Status::Ok.code())), (0, None)]);
+                let sum = IncrementReply { version: Version(4), bits: 5 };
+                encode_answer(1, Some(Status::Ok), &mut written, |out| sum.encode(out));
+                encode_answer(0, None, &mut written, |_| {});
             }
             "append_request" => {
                 let crc = ramhold_base::checksum::crc(b"bytes");

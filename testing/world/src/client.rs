@@ -258,6 +258,11 @@ impl<S: Session> Machine for Client<S> {
         }
         self.session.step(now, input, effects);
         self.finish(now, effects);
+        let is_due = |lane: &Lane| lane.open.is_none() && lane.next.is_some_and(|next| next <= now);
+        if self.session.packs() && self.lanes.iter().any(is_due) {
+            let idle = self.lanes.iter_mut().filter(|lane| lane.open.is_none() && lane.next.is_some());
+            idle.for_each(|lane| lane.next = Some(now));
+        }
         for lane in 0..self.lanes.len() {
             let Some(Lane { open: None, next }) = self.lanes.get(lane) else { continue };
             if next.is_some_and(|next| next <= now) {
@@ -267,6 +272,8 @@ impl<S: Session> Machine for Client<S> {
                 self.finish(now, effects);
             }
         }
+        self.session.all_begun(now, effects);
+        self.finish(now, effects);
         let has_work = |lane: usize, task: &Task| match task {
             Task::Work => true,
             Task::Rest => false,

@@ -41,6 +41,10 @@ const INDEX_BYTES: u64 = 512 * 1024;
 const TABLE: &str = "world";
 /// Operations of one session under way at once.
 const LANES_MAX: u64 = 4;
+/// How long a session tries an operation.
+const DEADLINE: Duration = Duration::from_secs(8);
+/// Of a session that starts them together: enough that several go to one server.
+const PACKED_LANES_MAX: u64 = 16;
 
 /// Crash points of masters; those of backups are listed there.
 const SERVER_MARKS: [&str; 19] = [
@@ -375,6 +379,9 @@ pub struct ClusterSession {
     table: Option<TableId>,
     creating: Option<OperationId>,
     lanes: usize,
+    packs: bool,
+    /// Begun in this step, to be started together.
+    begun: Vec<(usize, Wanted)>,
     /// Asked for before the table was known.
     waiting: Vec<(usize, Wanted)>,
     running: BTreeMap<OperationId, (usize, Asked)>,
@@ -401,15 +408,18 @@ enum Kind {
 impl ClusterSession {
     fn new(seed: u64, replicas: u8) -> ClusterSession {
         let mut config = core::SessionConfig::new(vec![coordinator_address()]);
-        config.deadline = Duration::from_secs(8);
+        config.deadline = DEADLINE;
         let mut rng = Rng::new(seed);
         config.lease_term = Duration::from_millis(rng.between(1000, 12_000));
+        let packs = rng.chance(1, 2);
         ClusterSession {
             session: core::Session::new(config, seed),
             options: TableOptions { durability: Durability::Buffered, replicas, tablets: 8 },
             table: None,
             creating: None,
-            lanes: rng.between(1, LANES_MAX) as usize,
+            lanes: rng.between(1, if packs { PACKED_LANES_MAX } else { LANES_MAX }) as usize,
+            packs,
+            begun: Vec::new(),
             waiting: Vec::new(),
             running: BTreeMap::new(),
             ends: VecDeque::new(),
@@ -433,25 +443,29 @@ impl ClusterSession {
         self.creating = Some(self.session.start(now, Operation::DescribeTable { which }, effects));
     }
 
-    fn start(&mut self, now: Instant, lane: usize, wanted: Wanted, effects: &mut Effects) {
+    /// Starts operations of several lanes together.
+    fn start(&mut self, now: Instant, all: Vec<(usize, Wanted)>, effects: &mut Effects) {
         let Some(table) = self.table else {
-            self.waiting.push((lane, wanted));
+            self.waiting.extend(all);
             return self.find_table(now, effects);
         };
-        let key = wanted.key;
-        let asked = match wanted.kind {
-            Kind::Read => Asked::Read,
-            Kind::Count => Asked::Count,
-            Kind::Write(..) | Kind::Remove(_) | Kind::Increment(..) => Asked::Mutation,
+        let asked = |(lane, wanted): &(usize, Wanted)| {
+            let asked = match wanted.kind {
+                Kind::Read => Asked::Read,
+                Kind::Count => Asked::Count,
+                Kind::Write(..) | Kind::Remove(_) | Kind::Increment(..) => Asked::Mutation,
+            };
+            (*lane, asked)
         };
-        let operation = match wanted.kind {
+        let asked: Vec<_> = all.iter().map(asked).collect();
+        let operations = all.into_iter().map(|(_, Wanted { key, kind })| match kind {
             Kind::Read | Kind::Count => Operation::Read { table, key, rules: RejectRules::default() },
             Kind::Write(value, rules, expiry) => Operation::Write { table, key, value, rules, expiry },
             Kind::Remove(rules) => Operation::Remove { table, key, rules },
             Kind::Increment(by, rules) => Operation::Increment { table, key, by, rules },
-        };
-        let id = self.session.start(now, operation, effects);
-        self.running.insert(id, (lane, asked));
+        });
+        let ids = self.session.start_all(now, operations, DEADLINE, effects);
+        self.running.extend(ids.into_iter().zip(asked));
     }
 
     fn take_outcomes(&mut self, now: Instant, effects: &mut Effects) {
@@ -467,9 +481,8 @@ impl ClusterSession {
                     _ => self.retry_at = Some(now + Duration::from_millis(100)),
                 }
                 if self.table.is_some() {
-                    for (lane, wanted) in std::mem::take(&mut self.waiting) {
-                        self.start(now, lane, wanted, effects);
-                    }
+                    let waiting = std::mem::take(&mut self.waiting);
+                    self.start(now, waiting, effects);
                 }
             } else if let Some((lane, asked)) = self.running.remove(&id) {
                 self.ends.push_back((lane, end_of(asked, outcome)));
@@ -565,8 +578,22 @@ impl Session for ClusterSession {
             Ask::Increment { by, condition } => Kind::Increment(by, rules(condition)),
             Ask::Count => Kind::Count,
         };
-        self.start(now, lane, Wanted { key: request.key.to_vec(), kind }, effects);
-        self.take_outcomes(now, effects);
+        self.begun.push((lane, Wanted { key: request.key.to_vec(), kind }));
+        if !self.packs {
+            self.all_begun(now, effects);
+        }
+    }
+
+    fn all_begun(&mut self, now: Instant, effects: &mut Effects) {
+        let begun = std::mem::take(&mut self.begun);
+        if !begun.is_empty() {
+            self.start(now, begun, effects);
+            self.take_outcomes(now, effects);
+        }
+    }
+
+    fn packs(&self) -> bool {
+        self.packs
     }
 
     fn take_end(&mut self) -> Option<(usize, End)> {

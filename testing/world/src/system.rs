@@ -59,7 +59,17 @@ pub trait Session: Machine {
         false
     }
 
+    /// Whether what its lanes ask for goes out together.
+    fn packs(&self) -> bool {
+        false
+    }
+
     fn begin(&mut self, now: Instant, lane: usize, request: &Request<'_>, effects: &mut Effects);
+
+    /// All operations of this step have begun.
+    fn all_begun(&mut self, now: Instant, effects: &mut Effects) {
+        let _ = (now, effects);
+    }
 
     /// How the operation of a lane ended, once.
     fn take_end(&mut self) -> Option<(usize, End)>;

@@ -95,6 +95,7 @@ impl Tally {
         demand("objects seen to have expired", self.sum("checked.expired"), 10);
         demand("increments checked", self.sum("checked.increments"), 50);
         demand("increments recalled", self.sum("mark.increment_recalled"), 1);
+        demand("frames of several operations", self.sum("mark.multi"), 100);
         // The others were in segments that went before anybody looked, or died with their process.
         let (flips, repaired) = (self.sum("fault.memory flip"), self.sum("mark.repaired"));
         if repaired * 4 < flips {

@@ -36,6 +36,7 @@ Examples:
   ramhold bench kv
   ramhold bench kv --replicas 2 --read-percent 95 --clients 2 --pipeline 32 --seconds 30
   ramhold bench kv --pipeline 1 --json        (latency of one operation at a time)
+  ramhold bench kv --pipeline 64 --multi 64   (64 at a time, in one frame per server)
   ramhold bench kv --rate 20000 --pipeline 512  (latency at a given load)
 
 All objects are written once, then chosen evenly at random for the given time. A time is that from submitting an
@@ -60,6 +61,11 @@ struct KeyValue {
     /// Operations under way at once, per client.
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pipeline: u16,
+    /// Start operations so many at a time: what goes to one server travels in one frame. The next are started when the
+    /// pipeline has room for all of them.
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "rate",
+          value_parser = clap::value_parser!(u16).range(1..=1024))]
+    multi: u16,
     /// The objects are there already, from an earlier run with the same keys.
     #[arg(long)]
     no_fill: bool,
@@ -99,6 +105,9 @@ impl KeyValue {
         if self.value_bytes > VALUE_BYTES_MAX {
             return Err(Failure::usage(format!("--value-bytes must be at most {VALUE_BYTES_MAX}")));
         }
+        if self.multi > self.pipeline {
+            return Err(Failure::usage("--multi must be at most --pipeline"));
+        }
         let table = create_if_absent(&mut global.connect()?, &self.table, wish)?;
         let load = Load {
             table,
@@ -107,6 +116,7 @@ impl KeyValue {
             value_bytes: self.value_bytes,
             read_percent: self.read_percent,
             pipeline: usize::from(self.pipeline),
+            multi: usize::from(self.multi),
             seed: self.seed.unwrap_or_else(|| RandomState::new().hash_one(std::process::id())),
             rate: self.rate,
         };

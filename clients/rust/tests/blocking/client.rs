@@ -73,6 +73,56 @@ fn counters_count_and_refuse_what_is_no_number() {
 }
 
 #[test]
+fn many_objects_in_one_call_each_end_on_their_own_in_the_order_given() {
+    // A5
+    for mischief in [
+        Mischief::default(),
+        Mischief { retry_every: 7, ..Mischief::default() },
+        Mischief { break_every: 301, ..Mischief::default() },
+    ] {
+        let played = Played::start(mischief);
+        let (mut client, table) = connect(&played);
+        // More than one session has under way, and than one frame holds; one key twice.
+        let keys: Vec<String> = (0..3000).map(|n| format!("key {}", n % 2999)).collect();
+        let written = client.multi_write(table, keys.iter().map(|key| (key, key)));
+        assert!(written.iter().all(Result::is_ok), "{:?}", written.iter().find(|result| result.is_err()));
+        let read = client.multi_read(table, keys.iter().chain([&"absent".to_owned()]));
+        assert_eq!(read.len(), 3001);
+        for (key, object) in keys.iter().zip(&read) {
+            assert_eq!(object.as_ref().unwrap().as_ref().unwrap().value, key.as_bytes());
+        }
+        assert!(matches!(read[3000], Ok(None)));
+        let counted = client.multi_increment(
+            table,
+            [("n", Number::Integer(2)), ("key 7", Number::Integer(1)), ("f", Number::Float(0.5))],
+        );
+        assert!(matches!(counted[0], Ok(Number::Integer(2))), "{counted:?}");
+        assert!(matches!(&counted[1], Err(Error::Refused { status: Status::NotANumber, .. })));
+        assert!(matches!(counted[2], Ok(Number::Float(half)) if half == 0.5));
+        let removed = client.multi_remove(table, ["key 0", "absent", "key 1"]);
+        assert!(matches!(removed[..], [Ok(Some(_)), Ok(None), Ok(Some(_))]), "{removed:?}");
+        assert_eq!(client.get(table, b"key 0").unwrap(), None);
+        // Conditions of their own, and kinds in any mixture; what was submitted before stays to be waited for.
+        let rules = RejectRules { exists: true, ..RejectRules::default() };
+        let write = |key: &str| Operation::Write {
+            table,
+            key: key.into(),
+            value: b"v".to_vec(),
+            rules,
+            expiry: None,
+        };
+        let before = client.submit(write("before"));
+        let read = Operation::Read { table, key: b"key 2".to_vec(), rules: RejectRules::default() };
+        let mixed = client.multi([write("key 2"), read, write("key 0")]);
+        assert!(matches!(&mixed[0], Err(Error::Refused { status: Status::Exists, .. })), "{mixed:?}");
+        assert!(matches!(&mixed[1], Ok(Reply::Read { .. })));
+        assert!(matches!(&mixed[2], Ok(Reply::Written { .. })));
+        assert_eq!(client.wait_any().unwrap().0, before);
+        assert!(client.multi([]).is_empty());
+    }
+}
+
+#[test]
 fn an_object_ends_when_its_writer_said() {
     // A12
     let played = Played::start(Mischief::default());

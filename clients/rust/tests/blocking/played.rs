@@ -15,6 +15,7 @@ use ramhold_wire::data::{
 };
 use ramhold_wire::lease::{LeaseOpen, LeaseOpened};
 use ramhold_wire::membership::{Label, ServerEntry, ServerState};
+use ramhold_wire::multi::{MultiRequest, encode_answer};
 use ramhold_wire::status::{
     BackupStatus, ClusterStatus, LossReport, Pong, ProcessStatus, Recoveries, RecoveryPhase, RecoveryReport,
     StreamStatus,
@@ -129,21 +130,9 @@ fn version(status: Status, version: Version) -> Answer {
 
 impl Cluster {
     fn on_request(&mut self, from: ConnId, header: &Header, body: &[u8], effects: &mut Effects) {
-        let opcode = header.opcode().unwrap();
-        let is_data = matches!(opcode, Opcode::Read | Opcode::Write | Opcode::Remove | Opcode::Increment);
-        self.requests += u64::from(is_data);
-        self.writes += u64::from(opcode == Opcode::Write);
-        let every = |count: u64, every: u64| every > 0 && count.is_multiple_of(every);
-        let answer = if is_data && header.cluster != ClusterId(77) {
-            Some((Status::WrongCluster, Vec::new()))
-        } else if is_data && every(self.requests, self.mischief.retry_every) {
-            Some((Status::Retry, Vec::new()))
-        } else if opcode == Opcode::Write && self.mischief.refuse_writes.is_some() {
-            self.mischief.refuse_writes.map(|status| (status, Vec::new()))
-        } else {
-            let answer = self.answer_once(header, opcode, body);
-            let is_broken = opcode == Opcode::Write && every(self.writes, self.mischief.break_every);
-            if is_broken { None } else { answer }
+        let answer = match header.opcode().unwrap() {
+            Opcode::Multi => self.respond_to_all(header, body),
+            opcode => self.respond(opcode, header, body),
         };
         match answer {
             Some((status, body)) => {
@@ -153,6 +142,40 @@ impl Cluster {
                 });
             }
             None => effects.push(Effect::Close { conn: from }),
+        }
+    }
+
+    /// One answer for many; the connection breaks when it would for one of them.
+    fn respond_to_all(&mut self, header: &Header, body: &[u8]) -> Answer {
+        let mut bytes = Vec::new();
+        let mut is_broken = false;
+        for (place, item) in (0..).zip(MultiRequest::decode(body).unwrap().items()) {
+            let header = Header { sequence: item.sequence, repeated: item.repeated, ..*header };
+            match self.respond(item.opcode, &header, item.body) {
+                Some((status, body)) => {
+                    encode_answer(place, Some(status), &mut bytes, |out| out.extend_from_slice(&body));
+                }
+                None => is_broken = true,
+            }
+        }
+        (!is_broken).then_some((Status::Ok, bytes))
+    }
+
+    fn respond(&mut self, opcode: Opcode, header: &Header, body: &[u8]) -> Answer {
+        let is_data = matches!(opcode, Opcode::Read | Opcode::Write | Opcode::Remove | Opcode::Increment);
+        self.requests += u64::from(is_data);
+        self.writes += u64::from(opcode == Opcode::Write);
+        let every = |count: u64, every: u64| every > 0 && count.is_multiple_of(every);
+        if is_data && header.cluster != ClusterId(77) {
+            Some((Status::WrongCluster, Vec::new()))
+        } else if is_data && every(self.requests, self.mischief.retry_every) {
+            Some((Status::Retry, Vec::new()))
+        } else if opcode == Opcode::Write && self.mischief.refuse_writes.is_some() {
+            self.mischief.refuse_writes.map(|status| (status, Vec::new()))
+        } else {
+            let answer = self.answer_once(header, opcode, body);
+            let is_broken = opcode == Opcode::Write && every(self.writes, self.mischief.break_every);
+            if is_broken { None } else { answer }
         }
     }
 

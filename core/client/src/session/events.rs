@@ -6,8 +6,8 @@ use super::{OperationId, Session};
 use crate::operation::Place;
 use crate::outcome::{Cause, Outcome, Reply};
 use crate::trouble::{Trouble, What, Who};
-use ramhold_base::{ClusterId, Instant, Lost};
-use ramhold_wire::{Kind, frame};
+use ramhold_base::{ClusterId, Instant, Lost, Status};
+use ramhold_wire::{Header, Kind, Opcode, frame};
 use std::net::SocketAddr;
 
 impl Session {
@@ -15,24 +15,44 @@ impl Session {
         let Ok((header, body)) = frame::parse(bytes) else {
             return; // Whoever sent it will be silent, or has closed the connection.
         };
+        if header.kind != Kind::Reply {
+            return;
+        }
         let attempt = AttemptId(header.rpc.raw().wrapping_sub(self.rpc_base));
+        if header.opcode == Opcode::Multi.code() {
+            self.on_answers(now, attempt, &header, body);
+        } else {
+            self.on_answer(now, attempt, None, &header, body);
+        }
+    }
+
+    /// The answer to one operation, which came in a frame of its own or with others: then `packed` is the first item.
+    pub(super) fn on_answer(
+        &mut self,
+        now: Instant,
+        attempt: AttemptId,
+        packed: Option<AttemptId>,
+        header: &Header,
+        body: &[u8],
+    ) {
         let Some(id) = self.attempts.get(&attempt).copied() else {
             return; // Late, doubled, or for somebody else.
         };
         let running = self.running.get_mut(&id).expect("attempts belong to running operations");
-        if header.kind != Kind::Reply || header.opcode != running.operation.opcode().code() {
-            return;
-        }
         let State::Calling(attempt) = running.state else {
             unreachable!("an awaited attempt belongs to an operation that is calling");
         };
+        let is_its_opcode = packed.is_some() || header.opcode == running.operation.opcode().code();
+        if attempt.packed != packed || !is_its_opcode {
+            return;
+        }
         self.attempts.remove(&attempt.id);
         running.heard = true;
         if attempt.who == Who::Coordinator && self.cluster.is_none() {
             self.cluster = header.cluster;
         }
         let trouble = |what| Trouble { who: attempt.who, addr: attempt.addr, what };
-        match verdict::judge(&running.operation, running.fate_unknown, &header, body) {
+        match verdict::judge(&running.operation, running.fate_unknown, header, body) {
             Verdict::Done(reply) => {
                 let is_usable = match &reply {
                     Reply::Table(description) => self.cache.keep(now, description),
@@ -56,7 +76,15 @@ impl Session {
             }
             Verdict::Again => {
                 self.renumber(id);
-                self.set_back(now, id, trouble(What::Answered(header.status())));
+                let trouble = trouble(What::Answered(header.status()));
+                if header.status() == Status::AnswerFull {
+                    // Others were answered; nothing is to be waited for.
+                    self.running.get_mut(&id).expect("it runs").trouble = Some(trouble);
+                    self.change(id, State::Pausing, now);
+                    self.ready.push_back(id);
+                } else {
+                    self.set_back(now, id, trouble);
+                }
             }
             Verdict::LeaseOver => {
                 // Perhaps the refusal is of a doubled frame, and the first one was carried out.
@@ -85,6 +113,18 @@ impl Session {
         }
     }
 
+    /// The server has treated an operation and says nothing of it, as if it were silent.
+    pub(super) fn on_no_answer(&mut self, now: Instant, attempt: AttemptId) {
+        let Some(id) = self.attempts.remove(&attempt) else { return };
+        let running = self.running.get_mut(&id).expect("attempts belong to running operations");
+        let State::Calling(attempt) = running.state else {
+            unreachable!("an awaited attempt belongs to an operation that is calling");
+        };
+        running.heard = true;
+        running.fate_unknown = true;
+        self.set_back(now, id, Trouble { who: attempt.who, addr: attempt.addr, what: What::Silent });
+    }
+
     /// A coordinator has told which cluster it is of. `false`: it has told nothing.
     fn learn_cluster(&mut self, cluster: ClusterId) -> bool {
         if self.cluster.is_none() {
@@ -98,7 +138,7 @@ impl Session {
         self.leave_coordinator(addr);
         let calling = |(id, running): (&OperationId, &Running)| match running.state {
             State::Calling(attempt) if attempt.addr == addr => Some((*id, attempt)),
-            State::Calling(_) | State::Pausing | State::Awaiting(_) => None,
+            State::Calling(_) | State::Pausing | State::Posted | State::Awaiting(_) => None,
         };
         let concerned: Vec<_> = self.running.iter().filter_map(calling).collect();
         for (id, attempt) in concerned {
@@ -129,6 +169,7 @@ impl Session {
                     self.change(id, state, Instant::FAR);
                     self.ready.push_back(id);
                 }
+                State::Posted => unreachable!("what is posted goes out in the same step"),
             }
         }
     }

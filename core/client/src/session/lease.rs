@@ -42,6 +42,11 @@ impl Lease {
         self.sequence_last
     }
 
+    /// The lease, and the lowest number that may still be sent under it.
+    pub fn identity(&self) -> (LeaseId, Sequence) {
+        (self.id, self.floor())
+    }
+
     fn floor(&self) -> Sequence {
         self.unfinished.first().copied().unwrap_or(self.sequence_last.next())
     }

@@ -50,6 +50,8 @@ pub enum State {
     Pausing,
     /// Until it has come, or has failed to come.
     Awaiting(Wanted),
+    /// It goes out at the end of this step.
+    Posted,
     Calling(Attempt),
 }
 
@@ -66,4 +68,6 @@ pub struct Attempt {
     pub who: Who,
     /// The version of the description that named the owner; 0 when none did.
     pub routed_by: u64,
+    /// The first item of the frame that it went in, if there were several.
+    pub packed: Option<AttemptId>,
 }

@@ -3,13 +3,14 @@
 use ramhold_base::hash::{PlacementHasher, PlacementSeed};
 use ramhold_base::{
     ClusterId, ClusterTime, ConnId, Effect, Effects, Input, Instant, KeyHash, LeaseId, Lost, Machine, Peer,
-    SegmentId, Sequence, ServerId, ShardId, Status, StreamId, TableId, Term, Version,
+    RpcId, SegmentId, Sequence, ServerId, ShardId, Status, StreamId, TableId, Term, Version,
 };
 use ramhold_client_core::{Operation, OperationId, Outcome, RejectRules, Reply, Session, SessionConfig};
 use ramhold_wire::control::{Address, encode_into};
 use ramhold_wire::data::{ReadReply, encode_version};
 use ramhold_wire::lease::{LeaseOpened, LeaseRenewed};
 use ramhold_wire::membership::Durability;
+use ramhold_wire::multi::{MultiRequest, encode_answer};
 use ramhold_wire::status::ClusterStatus;
 use ramhold_wire::table::{TableDescription, TableOptions, TabletDescription, TabletState};
 use ramhold_wire::{Header, Opcode, frame};
@@ -33,13 +34,25 @@ pub fn millis(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
-/// A request of the session as it arrived.
+/// A request of the session as it arrived, alone or with others in one frame.
 #[derive(Clone, Debug)]
 pub struct Sent {
     pub to: SocketAddr,
     pub header: Header,
     pub body: Vec<u8>,
+    pub packed: Option<Packed>,
 }
+
+/// Where in a frame of items.
+#[derive(Clone, Copy, Debug)]
+pub struct Packed {
+    pub frame: Header,
+    pub place: u16,
+    pub count: usize,
+}
+
+/// What the items of a frame are answered; none: nothing.
+type Answers = BTreeMap<u16, Option<(Status, Vec<u8>)>>;
 
 impl Sent {
     pub fn opcode(&self) -> Opcode {
@@ -56,6 +69,8 @@ pub struct Fake {
     pub answers_name: ClusterId,
     /// What was sent under each number, to see that it is always the same.
     numbered: BTreeMap<(LeaseId, Sequence), Vec<u8>>,
+    /// Answers to items of frames that are not all answered.
+    collected: BTreeMap<RpcId, Answers>,
     /// Whether leases are opened and renewed without the test's doing, and the last one given out.
     pub gives_leases: bool,
     pub term_millis: u64,
@@ -77,6 +92,7 @@ impl Fake {
             sent: Vec::new(),
             answers_name: CLUSTER,
             numbered: BTreeMap::new(),
+            collected: BTreeMap::new(),
             gives_leases: true,
             term_millis: 30 * 60_000,
             lease_last: LeaseId(700),
@@ -100,17 +116,41 @@ impl Fake {
         for effect in &effects.list {
             let Effect::Send { to: Peer::Addr(to), frame } = effect else { panic!("unexpected {effect:?}") };
             let (header, body) = frame::parse(&effects.bytes[frame.clone()]).unwrap();
-            assert_eq!(header.lease.is_none(), header.sequence.is_none());
-            assert!(header.unacknowledged <= header.sequence);
-            if !header.lease.is_none() {
-                let before = self.numbered.entry((header.lease, header.sequence)).or_insert(body.to_vec());
-                assert_eq!(before, body, "one number for two things");
+            if header.opcode() == Some(Opcode::Multi) {
+                assert!(header.sequence.is_none() && !header.repeated);
+                let multi = MultiRequest::decode(body).expect("a frame within the limits");
+                assert!(multi.count() > 1, "one alone goes alone");
+                for (place, item) in (0..).zip(multi.items()) {
+                    let of_item = Header {
+                        opcode: item.opcode.code(),
+                        sequence: item.sequence,
+                        lease: if item.sequence.is_none() { LeaseId::NONE } else { header.lease },
+                        repeated: item.repeated,
+                        unacknowledged: header.unacknowledged.min(item.sequence),
+                        ..header
+                    };
+                    assert!(item.sequence.is_none() || header.unacknowledged <= item.sequence);
+                    let packed = Some(Packed { frame: header, place, count: multi.count() });
+                    self.arrived(Sent { to: *to, header: of_item, body: item.body.to_vec(), packed });
+                }
+            } else {
+                self.arrived(Sent { to: *to, header, body: body.to_vec(), packed: None });
             }
-            self.sent.push(Sent { to: *to, header, body: body.to_vec() });
         }
         if self.gives_leases {
             self.give_leases();
         }
+    }
+
+    fn arrived(&mut self, sent: Sent) {
+        let Sent { header, body, .. } = &sent;
+        assert_eq!(header.lease.is_none(), header.sequence.is_none());
+        assert!(header.unacknowledged <= header.sequence);
+        if !header.lease.is_none() {
+            let before = self.numbered.entry((header.lease, header.sequence)).or_insert(body.clone());
+            assert_eq!(before, body, "one number for two things");
+        }
+        self.sent.push(sent);
     }
 
     fn give_leases(&mut self) {
@@ -148,12 +188,58 @@ impl Fake {
         assert!(self.sent.is_empty(), "{:?}", self.sent);
     }
 
+    /// Answers a request; an item of a frame when all of the frame have been answered or passed over.
     pub fn answer(&mut self, request: &Sent, status: Status, body: &[u8]) {
+        if let Some(packed) = request.packed {
+            return self.collect(packed, Some((status, body.to_vec())));
+        }
         let mut header = request.header.answer(status);
         header.cluster = self.answers_name;
         let mut bytes = Vec::new();
         frame::write(&mut bytes, &header, |out| out.extend_from_slice(body));
         self.input(Input::Frame { from: ConnId(1), bytes: &bytes });
+    }
+
+    /// The server treats an item of a frame and says nothing of it; of a request alone it just says nothing.
+    pub fn pass_over(&mut self, request: &Sent) {
+        if let Some(packed) = request.packed {
+            self.collect(packed, None);
+        }
+    }
+
+    fn collect(&mut self, packed: Packed, answer: Option<(Status, Vec<u8>)>) {
+        let answers = self.collected.entry(packed.frame.rpc).or_default();
+        answers.entry(packed.place).or_insert(answer);
+        if answers.len() < packed.count {
+            return;
+        }
+        let mut body = Vec::new();
+        for (place, answer) in answers.iter() {
+            match answer {
+                Some((status, bytes)) => {
+                    encode_answer(*place, Some(*status), &mut body, |out| out.extend_from_slice(bytes));
+                }
+                None => encode_answer(*place, None, &mut body, |_| {}),
+            }
+        }
+        self.answer_frame(&packed, Status::Ok, &body);
+    }
+
+    /// Answers a whole frame of items.
+    pub fn answer_frame(&mut self, packed: &Packed, status: Status, body: &[u8]) {
+        let mut header = packed.frame.answer(status);
+        header.cluster = self.answers_name;
+        let mut bytes = Vec::new();
+        frame::write(&mut bytes, &header, |out| out.extend_from_slice(body));
+        self.input(Input::Frame { from: ConnId(1), bytes: &bytes });
+    }
+
+    pub fn start_all(&mut self, operations: Vec<Operation>) -> Vec<OperationId> {
+        let mut effects = Effects::new();
+        let time = Duration::from_secs(10);
+        let ids = self.session.start_all(self.now, operations, time, &mut effects);
+        self.take(&effects);
+        ids
     }
 
     pub fn answer_with<T: minicbor::Encode<()>>(&mut self, request: &Sent, body: &T) {

@@ -9,6 +9,8 @@ mod fake;
 #[cfg(test)]
 mod leases;
 #[cfg(test)]
+mod packing;
+#[cfg(test)]
 mod random;
 #[cfg(test)]
 mod routing;

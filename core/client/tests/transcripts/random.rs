@@ -35,11 +35,14 @@ fn weather(seed: u64) {
     let mut value = 0u64;
     while fake.now < end || fake.session.deadline().is_some() {
         if fake.now < end && rng.chance(1, 3) && fake.session.under_way_count() < 20 {
-            value += 1;
-            let bytes = value.to_le_bytes();
-            let id = fake.start(write(&bytes[..2], &bytes));
-            by_value.insert(bytes.to_vec(), id);
-            truths.insert(id, Truth::default());
+            let count = if rng.chance(1, 3) { rng.between(2, 6) } else { 1 };
+            let values: Vec<[u8; 8]> = (value + 1..=value + count).map(u64::to_le_bytes).collect();
+            value += count;
+            let operations = values.iter().map(|bytes| write(&bytes[..2], bytes)).collect();
+            for (id, bytes) in fake.start_all(operations).into_iter().zip(values) {
+                by_value.insert(bytes.to_vec(), id);
+                truths.insert(id, Truth::default());
+            }
         }
         for sent in std::mem::take(&mut fake.sent) {
             if sent.opcode() == Opcode::TableDescribe {
@@ -51,10 +54,12 @@ fn weather(seed: u64) {
             }
             let id = by_value[WriteRequest::decode(&sent.body).unwrap().value];
             let number = (sent.header.lease, sent.header.sequence);
-            if floors.get(&number.0).is_some_and(|floor| number.1 < *floor) {
+            let floor = floors.entry(number.0).or_default();
+            if number.1 < *floor {
+                fake.pass_over(&sent);
                 continue;
             }
-            floors.insert(number.0, sent.header.unacknowledged);
+            *floor = sent.header.unacknowledged.max(*floor);
             // What a server remembers: a result, or that it has refused.
             match seen.get(&number) {
                 Some(Some((status, version))) => {
@@ -68,10 +73,13 @@ fn weather(seed: u64) {
                 Some(None) | None => {}
             }
             match rng.below(10) {
-                0 => {}
+                0 => fake.pass_over(&sent),
                 1 => {
                     truths.get_mut(&id).unwrap().executed += 1; // And the answer is lost.
                     seen.insert(number, Some((Status::Ok, 7)));
+                    if rng.chance(1, 2) {
+                        fake.pass_over(&sent);
+                    }
                 }
                 2..=5 => {
                     truths.get_mut(&id).unwrap().executed += 1;

@@ -4,6 +4,7 @@
 
 mod dirty;
 mod expiry;
+mod multi;
 mod once;
 mod read_lease;
 mod recovery;

@@ -18,6 +18,8 @@ pub struct Load {
     pub value_bytes: usize,
     pub read_percent: u8,
     pub pipeline: usize,
+    /// Operations that are started together.
+    pub multi: usize,
     /// Operations a second of all threads together, begun at even distances however long earlier ones take; none: as
     /// fast as the pipelines allow.
     /// Different ones choose different objects: a run that repeats the choices of the one before is no uniform load.
@@ -149,6 +151,8 @@ struct Worker<'a> {
     pipeline: Pipeline<(Kind, Instant)>,
     rng: Rng,
     measured: Measured,
+    /// What is to be started together with those that follow.
+    collected: Vec<(Operation, u64, (Kind, Instant))>,
     began: Instant,
     /// Random bytes that values are cut from, so that they differ and cannot be compressed.
     material: Vec<u8>,
@@ -159,7 +163,8 @@ impl Worker<'_> {
         let mut rng = Rng::new(load.seed.wrapping_add(number));
         let words = load.value_bytes / 8 + 1024;
         let material = (0..words).flat_map(|_| rng.u64().to_le_bytes()).collect();
-        Worker { load, pipeline, rng, measured: Measured::new(), began: Instant::now(), material }
+        let collected = Vec::with_capacity(load.multi);
+        Worker { load, pipeline, rng, measured: Measured::new(), collected, began: Instant::now(), material }
     }
 
     /// A read or a write of any object. Its time counts from `due`.
@@ -176,9 +181,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Waits until there is room in the pipeline, then starts one operation.
+    /// Starts one operation, perhaps together with the next ones, when there is room in the pipeline.
     fn submit(&mut self, kind: Kind, object: u64, due: Instant) {
-        while self.pipeline.is_full() && self.take_one() {}
         let key = key(object, self.load.key_bytes);
         let (table, rules) = (self.load.table, RejectRules::default());
         let operation = match kind {
@@ -189,7 +193,20 @@ impl Worker<'_> {
                 Operation::Write { table, key, value, rules, expiry: None }
             }
         };
-        self.pipeline.submit(operation, 0, (kind, due));
+        self.collected.push((operation, 0, (kind, due)));
+        if self.collected.len() >= self.load.multi {
+            self.start();
+        }
+    }
+
+    fn start(&mut self) {
+        while !self.pipeline.has_room(self.collected.len()) && self.take_one() {}
+        if self.load.multi > 1 {
+            // What is started together counts from its start, not from when it was made up.
+            let now = Instant::now();
+            self.collected.iter_mut().for_each(|(.., (_, due))| *due = now);
+        }
+        self.pipeline.submit_all(self.collected.drain(..));
     }
 
     fn take_one(&mut self) -> bool {
@@ -201,6 +218,7 @@ impl Worker<'_> {
     }
 
     fn finish(mut self) -> Measured {
+        self.start();
         while self.take_one() {}
         self.measured.elapsed = self.began.elapsed();
         self.measured

@@ -22,6 +22,7 @@ pub fn print(
             "value_bytes": load.value_bytes,
             "read_percent": load.read_percent,
             "pipeline": load.pipeline,
+            "multi": load.multi,
             "rate": load.rate,
             "seed": load.seed,
             "clients": clients,

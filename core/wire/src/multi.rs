@@ -1,0 +1,232 @@
+//! Many requests to one master in one frame, and what became of each of them (A5).
+//!
+//! The body of `Multi`: count u16, then for each item: opcode u16, flags u16, sequence u64, length u32, and the body that
+//! the request would have alone. Cluster, target, lease and `unacknowledged` are those of the frame.
+//! The body of its answer: for each item, in whatever order: its place u16, status u16, length u32, body.
+//!
+//! `decode` takes bytes from outside: it looks at every length before anything is carried out, and allocates nothing.
+
+use crate::Opcode;
+use ramhold_base::bytes::{Put, Reader};
+use ramhold_base::limits::{FRAME_BODY_BYTES_MAX, VALUE_BYTES_MAX};
+use ramhold_base::{Sequence, Status};
+
+/// Items of one frame: a few hundred share the costs of a frame well, and take a master less than a millisecond.
+pub const MULTI_COUNT_MAX: usize = 256;
+/// Bytes of a frame's body. What is larger goes alone.
+pub const MULTI_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes of the items of one answer, beyond which reads are refused with `AnswerFull`.
+pub const MULTI_ANSWER_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// What an item takes in a request beside its body.
+pub const ITEM_BYTES: usize = 16;
+/// What an item takes in an answer beside its body.
+pub const ANSWER_ITEM_BYTES: usize = 8;
+/// What the body of any answer but a read's takes at most: a version and a number.
+pub const SHORT_ANSWER_BYTES_MAX: usize = 16;
+
+const REPEATED: u16 = 1;
+/// In the place of a status: the master does not answer this item, as it would not answer it alone.
+const UNANSWERED: u16 = u16::MAX;
+
+const _: () = assert!(
+    MULTI_ANSWER_BYTES_MAX + MULTI_COUNT_MAX * (ANSWER_ITEM_BYTES + SHORT_ANSWER_BYTES_MAX)
+        <= FRAME_BODY_BYTES_MAX as usize
+);
+// A value fits an answer of its own.
+const _: () = assert!(VALUE_BYTES_MAX + 64 <= MULTI_ANSWER_BYTES_MAX);
+
+/// One request of a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Item<'a> {
+    /// `Read`, `Write`, `Remove` or `Increment`.
+    pub opcode: Opcode,
+    /// An earlier request with this sequence may have been carried out.
+    pub repeated: bool,
+    /// None for reads.
+    pub sequence: Sequence,
+    pub body: &'a [u8],
+}
+
+/// The items of a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MultiRequest<'a> {
+    count: usize,
+    items: &'a [u8],
+}
+
+/// Appends the body of a frame of `count` items, whose bytes `put` appends with `encode_item`.
+pub fn encode_multi(count: usize, out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
+    out.put_u16(u16::try_from(count).expect("whoever packs items keeps to the limit"));
+    put(out);
+}
+
+/// Appends one item; `body` appends its body.
+pub fn encode_item(
+    opcode: Opcode,
+    repeated: bool,
+    sequence: Sequence,
+    out: &mut Vec<u8>,
+    body: impl FnOnce(&mut Vec<u8>),
+) {
+    out.put_u16(opcode.code());
+    out.put_u16(if repeated { REPEATED } else { 0 });
+    out.put_u64(sequence.raw());
+    put_with_length(out, body);
+}
+
+/// Appends a u32 and then the bytes that it counts.
+fn put_with_length(out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
+    let at = out.len();
+    out.put_u32(0);
+    body(out);
+    let length = u32::try_from(out.len() - at - 4).expect("a body is far below 4 GiB");
+    out[at..at + 4].copy_from_slice(&length.to_le_bytes());
+}
+
+impl<'a> MultiRequest<'a> {
+    /// `TooMany`: more than `MULTI_COUNT_MAX` items. `FrameTooLarge`: more than `MULTI_BYTES_MAX` bytes. `BadRequest`: an
+    /// item of another kind, such as a frame of items, or lengths and flags that make no sense.
+    pub fn decode(body: &'a [u8]) -> Result<MultiRequest<'a>, Status> {
+        let (count, items) = body.split_first_chunk::<2>().ok_or(Status::BadRequest)?;
+        let count = usize::from(u16::from_le_bytes(*count));
+        if count > MULTI_COUNT_MAX {
+            return Err(Status::TooMany);
+        }
+        if body.len() > MULTI_BYTES_MAX {
+            return Err(Status::FrameTooLarge);
+        }
+        let mut reader = Reader::new(items);
+        for _ in 0..count {
+            read_item(&mut reader).ok_or(Status::BadRequest)?;
+        }
+        if count == 0 || !reader.is_empty() {
+            return Err(Status::BadRequest);
+        }
+        Ok(MultiRequest { count, items })
+    }
+
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    pub fn items(&self) -> impl Iterator<Item = Item<'a>> {
+        let mut reader = Reader::new(self.items);
+        (0..self.count).map_while(move |_| read_item(&mut reader))
+    }
+}
+
+fn read_item<'a>(reader: &mut Reader<'a>) -> Option<Item<'a>> {
+    let opcode = Opcode::from_code(reader.u16()?)?;
+    let flags = reader.u16()?;
+    let sequence = Sequence(reader.u64()?);
+    let length = reader.u32()?;
+    let body = reader.take(length as usize)?;
+    let is_for_objects = matches!(opcode, Opcode::Read | Opcode::Write | Opcode::Remove | Opcode::Increment);
+    let item = Item { opcode, repeated: flags & REPEATED != 0, sequence, body };
+    (is_for_objects && flags & !REPEATED == 0).then_some(item)
+}
+
+/// What became of one item.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ItemAnswer<'a> {
+    /// Its place in the request, from 0.
+    pub place: u16,
+    /// Raw, as in a header; none: it is not answered, and nobody says whether it was carried out.
+    pub status: Option<u16>,
+    pub body: &'a [u8],
+}
+
+/// Appends an item's answer; `body` appends its body.
+pub fn encode_answer(place: u16, status: Option<Status>, out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
+    out.put_u16(place);
+    out.put_u16(status.map_or(UNANSWERED, Status::code));
+    put_with_length(out, body);
+}
+
+/// The items' answers in the body of an answer; ends at the first that makes no sense.
+pub fn decode_answers(body: &[u8]) -> impl Iterator<Item = ItemAnswer<'_>> {
+    let mut reader = Reader::new(body);
+    std::iter::from_fn(move || {
+        let (place, status, length) = (reader.u16()?, reader.u16()?, reader.u32()?);
+        let body = reader.take(length as usize)?;
+        Some(ItemAnswer { place, status: (status != UNANSWERED).then_some(status), body })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const OPCODES: [Opcode; 4] = [Opcode::Read, Opcode::Write, Opcode::Remove, Opcode::Increment];
+
+    fn encoded(items: &[(usize, bool, u64, Vec<u8>)]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        encode_multi(items.len(), &mut bytes, |out| {
+            for (opcode, repeated, sequence, body) in items {
+                encode_item(OPCODES[*opcode], *repeated, Sequence(*sequence), out, |out| out.put_bytes(body));
+            }
+        });
+        bytes
+    }
+
+    // A5
+    #[test]
+    fn limits_and_nested_frames_are_refused_before_anything_is_done() {
+        let item = (1, false, 3, b"body".to_vec());
+        let bytes = encoded(&[item.clone(), item.clone()]);
+        assert_eq!(bytes.len(), 2 + 2 * (ITEM_BYTES + 4));
+        assert_eq!(MultiRequest::decode(&bytes).map(|multi| multi.count()), Ok(2));
+        assert_eq!(MultiRequest::decode(&encoded(&[])), Err(Status::BadRequest));
+        for cut in 0..bytes.len() {
+            assert_eq!(MultiRequest::decode(&bytes[..cut]), Err(Status::BadRequest));
+        }
+        let longer = [&bytes[..], &[0]].concat();
+        assert_eq!(MultiRequest::decode(&longer), Err(Status::BadRequest));
+        for (at, byte) in [(2, 14), (2, 1), (3, 1), (4, 2), (5, 1)] {
+            let mut bad = bytes.clone();
+            bad[at] = byte;
+            assert_eq!(MultiRequest::decode(&bad), Err(Status::BadRequest), "byte {at}");
+        }
+        let most = encoded(&vec![item.clone(); MULTI_COUNT_MAX]);
+        assert!(MultiRequest::decode(&most).is_ok());
+        let more = encoded(&vec![item; MULTI_COUNT_MAX + 1]);
+        assert_eq!(MultiRequest::decode(&more), Err(Status::TooMany));
+        let fits = encoded(&[(1, false, 3, vec![0; MULTI_BYTES_MAX - 2 - ITEM_BYTES])]);
+        assert!(MultiRequest::decode(&fits).is_ok());
+        let large = encoded(&[(1, false, 3, vec![0; MULTI_BYTES_MAX - 1 - ITEM_BYTES])]);
+        assert_eq!(MultiRequest::decode(&large), Err(Status::FrameTooLarge));
+    }
+
+    proptest! {
+        #[test]
+        fn items_and_answers_round_trip(items in proptest::collection::vec(
+            (0usize..4, any::<bool>(), any::<u64>(), proptest::collection::vec(any::<u8>(), 0..20)), 1..20)) {
+            let bytes = encoded(&items);
+            let decoded: Vec<_> = MultiRequest::decode(&bytes).unwrap().items().collect();
+            prop_assert_eq!(decoded.len(), items.len());
+            for (item, (opcode, repeated, sequence, body)) in decoded.iter().zip(&items) {
+                let expected =
+                    Item { opcode: OPCODES[*opcode], repeated: *repeated, sequence: Sequence(*sequence), body };
+                prop_assert_eq!(*item, expected);
+            }
+            let mut bytes = Vec::new();
+            for (place, (opcode, answered, _, body)) in items.iter().enumerate() {
+                let status = answered.then_some(Status::ALL[*opcode]);
+                encode_answer(place as u16, status, &mut bytes, |out| out.put_bytes(body));
+            }
+            let answers: Vec<_> = decode_answers(&bytes).collect();
+            prop_assert_eq!(answers.len(), items.len());
+            for (place, (answer, (opcode, answered, _, body))) in answers.iter().zip(&items).enumerate() {
+                let status = answered.then_some(Status::ALL[*opcode].code());
+                prop_assert_eq!(*answer, ItemAnswer { place: place as u16, status, body });
+            }
+        }
+
+        #[test]
+        fn hostile_bodies_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+            let _ = MultiRequest::decode(&bytes).map(|multi| multi.items().count());
+            let _ = decode_answers(&bytes).count();
+        }
+    }
+}
