@@ -1,8 +1,10 @@
 //! The network that is cut apart in runs of histories: what is cut is lost, and nothing else.
 
-use ramhold_cluster_tests::{Cut, End, Failure, Network, is_network_possible};
+use ramhold_cluster_tests::{
+    COORDINATOR, Cluster, Cut, End, Failure, Network, Options, is_network_possible, wait_for,
+};
 use std::net::{SocketAddr, UdpSocket};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const WITHIN: Duration = Duration::from_secs(20);
 
@@ -77,6 +79,40 @@ fn without_a_cable_nothing_passes() {
         two.network.heal()?;
         two.send(0, "after");
         assert_eq!(two.receive(1), "after");
+        Ok(())
+    });
+}
+
+/// How a server ends that has been declared dead.
+const EXIT_DECLARED_DEAD: i32 = 3;
+/// So long that the kernel would next look for a network some two seconds after its return.
+const CUT: Duration = Duration::from_millis(4500);
+/// A wrong verdict on the next life would come within this after its start.
+const VERDICT_WITHIN: Duration = Duration::from_secs(5);
+
+/// What was under way to the old life when the network went away is no reason to find the new one silent.
+// F1
+#[test]
+fn the_next_life_of_a_server_that_was_cut_off_is_not_declared_dead() {
+    test(|| {
+        let mut cluster = Cluster::start_in(Network::create(6)?, Options::default())?;
+        let network = cluster.network().expect("it was started in one");
+        network.cut(&[Cut { from: End::Member(2), to: End::Member(COORDINATOR) }])?;
+        std::thread::sleep(CUT);
+        network.heal()?;
+        let status = cluster.wait_ended(2, WITHIN)?;
+        assert_eq!(status.code(), Some(EXIT_DECLARED_DEAD));
+        cluster.start_member(2);
+        cluster.wait_up(5)?;
+        let begun = Instant::now();
+        wait_for("no verdict", WITHIN, || {
+            assert_eq!(cluster.status()?.servers.len(), 5);
+            let left = VERDICT_WITHIN.saturating_sub(begun.elapsed());
+            Ok(if left.is_zero() { Ok(()) } else { Err(format!("{left:?} left")) })
+        })?;
+        let recoveries = cluster.client(WITHIN)?.recoveries()?;
+        assert_eq!(recoveries.len(), 1, "{recoveries:#?}");
+        assert_eq!(cluster.take_ended(), []);
         Ok(())
     });
 }
