@@ -153,6 +153,34 @@ defects! {
     /// A server answers requests for an earlier life.
     AnyLifeAnswers;
 
+    // Identity: what frames say of whom they are from and for.
+    /// Frames name no cluster.
+    ClusterZeroed;
+    /// Frames name a cluster of before.
+    ClusterAged;
+    /// Frames name the server's number as the cluster.
+    ClusterSwapped;
+    /// Anybody's frames are taken, of whatever cluster.
+    ClusterIgnored;
+    /// Frames have no coordinator's term.
+    TermZeroed;
+    /// Frames have the term before.
+    TermAged;
+    /// Term and epoch of a frame change places.
+    TermSwapped;
+    /// Requests name no life of the server that they are for.
+    LifeZeroed;
+    /// Requests are for the life before.
+    LifeAged;
+    /// Sender and target of a request change places.
+    LifeSwapped;
+    /// Appends have epoch zero.
+    EpochZeroed;
+    /// Appends have the epoch before.
+    EpochAged;
+    /// Appends have the number of the segment as their epoch.
+    EpochSwapped;
+
     // Memory.
     /// What is damaged in memory is served.
     DamageServed;

@@ -53,13 +53,13 @@ pub fn servers(world: &ClusterWorld) -> Vec<&ServerNode> {
         .collect()
 }
 
-/// The tables that the coordinator of a world knows; none while no coordinator is in charge.
-pub fn tables(world: &ClusterWorld) -> BTreeSet<TableId> {
+/// The tables that the coordinator of a world knows; `None` while no coordinator is in charge.
+pub fn tables(world: &ClusterWorld) -> Option<BTreeSet<TableId>> {
     let coordinator = (0..world.node_count()).find_map(|node| match world.machine(node) {
-        Some(Actor::Process(process)) => process.coordinator(),
+        Some(Actor::Process(process)) => process.coordinator().filter(|c| c.is_active()),
         Some(Actor::Client(_)) | None => None,
     });
-    coordinator.into_iter().flat_map(|c| c.state().tables.keys().copied()).collect()
+    Some(coordinator?.state().tables.keys().copied().collect())
 }
 
 pub fn look(server: &ServerNode) -> ServerSeen {

@@ -620,7 +620,8 @@ impl Stage {
     }
 
     fn unsettled(&self) -> Option<String> {
-        crate::audit::unsettled(self.cluster.servers, &self.nodes())
+        let waiting = self.state().is_none().then(|| "no coordinator is in charge".to_string());
+        waiting.or_else(|| crate::audit::unsettled(self.cluster.servers, &self.nodes()))
     }
 
     /// The cluster as the audit sees it.

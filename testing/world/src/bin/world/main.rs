@@ -110,7 +110,7 @@ fn run_seed(which: &Which, seed: u64, seconds: u64, verbose: bool) -> Result<Rep
     let log: Option<Log> = if verbose { Some(Box::new(|line| println!("{line}"))) } else { None };
     let plan = Plan::seconds(seconds);
     let run_it = || match which {
-        Which::Cluster(cluster) => run(cluster, seed, &plan, log),
+        Which::Cluster(cluster) => run(&cluster.varied(seed), seed, &plan, log),
         Which::Specimen(specimen) => run(specimen, seed, &plan, log),
     };
     catch_unwind(AssertUnwindSafe(run_it)).map_err(|panic| {
