@@ -372,6 +372,7 @@ impl Coordinator {
             | Opcode::Remove
             | Opcode::Increment
             | Opcode::Multi
+            | Opcode::Scan
             | Opcode::Append
             | Opcode::ReplicaFree
             | Opcode::ReplicasNeeded

@@ -8,3 +8,4 @@ mod once;
 mod recovery;
 mod repair;
 mod rig;
+mod scan;
