@@ -3,7 +3,8 @@
 use crate::commands::{
     acknowledge_loss::AcknowledgeLoss, bench::Bench, coordinator::Coordinator, demo::Demo, demo::DemoWriter,
     dev::Dev, import::Import, object::Delete, object::Get, object::Increment, object::Put,
-    recoveries::Recoveries, server::Server, status::Status, stop::Stop, table::Table, verify::Verify,
+    recoveries::Recoveries, scan::Export, scan::Scan, server::Server, status::Status, stop::Stop,
+    table::Table, verify::Verify,
 };
 use crate::size::parse_duration;
 use clap::{Args, Parser, Subcommand};
@@ -57,6 +58,8 @@ pub enum Command {
     Get(Get),
     Incr(Increment),
     Del(Delete),
+    Scan(Scan),
+    Export(Export),
     Import(Import),
     Verify(Verify),
     Status(Status),

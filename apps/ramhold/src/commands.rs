@@ -8,6 +8,7 @@ pub mod dev;
 pub mod import;
 pub mod object;
 pub mod recoveries;
+pub mod scan;
 pub mod server;
 pub mod status;
 pub mod stop;
@@ -25,6 +26,8 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Get(get) => get.run(&global),
         Command::Incr(increment) => increment.run(&global),
         Command::Del(delete) => delete.run(&global),
+        Command::Scan(scan) => scan.run(&global),
+        Command::Export(export) => export.run(&global),
         Command::Import(import) => import.run(&global),
         Command::Verify(verify) => verify.run(&global),
         Command::Status(status) => status.run(&global),

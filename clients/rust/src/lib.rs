@@ -38,6 +38,9 @@
 //! [`Client::multi_increment`], and [`Client::multi`] for any mixture. What goes to one server travels in one frame; each
 //! part has its own result, and its effect once.
 //!
+//! A whole table: [`Client::scan`] gives its objects one by one, [`Client::scan_page`] a page and where the next begins,
+//! which may be kept as text. An object that is there all the time is given once, whatever fails meanwhile.
+//!
 //! Many operations under way: [`Client::submit`] starts them, [`Client::wait_any`] gives what has ended.
 //!
 //! Not here: what is sent to whom, and what is repeated (`core/client`).
@@ -46,15 +49,18 @@ mod address;
 mod client;
 mod error;
 mod multi;
+mod scan;
 
 pub use address::{PORT_DEFAULT, parse_addresses};
 pub use client::{Client, Object, Options, PutOptions};
 pub use error::Error;
+pub use scan::Scan;
 
 // What operations, outcomes and answers are made of.
 pub use ramhold_base::{ClusterTime, Number, ServerId, Status, TableId, Version};
 pub use ramhold_client_core::{
-    Cause, Expiry, Operation, OperationId, Outcome, RejectRules, Reply, WhichTable,
+    Cause, Expiry, NoCursor, Operation, OperationId, Outcome, Page, PageLimits, RejectRules, Reply,
+    ScanCursor, ScannedObject, WhichTable,
 };
 pub use ramhold_wire::membership::{Durability, Label, ServerEntry, ServerState};
 pub use ramhold_wire::status::{

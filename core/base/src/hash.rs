@@ -1,8 +1,9 @@
 //! The two hashes of a key.
 //!
 //! The *placement hash* decides which tablet owns a key: rapidhash v3, seeded per table, stable for ever and known to
-//! clients (test vectors: testing/vectors/placement_hash.hex). The *index hash* decides the place in one process's index:
-//! a further mix with a secret of that process, so that who knows the placement seed cannot aim at one bucket.
+//! clients (test vectors: testing/vectors/placement_hash.hex). The *index hash* decides the place in an index, and the
+//! order of scans: a further mix with a secret of the cluster's servers, so that who knows the placement seed cannot aim
+//! at one bucket.
 
 use crate::{KeyHash, TableId};
 

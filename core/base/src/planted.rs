@@ -52,6 +52,12 @@ defects! {
     ItemsNotRecalled;
     /// The answers to the items of a frame are told in the wrong places.
     ItemsMixedUp;
+    /// A page goes on with a whole bucket of the index, not with the position that the one before has reached.
+    ScanBucketTwice;
+    /// A page does not wait for what it shows.
+    PageEarly;
+    /// Every server has an order of its own for scans.
+    ScanOrderOwn;
     /// A client takes a new number while the fate of an attempt is open.
     NumberGivenUp;
 

@@ -9,12 +9,14 @@
 mod backoff;
 mod operation;
 mod outcome;
+mod scan;
 mod session;
 mod tablets;
 mod trouble;
 
 pub use operation::{Operation, WhichTable};
 pub use outcome::{Cause, Outcome, Reply};
+pub use scan::{NoCursor, Page, PageLimits, ScanCursor, ScannedObject};
 pub use session::{OperationId, Session, SessionConfig};
 
 // What operations and replies are made of.

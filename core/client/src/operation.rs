@@ -1,11 +1,13 @@
 //! What a client can ask for, and the bytes that ask for it.
 
+use crate::scan::{PageLimits, ScanCursor};
 use ramhold_base::limits::{KEY_BYTES_MAX, TABLE_NAME_BYTES_MAX, VALUE_BYTES_MAX};
-use ramhold_base::{LeaseId, Number, Status, TableId};
+use ramhold_base::{KeyHash, LeaseId, Number, Status, TableId};
 use ramhold_wire::Opcode;
 use ramhold_wire::control::{Message, encode_into};
 use ramhold_wire::data::{Expiry, IncrementRequest, KeyRequest, RejectRules, WriteRequest};
 use ramhold_wire::lease::{LeaseOpen, LeaseRenew};
+use ramhold_wire::scan::ScanRequest;
 use ramhold_wire::status::{
     ClusterStatusRequest, LossAcknowledge, Ping, ProcessStatusRequest, RecoveriesRequest,
 };
@@ -51,6 +53,11 @@ pub enum Operation {
         by: Number,
         rules: RejectRules,
     },
+    /// One page of a table's objects. Ends with `Reply::Page`, which says where the next one begins.
+    Scan {
+        cursor: ScanCursor,
+        limits: PageLimits,
+    },
     /// Done when every tablet has an owner that serves it.
     CreateTable {
         name: String,
@@ -94,9 +101,16 @@ pub enum Operation {
 
 /// Where an operation has to go.
 pub(crate) enum Place<'a> {
-    OwnerOf { table: TableId, key: &'a [u8] },
+    OwnerOf { table: TableId, target: Target<'a> },
     Coordinator,
     Address(SocketAddr),
+}
+
+/// Whose owner is meant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Target<'a> {
+    Key(&'a [u8]),
+    Hash(KeyHash),
 }
 
 /// What may be done when no answer came.
@@ -116,7 +130,12 @@ impl Operation {
             Operation::Read { table, key, .. }
             | Operation::Write { table, key, .. }
             | Operation::Remove { table, key, .. }
-            | Operation::Increment { table, key, .. } => Place::OwnerOf { table: *table, key },
+            | Operation::Increment { table, key, .. } => {
+                Place::OwnerOf { table: *table, target: Target::Key(key) }
+            }
+            Operation::Scan { cursor, .. } => {
+                Place::OwnerOf { table: cursor.table(), target: Target::Hash(cursor.first()) }
+            }
             Operation::CreateTable { .. }
             | Operation::DropTable { .. }
             | Operation::ListTables
@@ -142,6 +161,7 @@ impl Operation {
             | Operation::DropTable { .. }
             | Operation::AcknowledgeLoss { .. } => Repeat::Idempotent,
             Operation::Read { .. }
+            | Operation::Scan { .. }
             | Operation::ListTables
             | Operation::DescribeTable { .. }
             | Operation::ClusterStatus
@@ -159,6 +179,7 @@ impl Operation {
             Operation::Write { .. } => Opcode::Write,
             Operation::Remove { .. } => Opcode::Remove,
             Operation::Increment { .. } => Opcode::Increment,
+            Operation::Scan { .. } => Opcode::Scan,
             Operation::CreateTable { .. } => TableCreate::OPCODE,
             Operation::DropTable { .. } => TableDrop::OPCODE,
             Operation::ListTables => TableList::OPCODE,
@@ -186,6 +207,13 @@ impl Operation {
                 check_key(key)?;
                 if by.is_finite() { Ok(()) } else { Err(Status::BadRequest) }
             }
+            Operation::Scan { limits, .. } => {
+                if limits.count == 0 || limits.bytes == 0 {
+                    Err(Status::BadRequest)
+                } else {
+                    Ok(())
+                }
+            }
             Operation::CreateTable { name, .. }
             | Operation::DescribeTable { which: WhichTable::Name(name) } => {
                 if name.is_empty() || name.len() > TABLE_NAME_BYTES_MAX {
@@ -212,11 +240,11 @@ impl Operation {
         /// Table, rules, expiry or amount, lengths.
         const FIELDS: usize = 48;
         match self.place() {
-            Place::OwnerOf { key, .. } => match self {
+            Place::OwnerOf { target: Target::Key(key), .. } => match self {
                 Operation::Write { value, .. } => FIELDS + key.len() + value.len(),
                 _ => FIELDS + key.len(),
             },
-            Place::Coordinator | Place::Address(_) => FIELDS,
+            Place::OwnerOf { target: Target::Hash(_), .. } | Place::Coordinator | Place::Address(_) => FIELDS,
         }
     }
 
@@ -232,6 +260,12 @@ impl Operation {
             }
             Operation::Increment { table, key, by, rules } => {
                 IncrementRequest { table: *table, rules: *rules, by: *by, key }.encode(out);
+            }
+            Operation::Scan { cursor, limits } => {
+                let (last, position) = cursor.wanted();
+                let (table, first) = (cursor.table(), cursor.first());
+                let PageLimits { count, bytes, keys_only, pass_lost } = *limits;
+                ScanRequest { table, first, last, position, count, bytes, keys_only, pass_lost }.encode(out);
             }
             Operation::CreateTable { name, options, left_open } => {
                 let (name, options, left_open) = (name.clone(), options.clone(), *left_open);

@@ -1,6 +1,7 @@
 //! How an operation ended.
 
 use crate::operation::Operation;
+use crate::scan::Page;
 use ramhold_base::{ClusterTime, Number, ServerId, Status, TableId, Version};
 use ramhold_wire::control::{Empty, decode};
 use ramhold_wire::data::{IncrementReply, ReadReply, decode_version};
@@ -66,6 +67,7 @@ pub enum Reply {
         version: Version,
         sum: Number,
     },
+    Page(Page),
     TableCreated {
         table: TableId,
     },
@@ -106,6 +108,7 @@ impl Reply {
                 let sum = by.alike_from_bits(reply.bits).ok_or(Status::BadRequest)?;
                 Reply::Incremented { version: reply.version, sum }
             }
+            Operation::Scan { cursor, .. } => Reply::Page(Page::decode(cursor, body, answered_by)?),
             Operation::CreateTable { .. } => {
                 Reply::TableCreated { table: decode::<TableCreated>(body)?.table }
             }

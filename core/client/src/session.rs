@@ -255,7 +255,7 @@ impl Session {
                     self.end(now, id, refused(Status::NotCoordinator, Cause::Unsent, detail));
                 }
             },
-            Place::OwnerOf { table, key } => match self.cache.route(table, key) {
+            Place::OwnerOf { table, target } => match self.cache.route(table, target) {
                 Route::To { .. } if self.cluster.is_none() => self.fetch_for(now, id, Wanted::Cluster, now),
                 Route::To { .. } if self.needs_lease(now, id) => self.fetch_for(now, id, Wanted::Lease, now),
                 Route::To { .. } if self.must_hold_back(id) => {
@@ -379,7 +379,7 @@ impl Session {
             Who::Server(_) | Who::Process => self.backoff().wait(setbacks, &mut self.rng),
         };
         let doubted = matches!(self.running[&id].operation.place(),
-            Place::OwnerOf { table, key } if self.cache.route(table, key) == Route::Ask);
+            Place::OwnerOf { table, target } if self.cache.route(table, target) == Route::Ask);
         // The pause of who waits for a description is in the fetching.
         let pause = if doubted { Duration::ZERO } else { pause };
         self.change(id, State::Pausing, now + pause);

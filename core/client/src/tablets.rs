@@ -6,6 +6,7 @@
 //!
 //! Invariant: a kept description covers every hash exactly once, in order.
 
+use crate::operation::Target;
 use ramhold_base::hash::PlacementHasher;
 use ramhold_base::{Instant, KeyHash, ServerId, ShardId, TableId};
 use ramhold_wire::table::{TableDescription, TabletState};
@@ -61,11 +62,11 @@ pub enum Route {
 }
 
 impl TabletCache {
-    pub fn route(&self, table: TableId, key: &[u8]) -> Route {
+    pub fn route(&self, table: TableId, target: Target<'_>) -> Route {
         let Some(table) = self.tables.get(&table) else {
             return Route::Ask;
         };
-        let tablet = &table.tablets[table.index(table.hasher.hash(key))];
+        let tablet = &table.tablets[table.index_of(target)];
         match (tablet.state, tablet.owner) {
             _ if tablet.doubted => Route::Ask,
             (TabletState::Dropping, _) => Route::Dropping,
@@ -111,11 +112,11 @@ impl TabletCache {
     }
 
     /// Somebody who was sent there by description `version` says that it is wrong for this key.
-    pub fn doubt(&mut self, table: TableId, version: u64, key: &[u8]) {
+    pub fn doubt(&mut self, table: TableId, version: u64, target: Target<'_>) {
         if let Some(table) = self.tables.get_mut(&table)
             && table.version == version
         {
-            let index = table.index(table.hasher.hash(key));
+            let index = table.index_of(target);
             table.tablets[index].doubted = true;
         }
     }
@@ -136,6 +137,13 @@ impl TabletCache {
 }
 
 impl Table {
+    fn index_of(&self, target: Target<'_>) -> usize {
+        match target {
+            Target::Key(key) => self.index(self.hasher.hash(key)),
+            Target::Hash(hash) => self.index(hash),
+        }
+    }
+
     fn index(&self, hash: KeyHash) -> usize {
         let after = self.tablets.partition_point(|tablet| tablet.first <= hash);
         after.checked_sub(1).expect("the first tablet begins at hash 0")
@@ -190,7 +198,7 @@ mod tests {
     }
 
     fn owner(cache: &TabletCache, key: &[u8]) -> Option<u64> {
-        match cache.route(TableId(1), key) {
+        match cache.route(TableId(1), Target::Key(key)) {
             Route::To { owner, .. } => Some(owner.server.raw()),
             Route::Ask | Route::NoOwner { .. } | Route::Dropping => None,
         }
@@ -234,24 +242,26 @@ mod tests {
         let mut none = description(1, &[]);
         none.tablets.clear();
         assert!(!cache.keep(Instant::ZERO, &none));
-        assert_eq!(cache.route(TableId(1), b"key"), Route::Ask);
+        assert_eq!(cache.route(TableId(1), Target::Key(b"key")), Route::Ask);
     }
 
     #[test]
     fn a_doubted_tablet_is_asked_for_until_a_newer_description_comes_or_none_can_be_had() {
         let mut cache = TabletCache::default();
         cache.keep(Instant::ZERO, &description(1, &[]));
-        let Route::To { version, .. } = cache.route(TableId(1), b"key") else { panic!("no route") };
-        cache.doubt(TableId(1), version, b"key");
-        assert_eq!(cache.route(TableId(1), b"key"), Route::Ask);
+        let Route::To { version, .. } = cache.route(TableId(1), Target::Key(b"key")) else {
+            panic!("no route")
+        };
+        cache.doubt(TableId(1), version, Target::Key(b"key"));
+        assert_eq!(cache.route(TableId(1), Target::Key(b"key")), Route::Ask);
         cache.trust_again(TableId(1));
         assert_eq!(owner(&cache, b"key"), Some(1));
         cache.doubt_address(address(1));
-        assert_eq!(cache.route(TableId(1), b"key"), Route::Ask);
+        assert_eq!(cache.route(TableId(1), Target::Key(b"key")), Route::Ask);
         cache.keep(Instant::ZERO, &description(1, &[]));
         assert_eq!(owner(&cache, b"key"), Some(1));
         // A contradiction of the older description says nothing of the newer one.
-        cache.doubt(TableId(1), version, b"key");
+        cache.doubt(TableId(1), version, Target::Key(b"key"));
         assert_eq!(owner(&cache, b"key"), Some(1));
     }
 
@@ -262,7 +272,7 @@ mod tests {
             cache.keep(Instant::ZERO, &description(table, &[]));
         }
         assert_eq!(cache.tables.len(), TABLE_COUNT_MAX);
-        assert_eq!(cache.route(TableId(5), b"key"), Route::Ask);
-        assert_ne!(cache.route(TableId(6), b"key"), Route::Ask);
+        assert_eq!(cache.route(TableId(5), Target::Key(b"key")), Route::Ask);
+        assert_ne!(cache.route(TableId(6), Target::Key(b"key")), Route::Ask);
     }
 }

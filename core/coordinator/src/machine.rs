@@ -382,6 +382,7 @@ impl Coordinator {
             | Opcode::Remove
             | Opcode::Increment
             | Opcode::Multi
+            | Opcode::Scan
             | Opcode::Append
             | Opcode::ReplicaFree
             | Opcode::ReplicasNeeded

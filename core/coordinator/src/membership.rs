@@ -124,6 +124,10 @@ impl Coordinator {
     fn enter_server(&mut self, message: &Enlist) -> ServerId {
         let id = self.state.meta.servers.next();
         self.state.meta.servers = id;
+        if self.state.meta.index_secret == 0 {
+            // Stored with the server's record, before anybody is told.
+            self.state.meta.index_secret = self.rng.id();
+        }
         self.state.meta.departed.retain(|d| d.directory != message.directory);
         let entry = ServerEntry {
             id,
@@ -166,6 +170,7 @@ impl Coordinator {
             term: self.term,
             list,
             ceiling: self.state.servers.get(&id).map(|s| s.ceiling).unwrap_or_default(),
+            index_secret: (self.state.meta.index_secret != 0).then_some(self.state.meta.index_secret),
         };
         self.outbox.reply_with(to, header, &enlisted);
     }

@@ -54,6 +54,10 @@ pub struct Meta {
     #[n(8)]
     #[cbor(default)]
     pub leases: LeaseId,
+    /// Of all servers' indexes; 0: no server has enlisted since there is one.
+    #[n(9)]
+    #[cbor(default)]
+    pub index_secret: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]

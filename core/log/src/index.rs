@@ -57,6 +57,16 @@ pub(crate) struct IndexFull;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cursor(u64);
 
+impl Cursor {
+    pub(crate) fn at(position: u64) -> Cursor {
+        Cursor(position)
+    }
+
+    pub(crate) fn position(self) -> u64 {
+        self.0
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Base(u64),

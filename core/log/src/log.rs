@@ -66,7 +66,8 @@ pub struct LogConfig {
     pub reserve_bytes: u64,
     /// The part of the reserve that only cleaning may use: what survives one pass.
     pub cleaning_reserve_bytes: u64,
-    /// Secret of this process, so that nobody can aim at one bucket.
+    /// Secret of the cluster's servers, so that nobody else can aim at one bucket; scans in one log can go on in another
+    /// with the same.
     pub index_secret: u64,
 }
 

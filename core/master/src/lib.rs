@@ -21,6 +21,7 @@ mod parked;
 mod read_lease;
 mod repair;
 mod replay;
+mod scan;
 mod status;
 mod streams;
 mod tablets;
@@ -83,6 +84,9 @@ pub struct MasterConfig {
     pub lease_sweep_interval: Duration,
     /// Segments asked for at the same time in a recovery, per partition.
     pub fetches_max: usize,
+    /// Of the index, and so of the order of scans: the same on all servers of a cluster, and known to them alone. None:
+    /// one of this life's own, and scans find their place in this life only.
+    pub index_secret: Option<u64>,
 }
 
 impl MasterConfig {
@@ -114,6 +118,7 @@ impl MasterConfig {
             read_lease: Some(READ_LEASE),
             lease_sweep_interval: Duration::from_secs(30),
             fetches_max: 4,
+            index_secret: None,
         }
     }
 }
@@ -204,6 +209,7 @@ impl Master {
     /// A master with an empty log. `region` is its memory, zeroed; `view` names this life of the server.
     pub fn new(config: MasterConfig, region: Vec<u8>, view: &View, ceiling: Version, seed: u64) -> Master {
         let mut rng = Rng::new(seed);
+        let own_secret = rng.u64();
         let log = Log::new(
             LogConfig {
                 cluster: view.cluster,
@@ -213,7 +219,7 @@ impl Master {
                 index_bytes_max: config.index_bytes_max,
                 reserve_bytes: config.reserve_bytes,
                 cleaning_reserve_bytes: config.cleaning_reserve_bytes,
-                index_secret: rng.u64(),
+                index_secret: config.index_secret.unwrap_or(own_secret),
             },
             region,
         );
@@ -274,6 +280,13 @@ impl Master {
                 self.on_multi(now, header, body, from, view, effects);
                 self.advance_if_appended(now, view, effects);
                 return self.pay_for_cleaning(now, body.len() as u64, view, effects);
+            }
+            Opcode::Scan => {
+                self.on_scan(now, header, body, from, view, effects);
+                if self.appended {
+                    self.advance_if_appended(now, view, effects);
+                }
+                return;
             }
             Opcode::TabletTake => self.on_tablet_take(now, header, body, from, view, effects),
             Opcode::TabletDrop => self.on_tablet_drop(header, body, from, effects),

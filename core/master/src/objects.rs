@@ -347,7 +347,7 @@ impl Master {
 
     /// Removes the object of a key if its time is over, as a client would: so nobody can see it again, whatever the
     /// clock of the next owner says (consistency rule 8).
-    fn expire_if_over(
+    pub(crate) fn expire_if_over(
         &mut self,
         now: Instant,
         tablet: &Tablet,
@@ -387,15 +387,16 @@ impl Master {
     /// The tablet of a key, if it is served here.
     fn serving(&self, table: TableId, key: &[u8]) -> Result<(Tablet, KeyHash), Status> {
         let (tablet, hash) = self.tablets.find(table, key).ok_or(Status::WrongOwner)?;
-        match tablet.state {
-            TabletState::Serving => Ok((*tablet, hash)),
-            TabletState::Recovering => Err(Status::Recovering),
-            TabletState::Taking => Err(Status::NotReady),
-        }
+        check_serving(tablet).map(|tablet| (tablet, hash))
+    }
+
+    /// The tablet of a hash, if it is served here.
+    pub(crate) fn serving_hash(&self, table: TableId, hash: KeyHash) -> Result<Tablet, Status> {
+        self.tablets.of_hash(table, hash).ok_or(Status::WrongOwner).and_then(check_serving)
     }
 
     /// As many answers wait for this stream as may.
-    fn is_crowded(&self, stream: ramhold_base::StreamId) -> bool {
+    pub(crate) fn is_crowded(&self, stream: ramhold_base::StreamId) -> bool {
         let config = &self.config;
         self.parked
             .get(&stream)
@@ -620,6 +621,14 @@ fn is_done_again(header: &Header, from: Asker) -> bool {
     planted(Defect::ResultIgnored)
         || (planted(Defect::ItemsNotRecalled) && matches!(from, Asker::Item { .. }))
         || (planted(Defect::IncrementRepeated) && header.opcode == Opcode::Increment.code())
+}
+
+fn check_serving(tablet: &Tablet) -> Result<Tablet, Status> {
+    match tablet.state {
+        TabletState::Serving => Ok(*tablet),
+        TabletState::Recovering => Err(Status::Recovering),
+        TabletState::Taking => Err(Status::NotReady),
+    }
 }
 
 fn is_object(found: &Found<'_>) -> bool {

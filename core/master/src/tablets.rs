@@ -53,6 +53,14 @@ impl Tablets {
         (hash <= tablet.range.last).then_some((tablet, hash))
     }
 
+    /// The tablet of a hash.
+    pub fn of_hash(&self, table: TableId, hash: KeyHash) -> Option<&Tablet> {
+        let table = self.tables.get(&table)?;
+        let after = table.tablets.partition_point(|t| t.range.first <= hash);
+        let tablet = table.tablets.get(after.checked_sub(1)?)?;
+        (hash <= tablet.range.last).then_some(tablet)
+    }
+
     pub fn exact(&self, range: HashRange) -> Option<&Tablet> {
         self.tables.get(&range.table)?.tablets.iter().find(|t| t.range == range)
     }

@@ -2,6 +2,7 @@
 
 use crate::server::{Context, Phase};
 use crate::{EXIT_CANNOT_SERVE, ServerNode};
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Effect, Effects, Instant, Level, Peer, Status};
 use ramhold_master::Master;
 use ramhold_wire::control::Address;
@@ -120,6 +121,8 @@ impl ServerNode {
         view.tell_time(now, enlisted.list.time);
         self.view = view;
         self.ceiling = enlisted.ceiling;
+        self.config.master_config.index_secret =
+            enlisted.index_secret.filter(|_| !planted(Defect::ScanOrderOwn));
         self.phase = Phase::Installing;
         effects.push(Effect::Named { server: enlisted.server });
         self.backup.enlisted(now, &self.view, effects);

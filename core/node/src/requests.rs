@@ -25,7 +25,12 @@ impl ServerNode {
                 let status = self.status(now);
                 reply_with(effects, to, header, Status::Ok, &status);
             }
-            Opcode::Read | Opcode::Write | Opcode::Remove | Opcode::Increment | Opcode::Multi => {
+            Opcode::Read
+            | Opcode::Write
+            | Opcode::Remove
+            | Opcode::Increment
+            | Opcode::Multi
+            | Opcode::Scan => {
                 if let Err(status) = self.check_serving(header) {
                     return reply(effects, to, header, status);
                 }

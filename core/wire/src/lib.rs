@@ -15,6 +15,7 @@ pub mod membership;
 pub mod multi;
 pub mod opcode;
 pub mod recovery;
+pub mod scan;
 pub mod server_list;
 pub mod status;
 pub mod table;

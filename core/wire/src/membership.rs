@@ -124,6 +124,9 @@ pub struct Enlisted {
     /// No version above this is handed out before it is raised (consistency rule 8).
     #[n(4)]
     pub ceiling: Version,
+    /// Of the index, the same for all servers; never told to clients. None from a coordinator of an older version.
+    #[n(5)]
+    pub index_secret: Option<u64>,
 }
 
 impl Message for Enlist {

@@ -35,6 +35,7 @@ opcodes! {
     Remove = 12;
     Increment = 13;
     Multi = 14;
+    Scan = 15;
 
     // Clients to the coordinator (A1).
     TableCreate = 20;

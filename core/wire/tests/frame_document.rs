@@ -5,8 +5,8 @@
 
 use ramhold_base::limits::FRAME_BODY_BYTES_MAX;
 use ramhold_base::{
-    ClusterId, ClusterTime, Epoch, LeaseId, Number, RpcId, SegmentId, Sequence, ServerId, ShardId, Status,
-    StreamId, TableId, Term, Version,
+    ClusterId, ClusterTime, Epoch, KeyHash, LeaseId, Number, RpcId, SegmentId, Sequence, ServerId, ShardId,
+    Status, StreamId, TableId, Term, Version,
 };
 use ramhold_wire::control::encode_into;
 use ramhold_wire::data::{
@@ -15,6 +15,7 @@ use ramhold_wire::data::{
 };
 use ramhold_wire::membership::HeadRecord;
 use ramhold_wire::multi::{Item, MultiRequest, decode_answers, encode_answer, encode_item, encode_multi};
+use ramhold_wire::scan::{PageObject, ScanHead, ScanRequest, decode_page, encode_object_head};
 use ramhold_wire::status::{Ping, Pong};
 use ramhold_wire::table::TableDescribe;
 use ramhold_wire::{Header, Kind, Opcode, decode, frame};
@@ -323,6 +324,24 @@ fn the_bodies_of_the_vectors_mean_what_their_names_say() {
                 let sum = IncrementReply { version: Version(4), bits: 5 };
                 encode_answer(1, Some(Status::Ok), &mut written, |out| sum.encode(out));
                 encode_answer(0, None, &mut written, |_| {});
+            }
+            "scan_request" => {
+                let (table, first, last) = (TableId(1), KeyHash(0), KeyHash(u64::MAX));
+                let (position, count, bytes) = (7, 100, 4096);
+                let (keys_only, pass_lost) = (true, false);
+                let request =
+                    ScanRequest { table, first, last, position, count, bytes, keys_only, pass_lost };
+                assert_eq!(ScanRequest::decode(body), Ok(request));
+                request.encode(&mut written);
+            }
+            "scan_reply" => {
+                let head = ScanHead { last: KeyHash(u64::MAX / 2), next: Some(9) };
+                let (version, time) = (Version(3), 1_700_000_000);
+                let object = PageObject { version, time, expires: None, key: b"k", value: b"" };
+                assert_eq!(decode_page(body), Ok((head, vec![object])));
+                head.encode(&mut written);
+                encode_object_head(&mut written, (version, time, None), 1, 0);
+                written.push(b'k');
             }
             "append_request" => {
                 let crc = ramhold_base::checksum::crc(b"bytes");

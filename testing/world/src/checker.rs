@@ -24,7 +24,10 @@ pub mod search;
 
 pub use counters::{COUNTERS, PLACE_COUNT, amount};
 
-use crate::history::{Operation, Outcome};
+/// What scans have in the place of a key.
+pub const SCANS: u32 = u32::MAX;
+
+use crate::history::{Action, Operation, Outcome};
 use std::collections::BTreeMap;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -53,6 +56,8 @@ pub enum ViolationKind {
     SeenAfterExpiry,
     /// An increment is in a sum more than once.
     CountedTwice,
+    /// A scan met an object twice.
+    MetTwice,
     /// A sum lacks an increment that an older one has.
     IncrementLost,
     /// An outcome that does not fit its operation.
@@ -106,14 +111,21 @@ pub struct Verdict {
 /// Checks a whole history; keys are independent. Expiry may be off by `clock_spread` nanoseconds.
 pub fn version_witness(history: &[Operation], clock_spread: u64) -> Verdict {
     let mut by_key: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    let mut found = Vec::new();
     for (at, operation) in history.iter().enumerate() {
+        if operation.action == Action::Scan {
+            if operation.outcome == Outcome::MetTwice {
+                let kind = ViolationKind::MetTwice;
+                found.push(Violation { kind, key: operation.key, operations: vec![at] });
+            }
+            continue;
+        }
         by_key.entry(operation.key).or_default().push(at);
     }
     let mut verdict = Verdict::default();
     verdict.seen.operations = history.len() as u64;
     verdict.seen.keys = by_key.len() as u64;
     verdict.seen.unknown = history.iter().filter(|o| o.outcome == Outcome::Unknown).count() as u64;
-    let mut found = Vec::new();
     for (key, places) in by_key {
         if key >= COUNTERS {
             counters::check(history, key, &places, &mut found, &mut verdict.seen);

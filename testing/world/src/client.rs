@@ -4,14 +4,14 @@
 //! happens to the client, what it left open counts as unknown. After an unknown outcome a new session takes over, or,
 //! where that may be, the same goes on.
 
-use crate::checker::COUNTERS;
+use crate::checker::{COUNTERS, SCANS};
 use crate::history::{Action, NEVER, Operation, Outcome, ValueId};
 use crate::network::MILLI;
-use crate::system::{Ask, End, MakeSession, Request, Session};
+use crate::system::{Ask, End, MakeSession, Met, Request, Session};
 use crate::workload::{self, Memory, Workload, key_bytes};
 use ramhold_base::{Effects, Input, Instant, Machine, Rng};
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -100,6 +100,9 @@ impl<S: Session> Client<S> {
             Task::Work if self.workload.is_for_counters(&mut self.rng) => {
                 return self.begin_counting(now, lane, effects);
             }
+            Task::Work if self.rng.chance(self.workload.scan_permille, 1000) => {
+                return self.ask(now, lane, SCANS, Action::Scan, &[], effects);
+            }
             Task::Work => self.workload.key(&mut self.rng),
             Task::Rest => return,
             Task::ReadBack(_) if lane > 0 => return,
@@ -158,6 +161,7 @@ impl<S: Session> Client<S> {
                 Ask::Increment { by: workload::amount_of(key, place), condition }
             }
             Action::Count => Ask::Count,
+            Action::Scan => Ask::Scan,
         };
         let operation = Operation {
             client: self.number,
@@ -191,8 +195,12 @@ impl<S: Session> Client<S> {
         if end.outcome != Outcome::Unknown {
             operation.ret = now.0;
         }
-        let key = operation.key;
+        let (key, call) = (operation.key, operation.call);
         drop(history);
+        if end.outcome == Outcome::Scanned {
+            let met = self.session.take_met(lane);
+            self.note_scan(call, now, met);
+        }
         // As many operations in all, however many lanes there are.
         let think_max = self.workload.think_max.max(MILLI) * self.lanes.len() as u64;
         let mut pause = Duration::from_nanos(self.rng.below(think_max));
@@ -205,7 +213,7 @@ impl<S: Session> Client<S> {
                 self.memory.learn(key, version.unwrap_or_default());
                 true
             }
-            Outcome::Absent => true,
+            Outcome::Absent | Outcome::Scanned | Outcome::MetTwice => true,
             Outcome::Refused { .. } => {
                 pause = pause.max(REFUSAL_PAUSE);
                 false
@@ -231,6 +239,42 @@ impl<S: Session> Client<S> {
         if let Some(lane) = self.lanes.get_mut(lane) {
             lane.next = Some(now + pause);
         }
+    }
+
+    /// A scan is a read of each object that it met, in its page, and of the absence of each other one at some time from
+    /// its beginning to its end.
+    fn note_scan(&mut self, call: u64, now: Instant, met: Vec<Met>) {
+        let mut history = self.history.borrow_mut();
+        let mut absent: BTreeSet<u32> = history.iter().filter(|o| o.key != SCANS).map(|o| o.key).collect();
+        let mut seen = BTreeSet::new();
+        let read = Operation {
+            client: self.number,
+            session: self.session_number,
+            key: SCANS,
+            action: Action::Read,
+            call,
+            ret: now.0,
+            outcome: Outcome::Absent,
+            answered_by: None,
+        };
+        let action = |key| if key >= COUNTERS { Action::Count } else { Action::Read };
+        for met in met {
+            let key = workload::key_of(&met.key).expect("only keys of the workload are written");
+            absent.remove(&key);
+            if !seen.insert(key) {
+                history.push(Operation { key, action: Action::Scan, outcome: Outcome::MetTwice, ..read });
+                continue;
+            }
+            let version = met.version;
+            let outcome = match action(key) {
+                Action::Count => Outcome::Counted { version, sum: workload::sum_of(&met.value) },
+                _ => Outcome::Found { version, value: ValueId::of(&met.value) },
+            };
+            let answered_by = Some(met.answered_by);
+            let (call, ret) = (met.call, met.ret);
+            history.push(Operation { key, action: action(key), outcome, answered_by, call, ret, ..read });
+        }
+        history.extend(absent.into_iter().map(|key| Operation { key, action: action(key), ..read }));
     }
 
     /// What the session before had under way stays unknown.

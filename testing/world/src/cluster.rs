@@ -4,12 +4,16 @@
 //! Not here: which faults strike and what counts as right (fault, checker); what is audited at the end (audit).
 //! Catalogue: J3, E1.
 
+mod scan;
+
 use crate::disk::DiskOptions;
 use crate::history::{Condition, Outcome, ValueId};
 use crate::network::MILLI;
 use crate::scenario::{Actor, RATE_PPM_MAX};
-use crate::system::{Ask, End, MakeProcess, MakeSession, Member, Request, Role, Session, System, Tolerance};
-use crate::workload::Workload;
+use crate::system::{
+    Ask, End, MakeProcess, MakeSession, Member, Met, Request, Role, Session, System, Tolerance,
+};
+use crate::workload::{Workload, sum_of};
 use crate::world::World;
 use ramhold_backup::{BackupConfig, Buffers};
 use ramhold_base::{
@@ -25,6 +29,7 @@ use ramhold_replication::ReplicationConfig;
 use ramhold_wire::data::RejectRules;
 use ramhold_wire::membership::{Durability, Label};
 use ramhold_wire::table::TableOptions;
+use scan::Scanning;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -289,7 +294,11 @@ impl System for Cluster {
     }
 
     fn workload(&self, rng: &mut Rng) -> Workload {
-        let drawn = Workload { counting_percent: rng.between(5, 30), ..Workload::draw(rng) };
+        let drawn = Workload {
+            counting_percent: rng.between(5, 30),
+            scan_permille: rng.below(4),
+            ..Workload::draw(rng)
+        };
         if !self.tight {
             return drawn;
         }
@@ -424,6 +433,11 @@ pub struct ClusterSession {
     /// Asked for before the table was known.
     waiting: Vec<(usize, Wanted)>,
     running: BTreeMap<OperationId, (usize, Asked)>,
+    /// By lane.
+    scans: BTreeMap<usize, Scanning>,
+    /// What the scan of a lane met that has ended.
+    met: BTreeMap<usize, Vec<Met>>,
+    rng: Rng,
     ends: VecDeque<(usize, End)>,
     retry_at: Option<Instant>,
 }
@@ -442,6 +456,7 @@ enum Kind {
     Remove(RejectRules),
     Increment(Number, RejectRules),
     Count,
+    Scan,
 }
 
 impl ClusterSession {
@@ -461,6 +476,9 @@ impl ClusterSession {
             begun: Vec::new(),
             waiting: Vec::new(),
             running: BTreeMap::new(),
+            scans: BTreeMap::new(),
+            met: BTreeMap::new(),
+            rng,
             ends: VecDeque::new(),
             retry_at: None,
         }
@@ -488,10 +506,17 @@ impl ClusterSession {
             self.waiting.extend(all);
             return self.find_table(now, effects);
         };
+        let (scans, all): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|(_, wanted)| matches!(wanted.kind, Kind::Scan));
+        for (lane, _) in scans {
+            self.scans.insert(lane, Scanning::new(now, table, &mut self.rng));
+        }
+        self.ask_for_pages(now, effects);
         let asked = |(lane, wanted): &(usize, Wanted)| {
             let asked = match wanted.kind {
                 Kind::Read => Asked::Read,
                 Kind::Count => Asked::Count,
+                Kind::Scan => unreachable!("scans are asked for page by page"),
                 Kind::Write(..) | Kind::Remove(_) | Kind::Increment(..) => Asked::Mutation,
             };
             (*lane, asked)
@@ -502,9 +527,33 @@ impl ClusterSession {
             Kind::Write(value, rules, expiry) => Operation::Write { table, key, value, rules, expiry },
             Kind::Remove(rules) => Operation::Remove { table, key, rules },
             Kind::Increment(by, rules) => Operation::Increment { table, key, by, rules },
+            Kind::Scan => unreachable!("scans are asked for page by page"),
         });
         let ids = self.session.start_all(now, operations, DEADLINE, effects);
         self.running.extend(ids.into_iter().zip(asked));
+    }
+
+    fn ask_for_pages(&mut self, now: Instant, effects: &mut Effects) {
+        for (lane, scanning) in self.scans.iter_mut().filter(|(_, s)| s.due.is_some_and(|due| due <= now)) {
+            let (cursor, limits) = scanning.ask(now);
+            let id = self.session.start(now, Operation::Scan { cursor, limits }, effects);
+            self.running.insert(id, (*lane, Asked::Page));
+        }
+    }
+
+    fn take_page(&mut self, now: Instant, lane: usize, outcome: core::Outcome) {
+        let outcome = match outcome {
+            core::Outcome::Done(Reply::Page(page)) => {
+                let scanning = self.scans.get_mut(&lane).expect("a page belongs to a scan");
+                let Some(met) = scanning.take(now, page, &mut self.rng) else { return };
+                self.met.insert(lane, met);
+                Outcome::Scanned
+            }
+            core::Outcome::Refused { status, .. } => Outcome::Refused { status },
+            other => panic!("an answer to another question: {other:?}"),
+        };
+        self.scans.remove(&lane);
+        self.ends.push_back((lane, End { outcome, answered_by: None }));
     }
 
     fn take_outcomes(&mut self, now: Instant, effects: &mut Effects) {
@@ -524,6 +573,10 @@ impl ClusterSession {
                     self.start(now, waiting, effects);
                 }
             } else if let Some((lane, asked)) = self.running.remove(&id) {
+                if asked == Asked::Page {
+                    self.take_page(now, lane, outcome);
+                    continue;
+                }
                 self.ends.push_back((lane, end_of(asked, outcome)));
             }
         }
@@ -534,6 +587,7 @@ impl ClusterSession {
 enum Asked {
     Read,
     Count,
+    Page,
     Mutation,
 }
 
@@ -550,12 +604,11 @@ pub fn end_of_mutation(outcome: core::Outcome) -> End {
 fn end_of(asked: Asked, outcome: core::Outcome) -> End {
     match outcome {
         core::Outcome::Done(Reply::Read { version, value, answered_by, .. }) if asked == Asked::Count => {
-            // What is no number is no sum that the checker takes.
-            let sum = std::str::from_utf8(&value).ok().and_then(|text| text.parse().ok()).unwrap_or(-1);
+            let sum = sum_of(&value);
             End { outcome: Outcome::Counted { version, sum }, answered_by: Some(answered_by) }
         }
         core::Outcome::Done(Reply::Incremented { version, sum }) => {
-            let sum = sum.to_string().parse().unwrap_or(-1);
+            let sum = sum_of(sum.to_string().as_bytes());
             End { outcome: Outcome::Counted { version, sum }, answered_by: None }
         }
         core::Outcome::Done(Reply::Read { version, value, answered_by, .. }) => End {
@@ -616,6 +669,7 @@ impl Session for ClusterSession {
             Ask::Remove { condition } => Kind::Remove(rules(condition)),
             Ask::Increment { by, condition } => Kind::Increment(by, rules(condition)),
             Ask::Count => Kind::Count,
+            Ask::Scan => Kind::Scan,
         };
         self.begun.push((lane, Wanted { key: request.key.to_vec(), kind }));
         if !self.packs {
@@ -635,6 +689,10 @@ impl Session for ClusterSession {
         self.packs
     }
 
+    fn take_met(&mut self, lane: usize) -> Vec<Met> {
+        self.met.remove(&lane).unwrap_or_default()
+    }
+
     fn take_end(&mut self) -> Option<(usize, End)> {
         self.ends.pop_front()
     }
@@ -644,6 +702,7 @@ impl Machine for ClusterSession {
     fn step(&mut self, now: Instant, input: Input<'_>, effects: &mut Effects) {
         self.session.step(now, input, effects);
         self.take_outcomes(now, effects);
+        self.ask_for_pages(now, effects);
         if !self.waiting.is_empty() {
             self.find_table(now, effects);
         }
@@ -651,6 +710,7 @@ impl Machine for ClusterSession {
 
     fn deadline(&self) -> Option<Instant> {
         let retry = if self.waiting.is_empty() { None } else { self.retry_at };
-        ramhold_base::time::earliest(self.session.deadline(), retry)
+        let pages = self.scans.values().filter_map(|scanning| scanning.due).min();
+        ramhold_base::time::earliest(pages, ramhold_base::time::earliest(self.session.deadline(), retry))
     }
 }

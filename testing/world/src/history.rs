@@ -51,6 +51,8 @@ pub enum Action {
     },
     /// Reads a counter.
     Count,
+    /// Meets all objects; each that it meets, and each absence, is a read of its own beside it.
+    Scan,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,6 +73,10 @@ pub enum Outcome {
         version: Version,
         sum: i64,
     },
+    /// A scan came to its end.
+    Scanned,
+    /// A scan met an object a second time.
+    MetTwice,
     /// The condition did not hold: the object had this version, 0 when it was absent, none when that was not told.
     ConditionFailed {
         version: Option<Version>,
@@ -103,7 +109,7 @@ impl Operation {
             matches!(self.outcome, Outcome::Done { .. } | Outcome::Counted { .. } | Outcome::Unknown);
         match self.action {
             Action::Write { .. } | Action::Remove { .. } | Action::Increment { .. } => effect,
-            Action::Read | Action::Count => false,
+            Action::Read | Action::Count | Action::Scan => false,
         }
     }
 }

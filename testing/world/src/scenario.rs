@@ -266,7 +266,7 @@ impl<'a, T: System> Scenario<'a, T> {
         let wanted: BTreeSet<u32> =
             self.clients.iter().filter_map(|node| self.client_number(*node)).collect();
         let mut missing = wanted;
-        let mut from = self.history.borrow().partition_point(|o| o.call < healed_at);
+        let mut from = self.history.borrow().iter().take_while(|o| o.call < healed_at).count();
         while !missing.is_empty() {
             if self.world.now() > healed_at + limit {
                 return Err(format!(
@@ -278,7 +278,11 @@ impl<'a, T: System> Scenario<'a, T> {
             self.world.run_until(now + 50 * MILLI);
             let history = self.history.borrow();
             let full = Outcome::Refused { status: Status::OutOfMemory };
-            let is_served = |o: &&Operation| is_answered(o) || (self.system.is_tight() && o.outcome == full);
+            // What a scan has met counts from its beginning, and stands behind what began later.
+            let is_served = |o: &&Operation| {
+                let is_new = o.call >= healed_at;
+                is_new && (is_answered(o) || (self.system.is_tight() && o.outcome == full))
+            };
             for operation in history[from..].iter().filter(is_served) {
                 missing.remove(&operation.client);
             }
@@ -348,6 +352,8 @@ fn is_answered(operation: &Operation) -> bool {
         | Outcome::Absent
         | Outcome::Done { .. }
         | Outcome::Counted { .. }
+        | Outcome::Scanned
+        | Outcome::MetTwice
         | Outcome::ConditionFailed { .. } => true,
         Outcome::Refused { .. } | Outcome::Unknown => false,
     }

@@ -512,7 +512,9 @@ impl Stage {
             let operation = &mut self.history[at];
             let end = match operation.action {
                 Action::Read => end_of_read(outcome),
-                Action::Increment { .. } | Action::Count => panic!("no scenario counts"),
+                Action::Increment { .. } | Action::Count | Action::Scan => {
+                    panic!("no scenario counts or scans")
+                }
                 Action::Write { .. } | Action::Remove { .. } => end_of_mutation(outcome),
             };
             operation.outcome = end.outcome;

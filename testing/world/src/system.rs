@@ -8,7 +8,7 @@ use crate::history::{Condition, Outcome};
 use crate::scenario::Actor;
 use crate::workload::Workload;
 use crate::world::{Life, World};
-use ramhold_base::{Effects, Input, Instant, Machine, Number, Rng, ServerId};
+use ramhold_base::{Effects, Input, Instant, Machine, Number, Rng, ServerId, Version};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -38,6 +38,19 @@ pub enum Ask<'a> {
     },
     /// To read a counter.
     Count,
+    /// Of all objects; the key means nothing.
+    Scan,
+}
+
+/// An object that a scan has met, in a page that was asked for and came at these times.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Met {
+    pub key: Vec<u8>,
+    pub version: Version,
+    pub value: Vec<u8>,
+    pub call: u64,
+    pub ret: u64,
+    pub answered_by: ServerId,
 }
 
 /// How an operation ended, and who answered.
@@ -73,6 +86,12 @@ pub trait Session: Machine {
 
     /// How the operation of a lane ended, once.
     fn take_end(&mut self) -> Option<(usize, End)>;
+
+    /// What the scan of a lane met that has just ended.
+    fn take_met(&mut self, lane: usize) -> Vec<Met> {
+        let _ = lane;
+        Vec::new()
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -26,6 +26,7 @@ impl Tally {
             ("operations.done", count(told)),
             ("operations.refused", count(|o| matches!(o, Outcome::Refused { .. }))),
             ("operations.unknown", count(|o| o == Outcome::Unknown)),
+            ("scans", count(|o| o == Outcome::Scanned)),
             ("checked.keys", seen.keys),
             ("checked.mutations", seen.mutations),
             ("checked.observations", seen.observations),
@@ -96,6 +97,8 @@ impl Tally {
         demand("increments checked", self.sum("checked.increments"), 50);
         demand("increments recalled", self.sum("mark.increment_recalled"), 1);
         demand("frames of several operations", self.sum("mark.multi"), 100);
+        demand("pages of scans", self.sum("mark.page"), 50);
+        demand("scans that came to their end", self.sum("scans"), 1);
         // The others were in segments that went before anybody looked, or died with their process.
         let (flips, repaired) = (self.sum("fault.memory flip"), self.sum("mark.repaired"));
         if repaired * 4 < flips {

@@ -21,6 +21,8 @@ pub struct Workload {
     pub removes: u64,
     /// Of 100 operations, how many are for counters.
     pub counting_percent: u64,
+    /// Of 1000 other operations, how many are scans.
+    pub scan_permille: u64,
     /// Of 100 mutations, how many have a condition.
     pub conditional_percent: u64,
     /// Of 100 writes, how many give the object a time to live.
@@ -41,6 +43,7 @@ impl Workload {
             writes: rng.between(1, 6),
             removes: rng.below(3),
             counting_percent: 0,
+            scan_permille: 0,
             conditional_percent: rng.below(60),
             ttl_percent: rng.below(31),
             value_bytes_max: *rng.pick(&[16, 200, 1500, 6000]).expect("four sizes"),
@@ -139,6 +142,18 @@ pub fn key_bytes(key: u32) -> Vec<u8> {
     let mut bytes = format!("key-{key}").into_bytes();
     bytes.resize(bytes.len() + (key % 5) as usize * 17, b'.');
     bytes
+}
+
+/// The key of these bytes; none if they are of none.
+pub fn key_of(bytes: &[u8]) -> Option<u32> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let key = text.trim_end_matches('.').strip_prefix("key-")?.parse().ok()?;
+    (key_bytes(key) == bytes).then_some(key)
+}
+
+/// What a counter holds. What is no number is no sum that the checker takes.
+pub fn sum_of(value: &[u8]) -> i64 {
+    std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()).unwrap_or(-1)
 }
 
 /// What a client remembers of versions, to set conditions that often hold.

@@ -1,6 +1,7 @@
 //! `verify`: reads every imported file's object back and compares it byte for byte.
 
 use super::import::{Limits, PIPELINE_BYTES, PIPELINE_COUNT};
+use super::scan::each_key;
 use crate::cli::Global;
 use crate::failure::{self, Failure};
 use crate::output;
@@ -11,25 +12,68 @@ use crate::walk::{Found, Skip, SkipCounts, Walk, read_object};
 use clap::Args;
 use ramhold_client::{Error, Operation, RejectRules, Reply, Status, TableId};
 use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Compare a table with the files that were imported into it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Example:
+Examples:
   ramhold import docs --dir /usr/share/doc && ramhold verify docs --dir /usr/share/doc
+  ramhold verify docs --dir /usr/share/doc --exact   (and nothing else is in the table)
 
 Each file's object is read back and compared byte for byte. Missing and different objects are listed by name.
 A file that differs and was modified after its object was written counts as changed, not as lost.
-Exit code 1 when an object is missing or different, 3 when one could not be read.")]
+With --exact the table is then scanned: each file's object must be met exactly once, and no other object.
+Exit code 1 when an object is missing, different or one too many, 3 when one could not be read.")]
 pub struct Verify {
     table: String,
     /// The directory that was imported.
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
+    /// The table must hold these objects, each once, and no others.
+    #[arg(long, conflicts_with_all = ["limit_files", "limit_bytes"])]
+    exact: bool,
     #[command(flatten)]
     limits: Limits,
+}
+
+/// What a scan of the table met, held against the files.
+#[derive(Default)]
+struct Exact {
+    /// How often each file's object was met.
+    files: BTreeMap<Vec<u8>, u64>,
+    /// Objects of no file.
+    extra: Vec<String>,
+    /// Met more than once.
+    twice: Vec<String>,
+    /// Read back, and not met.
+    unmet: Vec<String>,
+}
+
+impl Exact {
+    fn is_right(&self) -> bool {
+        self.extra.is_empty() && self.twice.is_empty() && self.unmet.is_empty()
+    }
+
+    /// Takes what was met into account; objects that could not be read back were not to be met.
+    fn judge(&mut self, met: BTreeMap<Vec<u8>, u64>, missing: &[String]) {
+        let missing: BTreeSet<&String> = missing.iter().collect();
+        for (key, count) in met {
+            let name = output::bytes_for_eyes(&key);
+            if count > 1 {
+                self.twice.push(name.clone());
+            }
+            match self.files.get_mut(&key) {
+                Some(times) => *times = count,
+                None => self.extra.push(name),
+            }
+        }
+        let unmet = self.files.iter().filter(|(_, times)| **times == 0);
+        let unmet = unmet.map(|(key, _)| output::bytes_for_eyes(key));
+        self.unmet = unmet.filter(|name| !missing.contains(name)).collect();
+    }
 }
 
 struct Item {
@@ -49,6 +93,7 @@ struct Run {
     changed: Vec<String>,
     failed: u64,
     skipped: SkipCounts,
+    exact: Option<Exact>,
 }
 
 impl Verify {
@@ -66,9 +111,15 @@ impl Verify {
             changed: Vec::new(),
             failed: 0,
             skipped: SkipCounts::default(),
+            exact: self.exact.then(Exact::default),
         };
         run.files(walk, self.limits);
         while run.take_one() {}
+        if let Some(exact) = &mut run.exact {
+            let mut met: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+            each_key(&mut global.connect()?, table, |key| *met.entry(key).or_default() += 1)?;
+            exact.judge(met, &run.missing);
+        }
         run.finish(global)
     }
 }
@@ -97,6 +148,9 @@ impl Run {
             }
             files += 1;
             bytes += length;
+            if let Some(exact) = &mut self.exact {
+                exact.files.insert(key.clone(), 0);
+            }
             while self.pipeline.is_full() && self.take_one() {}
             let operation =
                 Operation::Read { table: self.table, key: key.clone(), rules: RejectRules::default() };
@@ -147,8 +201,9 @@ impl Run {
         let seconds = self.progress.elapsed().as_secs_f64();
         self.progress.finish();
         let rate = self.same_bytes as f64 / seconds.max(1e-9);
+        let exact = self.exact.take();
         if global.json {
-            output::print_json(&json!({
+            let mut json = json!({
                 "same": self.same,
                 "bytes": self.same_bytes,
                 "seconds": seconds,
@@ -158,7 +213,13 @@ impl Run {
                 "changed": self.changed,
                 "failed": self.failed,
                 "skipped": self.skipped.json(),
-            }))?;
+            });
+            if let Some(exact) = &exact {
+                json["extra"] = exact.extra.clone().into();
+                json["twice"] = exact.twice.clone().into();
+                json["unmet"] = exact.unmet.clone().into();
+            }
+            output::print_json(&json)?;
         } else {
             output::print(&format!(
                 "verified {} objects, {} bytes in {seconds:.3} s ({}/s); {} missing, {} different, {} changed, {}, {} failed\n",
@@ -171,8 +232,20 @@ impl Run {
                 self.skipped.text(),
                 self.failed
             ))?;
+            if let Some(exact) = &exact {
+                let Exact { files, extra, twice, unmet } = exact;
+                for (what, names) in [("extra", extra), ("met twice", twice), ("not met", unmet)] {
+                    names.iter().for_each(|name| eprintln!("ramhold: {what} '{name}'"));
+                }
+                let met = files.values().filter(|times| **times == 1).count();
+                let (extra, twice, unmet) = (extra.len(), twice.len(), unmet.len());
+                output::print(&format!(
+                    "exact: {met} objects met once; {extra} extra, {twice} met twice, {unmet} not met\n"
+                ))?;
+            }
         }
-        if !self.missing.is_empty() || !self.different.is_empty() {
+        let is_exact = exact.is_none_or(|exact| exact.is_right());
+        if !self.missing.is_empty() || !self.different.is_empty() || !is_exact {
             Err(Failure::told(failure::NOT_FOUND))
         } else if self.failed > 0 {
             Err(Failure::told(failure::REFUSED))

@@ -135,3 +135,78 @@ fn what_cannot_be_written_is_told_by_name() {
     played.ramhold(&["import", "t", "--dir", missing.to_str().unwrap()]).failed(2);
     played.ramhold(&["verify", "none", "--dir", directory.text()]).failed(3);
 }
+
+#[test]
+fn an_exact_table_holds_each_file_once_and_nothing_else() {
+    // A6
+    let played = Played::start(Mischief::default());
+    let directory = Directory::new();
+    for n in 0..40 {
+        directory.write(format!("f{n}"), format!("content {n}").as_bytes());
+    }
+    played.ramhold(&["table", "create", "t"]).ok();
+    played.ramhold(&["import", "t", "--dir", directory.text()]).ok();
+    let verify = ["verify", "t", "--dir", directory.text(), "--exact"];
+    let text = played.ramhold(&verify).ok().text();
+    assert!(text.contains("exact: 40 objects met once; 0 extra, 0 met twice, 0 not met"), "{text}");
+    played.ramhold(&["put", "t", "other", "x"]).ok();
+    let extra = played.ramhold(&verify).failed(1);
+    assert!(extra.contains("extra 'other'"), "{extra}");
+    let json = played.ramhold(&["verify", "t", "--dir", directory.text(), "--exact", "--json"]).json();
+    assert_eq!(json["extra"], serde_json::json!(["other"]));
+    assert_eq!(
+        played.ramhold(&["verify", "t", "--dir", directory.text(), "--exact", "--limit-files", "3"]).code,
+        2
+    );
+}
+
+#[test]
+fn a_table_is_scanned_in_parts_and_comes_back_from_its_export() {
+    // A6
+    let played = Played::start(Mischief { retry_every: 4, ..Mischief::default() });
+    let directory = Directory::new();
+    played.ramhold(&["table", "create", "t"]).ok();
+    for n in 0..10 {
+        played.ramhold(&["put", "t", &format!("a{n}"), &format!("value {n}")]).ok();
+    }
+    played.ramhold_with(&[0xFF, 0, b'\n'], &["put", "t", "bytes", "-"]).ok();
+    let text = played.ramhold(&["scan", "t"]).ok().text();
+    let mut lines: Vec<_> = text.lines().collect();
+    lines.sort_unstable();
+    assert_eq!((lines.len(), lines[3], lines[10]), (11, "a3\tvalue 3", "bytes\t\\xff\\u{0}\\n"));
+    let keys = played.ramhold(&["scan", "t", "--keys", "--prefix", "by"]).ok().text();
+    assert_eq!(keys, "bytes\n");
+    // In parts, each from the cursor that the one before has told.
+    let (mut met, mut cursor) = (Vec::new(), None::<String>);
+    loop {
+        let mut arguments = vec!["scan", "t", "--limit", "4", "--json"];
+        arguments.extend(cursor.iter().flat_map(|cursor| ["--cursor", cursor.as_str()]));
+        let text = played.ramhold(&arguments).ok().text();
+        let mut lines: Vec<serde_json::Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        cursor = lines.pop().unwrap()["cursor"].as_str().map(str::to_owned);
+        assert!(lines.len() == 4 || cursor.is_none());
+        met.extend(lines.iter().map(|line| line["key"].as_str().unwrap().to_owned()));
+        if cursor.is_none() {
+            break;
+        }
+    }
+    met.sort_unstable();
+    met.dedup();
+    assert_eq!(met.len(), 11);
+    let no_cursor = played.ramhold(&["scan", "t", "--cursor", "00ff"]);
+    assert!(no_cursor.code == 2 && no_cursor.stderr.contains("not a cursor"), "{no_cursor:?}");
+    let out = directory.0.join("t.jsonl").to_str().unwrap().to_owned();
+    played.ramhold(&["export", "t", "--out", &out]).ok();
+    played.ramhold(&["export", "t", "--out", &out]).failed(2);
+    played.ramhold(&["table", "create", "copy"]).ok();
+    played.ramhold(&["import", "copy", "--jsonl", &out]).ok();
+    assert_eq!(played.ramhold(&["get", "copy", "bytes"]).ok().stdout, [0xFF, 0, b'\n']);
+    let lines = |text: String| {
+        let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+        lines.sort_unstable();
+        lines
+    };
+    let copied = played.ramhold(&["scan", "copy"]).ok().text();
+    assert_eq!(lines(copied), lines(text));
+}

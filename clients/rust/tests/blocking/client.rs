@@ -2,8 +2,8 @@
 
 use crate::played::{Mischief, Played};
 use ramhold_client::{
-    Client, ClusterTime, Durability, Error, Number, Operation, Options, Outcome, PutOptions, RejectRules,
-    Reply, Status, TableId, TableOptions, Version,
+    Client, ClusterTime, Durability, Error, Number, Operation, Options, Outcome, PageLimits, PutOptions,
+    RejectRules, Reply, ScanCursor, Status, TableId, TableOptions, Version,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, TcpListener};
@@ -78,7 +78,7 @@ fn many_objects_in_one_call_each_end_on_their_own_in_the_order_given() {
     for mischief in [
         Mischief::default(),
         Mischief { retry_every: 7, ..Mischief::default() },
-        Mischief { break_every: 301, ..Mischief::default() },
+        Mischief { break_every: 5, ..Mischief::default() },
     ] {
         let played = Played::start(mischief);
         let (mut client, table) = connect(&played);
@@ -119,6 +119,42 @@ fn many_objects_in_one_call_each_end_on_their_own_in_the_order_given() {
         assert!(matches!(&mixed[2], Ok(Reply::Written { .. })));
         assert_eq!(client.wait_any().unwrap().0, before);
         assert!(client.multi([]).is_empty());
+    }
+}
+
+#[test]
+fn a_scan_gives_every_object_once_and_goes_on_from_a_text() {
+    // A6
+    let played = Played::start(Mischief { retry_every: 5, ..Mischief::default() });
+    let (mut client, table) = connect(&played);
+    assert_eq!(client.scan(table).count(), 0);
+    let keys: Vec<String> = (0..50).map(|n| format!("key {n}")).collect();
+    client.multi_write(table, keys.iter().map(|key| (key, b"value")));
+    let mut met: Vec<_> = client.scan(table).map(|object| object.unwrap().key).collect();
+    met.sort_unstable();
+    let mut wanted: Vec<_> = keys.iter().map(|key| key.clone().into_bytes()).collect();
+    wanted.sort_unstable();
+    assert_eq!(met, wanted);
+    // Page by page, each by another client that knows but the text.
+    let limits = PageLimits { count: 2, keys_only: true, ..PageLimits::default() };
+    let mut met = Vec::new();
+    let mut next = Some(ScanCursor::new(table).to_string());
+    while let Some(text) = next {
+        let page = client.scan_page(&text.parse().unwrap(), limits).unwrap();
+        assert!(page.objects.len() <= 2);
+        assert!(page.objects.iter().all(|object| object.value.is_empty()));
+        met.extend(page.objects.into_iter().map(|object| object.key));
+        next = page.next.map(|cursor| cursor.to_string());
+    }
+    met.sort_unstable();
+    assert_eq!(met, wanted);
+    match client.scan_page(&ScanCursor::new(table), PageLimits { count: 0, ..limits }) {
+        Err(Error::Refused { status: Status::BadRequest, .. }) => {}
+        other => panic!("{other:?}"),
+    }
+    match client.scan(TableId(99)).next() {
+        Some(Err(Error::Refused { status: Status::UnknownTable, .. })) => {}
+        other => panic!("{other:?}"),
     }
 }
 

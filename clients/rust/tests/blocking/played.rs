@@ -3,7 +3,7 @@
 //! It keeps objects in a map and forgets them with the process. It can be told to misbehave. Its cluster time stands
 //! still: an object ends at once or never.
 
-use ramhold_base::hash::PlacementSeed;
+use ramhold_base::hash::{PlacementHasher, PlacementSeed};
 use ramhold_base::{
     ClusterId, ClusterTime, ConnId, DirectoryId, Effect, Effects, Input, Instant, KeyHash, LeaseId, Machine,
     Peer, RecoveryId, SegmentId, Sequence, ServerId, ShardId, Status, StreamId, TableId, Term, Version,
@@ -13,9 +13,10 @@ use ramhold_wire::control::{Address, Empty, decode, encode_into};
 use ramhold_wire::data::{
     IncrementReply, IncrementRequest, KeyRequest, ReadReply, WriteRequest, encode_version,
 };
-use ramhold_wire::lease::{LeaseOpen, LeaseOpened};
+use ramhold_wire::lease::{LeaseOpen, LeaseOpened, LeaseRenewed};
 use ramhold_wire::membership::{Label, ServerEntry, ServerState};
 use ramhold_wire::multi::{MultiRequest, encode_answer};
+use ramhold_wire::scan::{ScanHead, ScanRequest, encode_object_head};
 use ramhold_wire::status::{
     BackupStatus, ClusterStatus, LossReport, Pong, ProcessStatus, Recoveries, RecoveryPhase, RecoveryReport,
     StreamStatus,
@@ -90,6 +91,7 @@ struct Cluster {
     time: u32,
     requests: u64,
     writes: u64,
+    pages: u64,
     loss_is_acknowledged: bool,
     leases: u64,
     results: BTreeMap<(LeaseId, Sequence), (Status, Vec<u8>)>,
@@ -128,6 +130,10 @@ fn version(status: Status, version: Version) -> Answer {
     Some((status, body))
 }
 
+fn every(count: u64, every: u64) -> bool {
+    every > 0 && count.is_multiple_of(every)
+}
+
 impl Cluster {
     fn on_request(&mut self, from: ConnId, header: &Header, body: &[u8], effects: &mut Effects) {
         let answer = match header.opcode().unwrap() {
@@ -145,27 +151,29 @@ impl Cluster {
         }
     }
 
-    /// One answer for many; the connection breaks when it would for one of them.
+    /// One answer for many. A frame of items counts as one write where connections break.
     fn respond_to_all(&mut self, header: &Header, body: &[u8]) -> Answer {
         let mut bytes = Vec::new();
-        let mut is_broken = false;
+        self.writes += 1;
+        let is_broken = every(self.writes, self.mischief.break_every);
         for (place, item) in (0..).zip(MultiRequest::decode(body).unwrap().items()) {
             let header = Header { sequence: item.sequence, repeated: item.repeated, ..*header };
-            match self.respond(item.opcode, &header, item.body) {
-                Some((status, body)) => {
-                    encode_answer(place, Some(status), &mut bytes, |out| out.extend_from_slice(&body));
-                }
-                None => is_broken = true,
-            }
+            let (status, body) = self.respond_unbroken(item.opcode, &header, item.body).unwrap();
+            encode_answer(place, Some(status), &mut bytes, |out| out.extend_from_slice(&body));
         }
         (!is_broken).then_some((Status::Ok, bytes))
     }
 
     fn respond(&mut self, opcode: Opcode, header: &Header, body: &[u8]) -> Answer {
+        self.writes += u64::from(opcode == Opcode::Write);
+        let is_broken = opcode == Opcode::Write && every(self.writes, self.mischief.break_every);
+        let answer = self.respond_unbroken(opcode, header, body);
+        if is_broken { None } else { answer }
+    }
+
+    fn respond_unbroken(&mut self, opcode: Opcode, header: &Header, body: &[u8]) -> Answer {
         let is_data = matches!(opcode, Opcode::Read | Opcode::Write | Opcode::Remove | Opcode::Increment);
         self.requests += u64::from(is_data);
-        self.writes += u64::from(opcode == Opcode::Write);
-        let every = |count: u64, every: u64| every > 0 && count.is_multiple_of(every);
         if is_data && header.cluster != ClusterId(77) {
             Some((Status::WrongCluster, Vec::new()))
         } else if is_data && every(self.requests, self.mischief.retry_every) {
@@ -173,9 +181,7 @@ impl Cluster {
         } else if opcode == Opcode::Write && self.mischief.refuse_writes.is_some() {
             self.mischief.refuse_writes.map(|status| (status, Vec::new()))
         } else {
-            let answer = self.answer_once(header, opcode, body);
-            let is_broken = opcode == Opcode::Write && every(self.writes, self.mischief.break_every);
-            if is_broken { None } else { answer }
+            self.answer_once(header, opcode, body)
         }
     }
 
@@ -202,6 +208,8 @@ impl Cluster {
                 self.leases += 1;
                 ok(&LeaseOpened { lease: LeaseId(self.leases), term_millis })
             }
+            // On a slow machine a client has time for it.
+            Opcode::LeaseRenew => ok(&LeaseRenewed { term_millis: 60_000 }),
             Opcode::Ping => ok(&Pong { server: ServerId::NONE, list_version: 0 }),
             Opcode::TableCreate => self.create(decode(body).unwrap()),
             Opcode::TableList => ok(&Tables { tables: self.tables.iter().map(summary).collect() }),
@@ -222,6 +230,7 @@ impl Cluster {
             Opcode::Read => self.read(&KeyRequest::decode(body).unwrap()),
             Opcode::Write => self.write(&WriteRequest::decode(body).unwrap()),
             Opcode::Remove => self.remove(&KeyRequest::decode(body).unwrap()),
+            Opcode::Scan => self.page(&ScanRequest::decode(body).unwrap()),
             Opcode::Increment => self.increment(&IncrementRequest::decode(body).unwrap()),
             other => panic!("nobody asks for {other:?}"),
         }
@@ -335,6 +344,31 @@ impl Cluster {
         self.objects.insert(key, Object { version: written, expires, value: sum.to_string().into_bytes() });
         let mut body = Vec::new();
         IncrementReply { version: written, bits: sum.bits() }.encode(&mut body);
+        Some((Status::Ok, body))
+    }
+
+    /// A page of at most three objects, in the order of their hashes.
+    fn page(&mut self, request: &ScanRequest) -> Answer {
+        self.pages += 1;
+        if every(self.pages, self.mischief.retry_every) {
+            return Some((Status::Retry, Vec::new()));
+        }
+        let hasher = PlacementHasher::new(PlacementSeed(9));
+        let objects = self.objects.iter().filter(|((table, _), _)| *table == request.table);
+        let objects = objects.map(|((_, key), object)| (hasher.hash(key).0.max(1), key, object));
+        let mut objects: Vec<_> = objects.filter(|(at, ..)| *at >= request.position).collect();
+        objects.sort_by_key(|(at, ..)| *at);
+        let count = request.count.min(3) as usize;
+        let next = objects.get(count).map(|(at, ..)| *at);
+        let mut body = Vec::new();
+        ScanHead { last: request.last, next }.encode(&mut body);
+        for (_, key, object) in objects.into_iter().take(count) {
+            let value: &[u8] = if request.keys_only { &[] } else { &object.value };
+            let fields = (object.version, self.time, object.expires);
+            encode_object_head(&mut body, fields, key.len(), value.len());
+            body.extend_from_slice(key);
+            body.extend_from_slice(value);
+        }
         Some((Status::Ok, body))
     }
 

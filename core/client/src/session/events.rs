@@ -98,8 +98,8 @@ impl Session {
                 }
                 self.renumber(id);
                 let running = self.running.get_mut(&id).expect("it runs");
-                if let Place::OwnerOf { table, key } = running.operation.place() {
-                    self.cache.doubt(table, attempt.routed_by, key);
+                if let Place::OwnerOf { table, target } = running.operation.place() {
+                    self.cache.doubt(table, attempt.routed_by, target);
                 }
                 if attempt.who == Who::Coordinator {
                     self.leave_coordinator(attempt.addr);

@@ -46,6 +46,11 @@ impl Session {
         }
         let mut servers: BTreeMap<(SocketAddr, ServerId, ShardId, bool), Vec<Posted>> = BTreeMap::new();
         for one in posted {
+            if self.running[&one.id].operation.opcode() == Opcode::Scan {
+                // Its answer is a frame's worth by itself.
+                self.send_alone(now, one, effects);
+                continue;
+            }
             let Owner { addr, server, shard } = one.owner;
             let is_numbered = self.running[&one.id].number.is_some();
             servers.entry((addr, server, shard, is_numbered)).or_default().push(one);

@@ -106,6 +106,7 @@ fn already_done(operation: &Operation, status: Status) -> Option<Reply> {
         | Operation::Write { .. }
         | Operation::Remove { .. }
         | Operation::Increment { .. }
+        | Operation::Scan { .. }
         | Operation::ListTables
         | Operation::DescribeTable { .. }
         | Operation::ClusterStatus

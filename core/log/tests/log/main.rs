@@ -11,4 +11,5 @@ mod limits;
 mod model;
 mod replay;
 mod rot;
+mod scan;
 mod side;

@@ -10,3 +10,4 @@ mod read_lease;
 mod recovery;
 mod repair;
 mod rig;
+mod scan;

@@ -210,7 +210,7 @@ impl Draft<'_> {
         let operation = &self.history[at];
         let (condition, left, ttl) = match operation.action {
             Action::Read => return,
-            Action::Increment { .. } | Action::Count => {
+            Action::Increment { .. } | Action::Count | Action::Scan => {
                 return self.violation(ViolationKind::Nonsense, vec![at]);
             }
             Action::Write { value, condition, ttl } => (condition, Left::Value(value), ttl),
@@ -245,7 +245,11 @@ impl Draft<'_> {
                 }
             }
             Outcome::ConditionFailed { .. } | Outcome::Refused { .. } => {}
-            Outcome::Found { .. } | Outcome::Absent | Outcome::Counted { .. } => {
+            Outcome::Found { .. }
+            | Outcome::Absent
+            | Outcome::Counted { .. }
+            | Outcome::Scanned
+            | Outcome::MetTwice => {
                 self.violation(ViolationKind::Nonsense, vec![at]);
             }
         }
@@ -266,7 +270,11 @@ impl Draft<'_> {
             }
             (
                 Action::Read,
-                Outcome::Done { .. } | Outcome::Counted { .. } | Outcome::ConditionFailed { .. },
+                Outcome::Done { .. }
+                | Outcome::Counted { .. }
+                | Outcome::ConditionFailed { .. }
+                | Outcome::Scanned
+                | Outcome::MetTwice,
             ) => {
                 self.violation(ViolationKind::Nonsense, vec![at]);
             }
@@ -290,14 +298,20 @@ impl Draft<'_> {
             // Found to be nonsense already.
             (
                 Action::Write { .. } | Action::Remove { .. },
-                Outcome::Found { .. } | Outcome::Absent | Outcome::Counted { .. },
+                Outcome::Found { .. }
+                | Outcome::Absent
+                | Outcome::Counted { .. }
+                | Outcome::Scanned
+                | Outcome::MetTwice,
             )
             | (
-                Action::Increment { .. } | Action::Count,
+                Action::Increment { .. } | Action::Count | Action::Scan,
                 Outcome::Found { .. }
                 | Outcome::Absent
                 | Outcome::Counted { .. }
                 | Outcome::ConditionFailed { .. }
+                | Outcome::Scanned
+                | Outcome::MetTwice
                 | Outcome::Done { .. },
             ) => {}
         }

@@ -254,15 +254,23 @@ fn apply(operation: &Operation, state: State) -> Option<State> {
                 }
                 Outcome::Absent => state.present.is_none().then_some(state),
                 Outcome::Refused { .. } | Outcome::Unknown => Some(state),
-                Outcome::Done { .. } | Outcome::Counted { .. } | Outcome::ConditionFailed { .. } => None,
+                Outcome::Done { .. }
+                | Outcome::Counted { .. }
+                | Outcome::ConditionFailed { .. }
+                | Outcome::Scanned
+                | Outcome::MetTwice => None,
             };
         }
-        Action::Increment { .. } | Action::Count => return None,
+        Action::Increment { .. } | Action::Count | Action::Scan => return None,
         Action::Write { value, condition, .. } => (condition, Some(value)),
         Action::Remove { condition } => (condition, None),
     };
     match operation.outcome {
-        Outcome::Found { .. } | Outcome::Absent | Outcome::Counted { .. } => None,
+        Outcome::Found { .. }
+        | Outcome::Absent
+        | Outcome::Counted { .. }
+        | Outcome::Scanned
+        | Outcome::MetTwice => None,
         Outcome::Refused { .. } => Some(state),
         Outcome::ConditionFailed { version } => match (condition, version) {
             (Condition::Free, _) => None,

@@ -449,7 +449,9 @@ fn honest(rng: &mut Rng, count: u64, clients: u64, span: u64, ending: Ending) ->
                 next = Some((version, value));
                 Outcome::Done { version: Version(version) }
             }
-            Action::Increment { .. } | Action::Count => unreachable!("counters have tests of their own"),
+            Action::Increment { .. } | Action::Count | Action::Scan => {
+                unreachable!("counters have tests of their own")
+            }
             Action::Remove { .. } if present.is_none() => Outcome::Done { version: Version(0) },
             Action::Remove { .. } => {
                 version += rng.between(1, 3);
@@ -461,7 +463,11 @@ fn honest(rng: &mut Rng, count: u64, clients: u64, span: u64, ending: Ending) ->
             if next != present {
                 let ttl = match action {
                     Action::Write { ttl, .. } => ttl,
-                    Action::Read | Action::Remove { .. } | Action::Increment { .. } | Action::Count => None,
+                    Action::Read
+                    | Action::Remove { .. }
+                    | Action::Increment { .. }
+                    | Action::Count
+                    | Action::Scan => None,
                 };
                 end = ttl.map_or(NEVER, |ttl| {
                     let drift = rng.below(2 * ending.clock_spread + 1);
@@ -501,7 +507,9 @@ fn falsify(rng: &mut Rng, history: &mut [Operation]) {
     let version = Version(rng.between(1, 12));
     let value = match history[rng.below(history.len() as u64) as usize].action {
         Action::Write { value, .. } => value,
-        Action::Read | Action::Remove { .. } | Action::Increment { .. } | Action::Count => ValueId(1),
+        Action::Read | Action::Remove { .. } | Action::Increment { .. } | Action::Count | Action::Scan => {
+            ValueId(1)
+        }
     };
     let blamed = &mut history[at];
     match (blamed.outcome, rng.below(5)) {

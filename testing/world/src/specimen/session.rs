@@ -95,7 +95,9 @@ impl Session for SpecimenSession {
             Ask::Read => Opcode::Read,
             Ask::Write { .. } => Opcode::Write,
             Ask::Remove { .. } => Opcode::Remove,
-            Ask::Increment { .. } | Ask::Count => unreachable!("the specimen has no counters"),
+            Ask::Increment { .. } | Ask::Count | Ask::Scan => {
+                unreachable!("the specimen has neither counters nor scans")
+            }
         };
         let header = Header { lease: self.lease, sequence: self.sequence, ..Header::request(opcode, rpc) };
         let key = request.key;
@@ -110,7 +112,9 @@ impl Session for SpecimenSession {
                 Ask::Remove { condition } => {
                     KeyRequest { table: TABLE, rules: rules(condition), key }.encode(out)
                 }
-                Ask::Increment { .. } | Ask::Count => unreachable!("the specimen has no counters"),
+                Ask::Increment { .. } | Ask::Count | Ask::Scan => {
+                    unreachable!("the specimen has neither counters nor scans")
+                }
             });
         });
         self.open = Some(Open { rpc, opcode, addr, deadline: now + PATIENCE });

@@ -48,11 +48,15 @@ impl Key<'_> {
 
     pub fn highest(&self) -> u64 {
         let told = self.operations.iter().filter_map(|o| match o.outcome {
-            Outcome::Found { version, .. }
-            | Outcome::Done { version }
-            | Outcome::Counted { version, .. } => Some(version.raw()),
+            Outcome::Found { version, .. } | Outcome::Done { version } | Outcome::Counted { version, .. } => {
+                Some(version.raw())
+            }
             Outcome::ConditionFailed { version } => Some(version?.raw()),
-            Outcome::Absent | Outcome::Refused { .. } | Outcome::Unknown => None,
+            Outcome::Absent
+            | Outcome::Refused { .. }
+            | Outcome::Unknown
+            | Outcome::Scanned
+            | Outcome::MetTwice => None,
         });
         told.max().unwrap_or(0)
     }
@@ -138,7 +142,7 @@ impl Key<'_> {
 
     pub fn set_condition(&mut self, at: usize, new: Condition) -> Option<()> {
         match &mut self.operations[at].action {
-            Action::Read | Action::Increment { .. } | Action::Count => return None,
+            Action::Read | Action::Increment { .. } | Action::Count | Action::Scan => return None,
             Action::Write { condition, .. } | Action::Remove { condition } => *condition = new,
         }
         Some(())
@@ -185,7 +189,7 @@ pub fn version_found(operation: &Operation) -> Option<Version> {
 
 pub fn condition(operation: &Operation) -> Option<Condition> {
     match operation.action {
-        Action::Read | Action::Increment { .. } | Action::Count => None,
+        Action::Read | Action::Increment { .. } | Action::Count | Action::Scan => None,
         Action::Write { condition, .. } | Action::Remove { condition } => Some(condition),
     }
 }

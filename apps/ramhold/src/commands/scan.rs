@@ -1,0 +1,165 @@
+//! `scan` and `export`: all objects of a table, for eyes and for programs (A6).
+
+use crate::cli::Global;
+use crate::failure::Failure;
+use crate::output;
+use crate::progress::Progress;
+use clap::Args;
+use ramhold_client::{Client, PageLimits, ScanCursor, ScannedObject, TableId};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// Show the objects of a table.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ramhold scan users
+  ramhold scan users --keys --prefix session/
+  ramhold scan users --limit 1000 --json      (one object a line, the last line has the cursor)
+  ramhold scan users --limit 1000 --cursor $CURSOR
+Objects come in no order that means anything, their keys and values as text with a tab between. One that is there all
+the time is shown once, whatever fails or moves meanwhile; one that comes or goes meanwhile once or not at all.
+A cursor may be kept as long as the table exists, and goes on whoever owns the objects by then.")]
+pub struct Scan {
+    table: String,
+    /// Stop after so many objects and tell where to go on, on stderr or in the last line of JSON.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+    /// Go on where an earlier scan stopped.
+    #[arg(long, value_name = "CURSOR")]
+    cursor: Option<ScanCursor>,
+    /// Only keys that begin so. All objects are looked at all the same.
+    #[arg(long, value_name = "BYTES")]
+    prefix: Option<String>,
+    /// Without values.
+    #[arg(long)]
+    keys: bool,
+    /// Go on where objects without replicas were lost, instead of ending with an error.
+    #[arg(long)]
+    pass_lost: bool,
+}
+
+/// Write all objects of a table as lines of JSON, as 'import --jsonl' reads them.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ramhold export users > users.jsonl
+  ramhold export users --out users.jsonl && ramhold import copy --jsonl users.jsonl
+Each object that is there all the time is written once. Versions, and when objects end, are not written.")]
+pub struct Export {
+    table: String,
+    /// Made; it must not be there yet. Without it, or with '-', stdout.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Go on where objects without replicas were lost, instead of ending with an error.
+    #[arg(long)]
+    pass_lost: bool,
+}
+
+impl Scan {
+    pub fn run(self, global: &Global) -> Result<(), Failure> {
+        let (mut client, table) = global.connect_to_table(&self.table)?;
+        let begin = self.cursor.clone().unwrap_or_else(|| ScanCursor::new(table));
+        if begin.table() != table {
+            let (theirs, table) = (begin.table(), &self.table);
+            return Err(Failure::usage(format!("the cursor is of table {theirs}, which '{table}' is not")));
+        }
+        let mut left = self.limit.unwrap_or(u64::MAX);
+        let mut next = Some(begin);
+        while let Some(cursor) = next.as_ref().filter(|_| left > 0) {
+            let count = u32::try_from(left).unwrap_or(u32::MAX);
+            let limits = PageLimits {
+                count,
+                keys_only: self.keys,
+                pass_lost: self.pass_lost,
+                ..PageLimits::default()
+            };
+            let page = client.scan_page(cursor, limits).map_err(|error| about(&self.table, error))?;
+            let mut text = String::new();
+            for object in page.objects.iter().filter(|object| self.is_wanted(object)) {
+                self.line(global, object, &mut text);
+                left -= 1;
+            }
+            output::print(&text)?;
+            next = page.next;
+        }
+        if global.json {
+            let cursor = next.map(|cursor| cursor.to_string());
+            output::print_json(&serde_json::json!({ "cursor": cursor }))?;
+        } else if let Some(cursor) = next {
+            eprintln!("ramhold: there may be more: --cursor {cursor}");
+        }
+        Ok(())
+    }
+
+    fn is_wanted(&self, object: &ScannedObject) -> bool {
+        self.prefix.as_ref().is_none_or(|prefix| object.key.starts_with(prefix.as_bytes()))
+    }
+
+    fn line(&self, global: &Global, object: &ScannedObject, text: &mut String) {
+        if global.json {
+            let mut fields = serde_json::Map::new();
+            output::insert_bytes(&mut fields, "key", &object.key);
+            fields.insert("version".to_owned(), object.version.raw().into());
+            fields.insert("time".to_owned(), object.time.into());
+            fields.insert("expires".to_owned(), object.expires.map(|end| end.0).into());
+            if !self.keys {
+                output::insert_bytes(&mut fields, "value", &object.value);
+            }
+            text.push_str(&serde_json::Value::from(fields).to_string());
+        } else {
+            text.push_str(&output::bytes_for_eyes(&object.key));
+            if !self.keys {
+                text.push('\t');
+                text.push_str(&output::bytes_for_eyes(&object.value));
+            }
+        }
+        text.push('\n');
+    }
+}
+
+impl Export {
+    pub fn run(self, global: &Global) -> Result<(), Failure> {
+        let (mut client, table) = global.connect_to_table(&self.table)?;
+        let path = self.out.as_deref().filter(|path| *path != Path::new("-"));
+        let failed = |error| match path {
+            Some(path) => Failure::local(path, &error),
+            None => Failure::from(error),
+        };
+        let mut out: Box<dyn Write> = match path {
+            Some(path) => Box::new(BufWriter::new(File::create_new(path).map_err(failed)?)),
+            None => Box::new(BufWriter::new(std::io::stdout().lock())),
+        };
+        let limits = PageLimits { pass_lost: self.pass_lost, ..PageLimits::default() };
+        let mut progress = Progress::new("exported", global.json);
+        let (mut objects, mut bytes) = (0, 0);
+        for object in client.scan_from(ScanCursor::new(table), limits) {
+            let object = object.map_err(|error| about(&self.table, error))?;
+            let mut fields = serde_json::Map::new();
+            output::insert_bytes(&mut fields, "key", &object.key);
+            output::insert_bytes(&mut fields, "value", &object.value);
+            writeln!(out, "{}", serde_json::Value::from(fields)).map_err(failed)?;
+            objects += 1;
+            bytes += object.value.len() as u64;
+            progress.show(objects, bytes);
+        }
+        out.flush().map_err(failed)?;
+        progress.finish();
+        eprintln!("exported {objects} objects, {bytes} bytes");
+        Ok(())
+    }
+}
+
+fn about(table: &str, error: ramhold_client::Error) -> Failure {
+    Failure::from(error).about(&format!("table '{table}'"))
+}
+
+/// Shows `each` the key of every object of a table; objects that were lost are passed over.
+pub fn each_key(client: &mut Client, table: TableId, mut each: impl FnMut(Vec<u8>)) -> Result<(), Failure> {
+    let limits = PageLimits { keys_only: true, pass_lost: true, ..PageLimits::default() };
+    for object in client.scan_from(ScanCursor::new(table), limits) {
+        each(object?.key);
+    }
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! Shows the objects of a range of hashes in an order that every log with the same index secret shares.
+//!
+//! The order is that in which walks visit the index: by the bits of the index hash, the lowest first. It depends on
+//! nothing but the key, so a walk may be left at any position and taken up in another log that holds the keys now, and
+//! the index may grow and shrink meanwhile: what lies before the position has been shown, what lies behind has not.
+//!
+//! Not here: limits of a page, what may be told of it and when (master). Catalogue: A6.
+
+use crate::index::Cursor;
+use crate::index::bucket::What;
+use crate::log::Log;
+use crate::{HashRange, Pieces, Reference};
+use ramhold_base::planted::{Defect, planted};
+use ramhold_base::{ClusterTime, KeyHash, Version};
+use std::ops::ControlFlow;
+
+/// An object that a walk has met; good for the same turn.
+#[derive(Clone, Copy, Debug)]
+pub struct Scanned {
+    /// In the order of walks. Only keys of equal hashes have one together.
+    pub position: u64,
+    pub hash: KeyHash,
+    pub at: Reference,
+    pub key_bytes: usize,
+    pub value_bytes: usize,
+    pub expires: Option<ClusterTime>,
+}
+
+/// The fields of an object that a walk has met.
+pub struct Shown<'a> {
+    pub version: Version,
+    pub time: u32,
+    pub key: Pieces<'a>,
+    pub value: Pieces<'a>,
+}
+
+impl Log {
+    /// Adds the objects of a range at positions from `from` on, in order, as far as so many buckets hold them. Returns
+    /// where to go on; `None`: that was all. `Err`: this entry is damaged, and may be one of them.
+    pub fn scan_step(
+        &mut self,
+        range: HashRange,
+        from: u64,
+        bucket_count: u64,
+        hash_of: &dyn Fn(&[u8]) -> KeyHash,
+        found: &mut Vec<Scanned>,
+    ) -> Result<Option<u64>, Reference> {
+        let mut damaged = None;
+        let next = self.sweep(Cursor::at(from), bucket_count, |log, _, what, at| {
+            if what != What::Object {
+                return ControlFlow::Continue(());
+            }
+            let Some(record) = log.memory.intact_record(at) else {
+                damaged = Some(at);
+                return ControlFlow::Continue(());
+            };
+            if record.table != range.table {
+                return ControlFlow::Continue(());
+            }
+            let hash = match record.key.contiguous() {
+                Some(key) => hash_of(key),
+                None => hash_of(&record.key.to_vec()),
+            };
+            let position = log.place(range.table, hash).reverse_bits();
+            // The walk begins with the whole bucket that the position lies in.
+            let is_ahead = position >= from || planted(Defect::ScanBucketTwice);
+            if range.contains(range.table, hash) && is_ahead {
+                let (key_bytes, value_bytes) = (record.key.len(), record.value.len());
+                let expires = record.expires;
+                found.push(Scanned { position, hash, at, key_bytes, value_bytes, expires });
+            }
+            ControlFlow::Continue(())
+        });
+        found.sort_by_key(|scanned| scanned.position);
+        damaged.map_or(Ok(next.map(Cursor::position)), Err)
+    }
+
+    /// What stands at a place that was met in the same turn.
+    pub fn show(&self, scanned: &Scanned) -> Shown<'_> {
+        let record = self.memory.record(scanned.at);
+        Shown { version: record.version, time: record.time, key: record.key, value: record.value }
+    }
+
+    /// Whether something at positions from `from` to before `to` was lost, of whatever table.
+    pub fn has_lost_between(&self, from: u64, to: Option<u64>) -> bool {
+        let positions = self.lost.iter().map(|bits| bits.reverse_bits());
+        positions.into_iter().any(|position| position >= from && to.is_none_or(|to| position < to))
+    }
+}

@@ -1,0 +1,142 @@
+//! Pages of a table's objects, each as true as a read.
+//!
+//! A page shows what the log holds at the positions that it speaks of. It is told when everything that was appended
+//! before it is durable, and under the read lease: so neither an object nor the absence of one can be taken back by a
+//! crash, or is somebody else's by then. Objects whose time is
+//! over are removed first, as by a read.
+//!
+//! Invariant: an object at a position that the page speaks of is in it, or is over.
+//!
+//! Not here: the order (log), where a scan stands (client). Catalogue: A6.
+
+use crate::Master;
+use crate::multi::Asker;
+use crate::parked::Answer;
+use ramhold_base::planted::{Defect, planted};
+use ramhold_base::{ConnId, Effects, Instant, Level, Peer, Position, Status};
+use ramhold_log::{HashRange, Unreadable};
+use ramhold_wire::scan::{
+    PAGE_BYTES_ALWAYS, PAGE_BYTES_MAX, PAGE_COUNT_MAX, PAGE_HEAD_BYTES, PAGE_OBJECT_BYTES, ScanHead,
+    ScanRequest, encode_object_head,
+};
+use ramhold_wire::{Header, View, reply};
+
+/// Index buckets that are looked at together, and for one page at most: some 4000 objects, of whatever tables.
+const BUCKETS_AT_ONCE: u64 = 32;
+const BUCKETS_MAX: u64 = 512;
+/// How often a stretch is looked at again because objects in it were over.
+const ROUNDS_MAX: u32 = 3;
+
+impl Master {
+    pub(crate) fn on_scan(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        body: &[u8],
+        from: ConnId,
+        view: &View,
+        effects: &mut Effects,
+    ) {
+        let request = match ScanRequest::decode(body) {
+            Ok(request) => request,
+            Err(status) => return reply(effects, Peer::Conn(from), header, status),
+        };
+        let tablet = match self.serving_hash(request.table, request.first) {
+            Ok(tablet) => tablet,
+            Err(status) => return reply(effects, Peer::Conn(from), header, status),
+        };
+        self.counters.reads += 1;
+        let last = request.last.min(tablet.range.last);
+        let range = HashRange { table: request.table, first: request.first, last };
+        let page = match self.page(now, range, &request, tablet.unreplicated, view, effects) {
+            Ok(page) => page,
+            Err(Status::Corrupt) if !self.is_leased(now) => {
+                return reply(effects, Peer::Conn(from), header, Status::NotLeased);
+            }
+            Err(status) => return reply(effects, Peer::Conn(from), header, status),
+        };
+        let position = if tablet.unreplicated || planted(Defect::PageEarly) {
+            Position::default()
+        } else {
+            self.log.head_end(tablet.stream)
+        };
+        if position > self.durable(tablet.stream) && self.is_crowded(tablet.stream) {
+            return reply(effects, Peer::Conn(from), header, Status::TooMany);
+        }
+        effects.report(Level::Debug, "mark:page");
+        let to = Asker::Conn(from);
+        self.answer_read(now, tablet.stream, position, to, header, Answer::Body(page), effects);
+    }
+
+    fn page(
+        &mut self,
+        now: Instant,
+        range: HashRange,
+        request: &ScanRequest,
+        unreplicated: bool,
+        view: &View,
+        effects: &mut Effects,
+    ) -> Result<Vec<u8>, Status> {
+        let hasher = self.tablets.hasher(range.table).ok_or(Status::WrongOwner)?;
+        let hash_of = |key: &[u8]| hasher.hash(key);
+        let count_max = request.count.min(PAGE_COUNT_MAX);
+        let bytes_max = request.bytes.min(PAGE_BYTES_MAX) as usize;
+        let mut objects = Vec::new();
+        let (mut count, mut last_position) = (0, None);
+        let (mut from, mut buckets, mut rounds) = (request.position, 0, 0);
+        let mut found = Vec::new();
+        let next = 'page: loop {
+            found.clear();
+            let after = self.log.scan_step(range, from, BUCKETS_AT_ONCE, &hash_of, &mut found);
+            let after = after.map_err(|at| self.unreadable(now, Unreadable::Damaged(at), view, effects))?;
+            if unreplicated && !request.pass_lost && self.log.has_lost_between(from, after) {
+                return Err(Status::Corrupt);
+            }
+            let is_over = |end: &ramhold_base::ClusterTime| *end <= view.time(now);
+            let over = found.iter().filter(|scanned| scanned.expires.as_ref().is_some_and(is_over));
+            let over: Vec<_> = over.map(|scanned| (scanned.hash, self.log.key_of(scanned.at).1)).collect();
+            if !over.is_empty() {
+                rounds += 1;
+                if rounds > ROUNDS_MAX {
+                    return Err(Status::Retry);
+                }
+                for (hash, key) in over {
+                    let tablet = self.serving_hash(range.table, hash)?;
+                    self.expire_if_over(now, &tablet, range.table, hash, &key, view, effects)?;
+                }
+                // What was found may have moved.
+                continue;
+            }
+            for scanned in &found {
+                let value_bytes = if request.keys_only { 0 } else { scanned.value_bytes };
+                let bytes = PAGE_OBJECT_BYTES + scanned.key_bytes + value_bytes;
+                let is_full = count >= count_max || objects.len() + bytes > bytes_max;
+                if count > 0 && is_full && last_position != Some(scanned.position) {
+                    break 'page Some(scanned.position);
+                }
+                if PAGE_HEAD_BYTES + objects.len() + bytes > PAGE_BYTES_ALWAYS as usize {
+                    return Err(Status::FrameTooLarge);
+                }
+                let shown = self.log.show(scanned);
+                let fields = (shown.version, shown.time, scanned.expires);
+                encode_object_head(&mut objects, fields, scanned.key_bytes, value_bytes);
+                shown.key.append_to(&mut objects);
+                if !request.keys_only {
+                    shown.value.append_to(&mut objects);
+                }
+                count += 1;
+                last_position = Some(scanned.position);
+            }
+            buckets += BUCKETS_AT_ONCE;
+            let Some(after) = after else { break None };
+            if buckets >= BUCKETS_MAX || count >= count_max || objects.len() >= bytes_max {
+                break Some(after);
+            }
+            (from, rounds) = (after, 0);
+        };
+        let mut page = Vec::with_capacity(PAGE_HEAD_BYTES + objects.len());
+        ScanHead { last: range.last, next }.encode(&mut page);
+        page.extend_from_slice(&objects);
+        Ok(page)
+    }
+}

@@ -1,0 +1,64 @@
+//! Scans of a session: page by page, with pauses, so that what they must not miss has time to move.
+
+use crate::network::MILLI;
+use crate::system::Met;
+use ramhold_base::{Instant, Rng, TableId};
+use ramhold_client_core::{Page, PageLimits, ScanCursor};
+use std::time::Duration;
+
+/// A scan that has not come to its end.
+pub struct Scanning {
+    cursor: ScanCursor,
+    limits: PageLimits,
+    met: Vec<Met>,
+    /// When the next page is asked for; none while one is.
+    pub due: Option<Instant>,
+    /// When the present page was asked for.
+    asked: Instant,
+    pause_max: u64,
+}
+
+impl Scanning {
+    pub fn new(now: Instant, table: TableId, rng: &mut Rng) -> Scanning {
+        let (count, bytes) = (rng.between(1, 60) as u32, rng.between(100, 20_000) as u32);
+        Scanning {
+            cursor: ScanCursor::new(table),
+            limits: PageLimits { count, bytes, ..PageLimits::default() },
+            met: Vec::new(),
+            due: Some(now),
+            asked: now,
+            pause_max: *rng.pick(&[MILLI, 20 * MILLI, 200 * MILLI]).expect("three pauses"),
+        }
+    }
+
+    /// What to ask for now.
+    pub fn ask(&mut self, now: Instant) -> (ScanCursor, PageLimits) {
+        self.due = None;
+        self.asked = now;
+        // As if whoever scans had kept it as text and begun anew.
+        let kept = self.cursor.to_string().parse().expect("a cursor's text is a cursor");
+        assert_eq!(self.cursor, kept);
+        (kept, self.limits)
+    }
+
+    /// Takes a page in. What was met, when that was the last one.
+    pub fn take(&mut self, now: Instant, page: Page, rng: &mut Rng) -> Option<Vec<Met>> {
+        let (call, ret, answered_by) = (self.asked.0, now.0, page.answered_by);
+        self.met.extend(page.objects.into_iter().map(|object| Met {
+            key: object.key,
+            version: object.version,
+            value: object.value,
+            call,
+            ret,
+            answered_by,
+        }));
+        match page.next {
+            Some(next) => {
+                self.cursor = next;
+                self.due = Some(now + Duration::from_nanos(rng.below(self.pause_max)));
+                None
+            }
+            None => Some(std::mem::take(&mut self.met)),
+        }
+    }
+}
