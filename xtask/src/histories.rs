@@ -9,7 +9,7 @@ use crate::suite::build_quietly;
 const TEST: &[&str] = &["--kills", "8", "--seconds", "20"];
 /// Servers that are stopped or cut off may still answer reads with old data until read leases are built; then this is
 /// to be `true`.
-const HAS_READ_LEASES: bool = false;
+const HAS_READ_LEASES: bool = true;
 const TEST_WITH_LEASES: &[&str] = &["--stops", "4", "--cuts", "4"];
 
 const CHECKER: &str = "testing/checker";
