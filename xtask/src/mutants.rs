@@ -48,6 +48,7 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
     ("RecoveredEarly", "ramhold-master", "master", "recovery::nothing_is_entered_before"),
     ("OpenCountsAsWhole", "ramhold-coordinator", "proofs", "prove::an_open_replica_of_a_closed_segment"),
     ("AnyLifeAnswers", "ramhold-wire", "", "server_list::"),
+    ("TermAged", "ramhold-wire", "frame_document", "every_vector_is_read"),
     ("ClusterIgnored", "ramhold-wire", "", "server_list::"),
 ];
 
