@@ -184,6 +184,12 @@ impl Rig {
     /// The whole table 5, without replicas.
     pub fn take_unreplicated(&mut self) {
         self.take_with(Durability::None, 0);
+        // Without replicas the coordinator grants the read lease.
+        let mut body = Vec::new();
+        KeyRequest { table: TableId(5), rules: RejectRules::default(), key: b"none" }.encode(&mut body);
+        let asks = self.send(Opcode::Read, &body);
+        self.settle();
+        assert_eq!(self.answer_to(asks).unwrap().0, Status::NotFound);
     }
     fn take_with(&mut self, durability: Durability, replicas: u8) {
         let take = TabletTake {
