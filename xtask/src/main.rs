@@ -3,6 +3,7 @@
 //! Light on purpose: no dependencies, so that it builds in a second; everything heavy is a program of the workspace
 //! that it builds and runs. It writes nothing but build artefacts, except `fix`.
 
+mod histories;
 mod imports;
 mod mutants;
 mod shell;
@@ -21,11 +22,13 @@ cargo xtask COMMAND
   world      simulator seeds: world --seeds A..B [--seconds 60] [--into FILE] [--replay SEED --verbose]
   mutants    plants defects one by one and tells which seeds find them   [--seeds A..B] [--defect NAME]
   rounds     kill rounds on real processes   [--rounds N] [--servers N] [--victims N]
+  histories  client processes write down what they are told while servers are killed, stopped and cut off, and a
+             checker in Go judges it   [--kills N] [--stops N] [--cuts N] [--seconds N] [--into FILE]
   bench      bench compare: beside redis-server in one run; bench compare memory: live data by resident memory, beside
              redis-server and memcached; bench shard: what one operation costs, without sockets
   fix        formats the code (the only command that writes)
 
-`test` needs only the Rust toolchain. What else is missing (redis-server, memcached) is skipped by name;
+`test` needs only the Rust toolchain. What else is missing (Go, redis-server, memcached) is skipped by name;
 with CI=true a skip is a failure.";
 
 fn main() -> ExitCode {
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
         "world" => suite::world(rest),
         "mutants" => mutants::run(rest),
         "rounds" => suite::rounds(rest),
+        "histories" => histories::run(rest),
         "bench" => suite::bench(rest),
         "fix" => Step::new("format").cargo(&["fmt", "--all"]).run(),
         "help" | "--help" | "-h" => {

@@ -38,6 +38,14 @@ impl Step {
         self
     }
 
+    /// Where it runs, seen from the root.
+    pub fn within(mut self, folder: &str) -> Step {
+        if let Some(command) = &mut self.command {
+            command.current_dir(root().join(folder));
+        }
+        self
+    }
+
     pub fn env(mut self, name: &str, value: &str) -> Step {
         if let Some(command) = &mut self.command {
             command.env(name, value);

@@ -94,6 +94,7 @@ impl Backup {
                 (self.open(now, key, before, &request, effects)?, accepted)
             }
         };
+        self.accepted.insert(header.sender, now);
         self.apply(now, number, accepted, &request, (header, from), effects);
         Ok(())
     }

@@ -72,6 +72,10 @@ pub struct Backup {
     pub(crate) settling: BTreeSet<ReplicaNumber>,
 
     pub(crate) fenced: BTreeSet<ServerId>,
+    /// When this life began, and when it last accepted an append of each server: until a read lease later that server
+    /// may answer reads (docs/protocols/read-leases.md).
+    pub(crate) began: Instant,
+    pub(crate) accepted: BTreeMap<ServerId, Instant>,
     pub(crate) fences: Vec<PendingFence>,
     pub(crate) opening_reads: u32,
     pub(crate) divisions: Divisions,
@@ -140,6 +144,8 @@ impl Backup {
             flush_count: 0,
             settling: BTreeSet::new(),
             fenced: BTreeSet::new(),
+            began: Instant::ZERO,
+            accepted: BTreeMap::new(),
             fences: Vec::new(),
             opening_reads: 0,
             divisions,
@@ -204,6 +210,7 @@ impl Backup {
     /// The server list has changed.
     pub fn on_list(&mut self, now: Instant, view: &View, effects: &mut Effects) {
         self.is_collection_due = true;
+        self.accepted.retain(|server, _| view.list.standing(*server) != Standing::Removed);
         self.advance(now, view, effects);
     }
 
@@ -257,7 +264,7 @@ impl Backup {
             self.settle(effects);
             self.advance_flushes(now, effects);
             self.grow(effects);
-            self.advance_fences(effects);
+            self.advance_fences(now, effects);
             self.advance_stop(effects);
             self.disk.advance(effects);
         }

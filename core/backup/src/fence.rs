@@ -12,12 +12,13 @@ use crate::disk::Task;
 use crate::marks::{self, mark};
 use crate::replica::{OpeningState, Replica, ReplicaKey, ReplicaNumber};
 use ramhold_base::checksum::crc;
-use ramhold_base::limits::FRAME_BODY_BYTES_MAX;
+use ramhold_base::limits::{FRAME_BODY_BYTES_MAX, READ_LEASE};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ConnId, Effects, Level, Peer, ServerId, ShardId, Status, StreamId};
+use ramhold_base::{ConnId, Effects, Instant, Level, Peer, ServerId, ShardId, Status, StreamId};
 use ramhold_wire::recovery::{Fence, Fenced, Opening, ReplicaReport};
 use ramhold_wire::{Header, View, decode, reply, reply_with};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// Fences that wait for their answers; the coordinator repeats what is refused.
 const FENCE_COUNT_MAX: usize = 256;
@@ -80,7 +81,7 @@ impl Backup {
     }
 
     /// Answers fences that wait for nothing more, and reads the openings that others wait for.
-    pub(crate) fn advance_fences(&mut self, effects: &mut Effects) {
+    pub(crate) fn advance_fences(&mut self, now: Instant, effects: &mut Effects) {
         let mut waiting: BTreeMap<ServerId, bool> = BTreeMap::new();
         for pending in std::mem::take(&mut self.fences) {
             let crashed = pending.crashed;
@@ -88,7 +89,7 @@ impl Backup {
             if waits {
                 self.fences.push(pending);
             } else {
-                let report = self.report(crashed);
+                let report = self.report(now, crashed);
                 mark(effects, marks::FENCE_ANSWERED);
                 reply_with(effects, Peer::Conn(pending.from), &pending.header, Status::Ok, &report);
             }
@@ -212,7 +213,14 @@ impl Backup {
         });
     }
 
-    fn report(&self, crashed: ServerId) -> Fenced {
+    /// What is left of the read lease that this backup, in this life or the one before, may have granted.
+    fn lease_left(&self, now: Instant, server: ServerId) -> Duration {
+        let accepted = self.accepted.get(&server).copied().unwrap_or_default();
+        let began = if planted(Defect::RestartGrantsNothing) { Instant::ZERO } else { self.began };
+        (accepted.max(began) + READ_LEASE).since(now)
+    }
+
+    fn report(&self, now: Instant, crashed: ServerId) -> Fenced {
         let wanted = self.openings_wanted(crashed);
         let opening = |number: ReplicaNumber, replica: &Replica| match &replica.opening {
             OpeningState::Known(opening) if wanted.contains(&number) => opening.clone(),
@@ -231,7 +239,10 @@ impl Backup {
             time: replica.stored.time(),
             opening: opening(number, replica),
         });
-        let mut fenced = Fenced { replicas: replicas.collect() };
+        let left = self.lease_left(now, crashed);
+        // Rounded up: a lease must never seem shorter than it is.
+        let lease_millis = u64::try_from(left.as_micros().div_ceil(1000)).unwrap_or(u64::MAX);
+        let mut fenced = Fenced { replicas: replicas.collect(), lease_millis };
         bound(&mut fenced);
         fenced
     }

@@ -88,7 +88,8 @@ pub(crate) struct Start {
 
 impl Backup {
     /// Begins: reads who this directory is, then what it holds.
-    pub fn start(&mut self, _now: Instant, effects: &mut Effects) {
+    pub fn start(&mut self, now: Instant, effects: &mut Effects) {
+        self.began = now;
         self.disk.read(Task::SuperblockRead, DiskFile::Superblock, 0, 2 * COPY_BYTES as u32, effects);
     }
 

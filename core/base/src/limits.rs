@@ -1,5 +1,7 @@
 //! Every maximum of Ramhold, with its reason.
 
+use std::time::Duration;
+
 /// A key's bytes (A2). An empty key is allowed.
 pub const KEY_BYTES_MAX: usize = 64 * 1024 - 1;
 /// A value's bytes (A2). An empty value is allowed.
@@ -28,6 +30,9 @@ pub const APPEND_BYTES_MAX: u32 = 1024 * 1024;
 /// Labels of a server, and bytes of one label's name or value.
 pub const LABEL_COUNT_MAX: usize = 8;
 pub const LABEL_BYTES_MAX: usize = 64;
+/// For how long a grant lets a shard answer reads (docs/protocols/read-leases.md). The same in all processes of a cluster.
+/// Long against the noise of a busy machine, short against a recovery.
+pub const READ_LEASE: Duration = Duration::from_millis(250);
 /// Servers of one cluster; bounds the server list.
 pub const SERVER_COUNT_MAX: usize = 10_000;
 /// Connections that one process accepts; bounds its buffers.

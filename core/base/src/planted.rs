@@ -69,6 +69,26 @@ defects! {
     /// A miss does not wait for the remove that it tells of.
     MissEarly;
 
+    // Read leases.
+    /// A master answers reads without a lease.
+    ReadUnleased;
+    /// The latest grant of any replica of the head is taken for that of all.
+    OneGrantEnough;
+    /// The newest head grants, while an older one is not closed yet.
+    NewestHeadGrants;
+    /// The next head is not asked while some backup may have closed the present one.
+    NextHeadNotAsked;
+    /// Backups whose epoch the coordinator has not recorded grant.
+    UnrecordedGrants;
+    /// A backup that was restarted says that it has granted nothing.
+    RestartGrantsNothing;
+    /// A coordinator that has just started takes it that nobody was granted anything.
+    StartGrantsNothing;
+    /// A coordinator grants without making sure that it was not deposed.
+    DeposedGrants;
+    /// Recovered tablets are opened before the dead server's lease is over.
+    OpenedEarly;
+
     // Versions and expiry.
     /// A remove does not raise the safe version.
     SafeVersionNotRaised;
@@ -138,6 +158,34 @@ defects! {
     ToldBeforeStored;
     /// A server answers requests for an earlier life.
     AnyLifeAnswers;
+
+    // Identity: what frames say of whom they are from and for.
+    /// Frames name no cluster.
+    ClusterZeroed;
+    /// Frames name a cluster of before.
+    ClusterAged;
+    /// Frames name the server's number as the cluster.
+    ClusterSwapped;
+    /// Anybody's frames are taken, of whatever cluster.
+    ClusterIgnored;
+    /// Frames have no coordinator's term.
+    TermZeroed;
+    /// Frames have the term before.
+    TermAged;
+    /// Term and epoch of a frame change places.
+    TermSwapped;
+    /// Requests name no life of the server that they are for.
+    LifeZeroed;
+    /// Requests are for the life before.
+    LifeAged;
+    /// Sender and target of a request change places.
+    LifeSwapped;
+    /// Appends have epoch zero.
+    EpochZeroed;
+    /// Appends have the epoch before.
+    EpochAged;
+    /// Appends have the number of the segment as their epoch.
+    EpochSwapped;
 
     // Memory.
     /// What is damaged in memory is served.

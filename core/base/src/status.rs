@@ -63,6 +63,8 @@ statuses! {
     TooFewBackups = 33, "too few backups in separate failure domains";
     /// The process is starting or stopping.
     NotReady = 34, "the server is starting or stopping";
+    /// Its read lease has lapsed: another server may have the key by now, so refresh the tablet map.
+    NotLeased = 35, "the server cannot tell just now whether the key is still its own";
     // Identity and age of the sender.
     WrongCluster = 40, "the message is for another cluster";
     WrongServer = 41, "the message is for another server that had this address";
@@ -103,6 +105,7 @@ impl Status {
                 | Status::Recovering
                 | Status::TooFewBackups
                 | Status::NotReady
+                | Status::NotLeased
                 | Status::TooMany
                 | Status::WrongServer
                 | Status::Fenced

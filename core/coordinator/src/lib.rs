@@ -24,6 +24,7 @@ mod divide;
 mod losses;
 mod prove;
 mod publish;
+mod read_leases;
 mod recovery;
 mod replaying;
 

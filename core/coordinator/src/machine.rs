@@ -13,6 +13,7 @@ use crate::CoordinatorConfig;
 use crate::leases::Leases;
 use crate::membership::{Link, ListHistory};
 use crate::outbox::Outbox;
+use crate::read_leases::ReadLeases;
 use crate::recovery::Recovery;
 use crate::state::{Key, State, TERM_KEY, decode_term, encode_term};
 use crate::tablets::Progress;
@@ -23,6 +24,7 @@ use ramhold_base::{
     ClusterId, ClusterTime, ConnId, Effects, Input, Instant, KeyHash, Level, Machine, Peer, RecoveryId, Rng,
     ServerId, Status, StoreCondition, StoreRequest, StoreResult, StoreToken, TableId, Term,
 };
+use ramhold_wire::status::ClearedReport;
 use ramhold_wire::{Calls, Header, Kind, Message, Opcode, decode, frame, reply};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -95,10 +97,13 @@ pub struct Coordinator {
     /// When any server last answered a ping under its own id.
     pub(crate) heard: Instant,
     pub(crate) suspects: BTreeMap<ServerId, Suspect>,
+    /// Of servers that are up.
+    pub(crate) cleared: BTreeMap<ServerId, ClearedReport>,
     pub(crate) start_check: Option<StartCheck>,
 
     pub(crate) progress: Progress,
     pub(crate) leases: Leases,
+    pub(crate) read_leases: ReadLeases,
 
     /// One per crashed server.
     pub(crate) recoveries: BTreeMap<RecoveryId, Recovery>,
@@ -129,9 +134,11 @@ impl Coordinator {
             ping_last: ServerId::NONE,
             heard: Instant::ZERO,
             suspects: BTreeMap::new(),
+            cleared: BTreeMap::new(),
             start_check: None,
             progress: Progress::default(),
             leases: Leases::default(),
+            read_leases: ReadLeases::default(),
             recoveries: BTreeMap::new(),
             recovery_wake: Instant::FAR,
             cold_until: Instant::ZERO,
@@ -232,7 +239,8 @@ impl Coordinator {
                     self.outbox.committed(token);
                 }
                 StoreResult::Conflict { .. } => self.deposed("another coordinator has taken over"),
-                StoreResult::Found(_) | StoreResult::Changed { .. } | StoreResult::Failed(_) => {}
+                StoreResult::Found(found) => self.on_term_confirmed(now, token, &found),
+                StoreResult::Changed { .. } | StoreResult::Failed(_) => {}
             },
             Phase::New
             | Phase::ReadingTerm(_)
@@ -298,6 +306,7 @@ impl Coordinator {
         );
         self.outbox.report(Level::Info, text);
         self.resume_leases(now);
+        self.resume_read_leases(now);
         self.resume_recoveries(now);
         self.resume_tables();
         self.resume_membership(now);
@@ -355,6 +364,7 @@ impl Coordinator {
             Opcode::LeaseOpen => self.on_lease_open(now, to, header, &decode(body)?),
             Opcode::LeaseRenew => self.on_lease_renew(now, to, header, &decode(body)?),
             Opcode::LeaseCheck => self.answer_lease_check(now, to, header, &decode(body)?),
+            Opcode::ReadLease => self.on_read_lease(now, from, header),
             Opcode::TableCreate => self.on_table_create(from, header, &decode(body)?),
             Opcode::TableDrop => self.on_table_drop(from, header, &decode(body)?),
             Opcode::TableList => self.answer_table_list(to, header),

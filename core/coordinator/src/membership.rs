@@ -280,6 +280,7 @@ impl Coordinator {
         let tablets = tablets.count() as u32;
         let recovery = self.state.meta.recoveries.next();
         self.state.meta.recoveries = recovery;
+        self.cleared.remove(&id);
         let server = self.state.servers.get_mut(&id).expect("only servers in the list are declared crashed");
         assert!(server.entry.state == ServerState::Up, "a server is declared crashed once");
         server.entry.state = ServerState::Crashed;
@@ -316,7 +317,8 @@ impl Coordinator {
         self.links.remove(&id);
         self.suspects.remove(&id);
         self.list_changed(id);
-        self.recoveries.insert(recovery, Recovery::new(now));
+        let lease_until = self.granted_until(id);
+        self.recoveries.insert(recovery, Recovery::new(now, lease_until));
         self.take_partitions_from(id);
         self.wake_recoveries();
         self.move_untaken_tablets(id);

@@ -48,6 +48,11 @@ impl Coordinator {
                     recovery.ask_anew(&self.config);
                 }
             }
+            RecoveryOutcome::Done { .. } if !self.may_publish(now, id) => {
+                let message = Recovered { recovery: plan, partition, attempt, outcome };
+                self.keep_early(id, (to, *header, message));
+                return Ok(());
+            }
             RecoveryOutcome::Done { assignments, bytes, records } => {
                 self.publish(now, id, published, &assignments)?;
                 self.note_published(now, id, published, bytes, records);
@@ -56,6 +61,30 @@ impl Coordinator {
         self.wake_recoveries();
         self.outbox.reply_with(to, header, &Empty {});
         Ok(())
+    }
+
+    fn may_publish(&self, now: Instant, id: RecoveryId) -> bool {
+        self.recoveries.get(&id).is_none_or(|recovery| recovery.is_lease_over(now))
+    }
+
+    /// The dead server may still answer reads: the result waits until it cannot. A repetition takes the place of what it
+    /// repeats.
+    fn keep_early(&mut self, id: RecoveryId, early: (Peer, Header, Recovered)) {
+        let Some(recovery) = self.recoveries.get_mut(&id) else { return };
+        let number = early.2.partition;
+        recovery.early.retain(|(_, _, message)| message.partition != number);
+        recovery.early.push(early);
+        let until = recovery.lease_until;
+        self.wake_recovery(id, until);
+    }
+
+    /// Takes up results that came while the dead server's lease was not over.
+    pub(crate) fn publish_early(&mut self, now: Instant, early: Vec<(Peer, Header, Recovered)>) {
+        for (to, header, message) in early {
+            if let Err(status) = self.on_recovered(now, to, &header, message) {
+                self.outbox.reply(to, &header, status);
+            }
+        }
     }
 
     /// Whether any range of a published result is still this server's. An Up server loses a range only when its table is

@@ -17,10 +17,11 @@ use crate::prove::{Evidence, HeldReplica, Missing, Proof, StreamProof, prove};
 use crate::replaying::Plan;
 use crate::retry::Retry;
 use crate::state::{EndRecord, Key, RecoveryRecord};
-use ramhold_base::{DirectoryId, Instant, KeyHash, Level, RecoveryId, ServerId, Status, TableId};
-use ramhold_wire::decode;
+use ramhold_base::planted::{Defect, planted};
+use ramhold_base::{DirectoryId, Instant, KeyHash, Level, Peer, RecoveryId, ServerId, Status, TableId};
 use ramhold_wire::membership::ServerState;
-use ramhold_wire::recovery::{Fence, Fenced, PartitionRange, ReplicaReport, TabletStat};
+use ramhold_wire::recovery::{Fence, Fenced, PartitionRange, Recovered, ReplicaReport, TabletStat};
+use ramhold_wire::{Header, decode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -45,6 +46,10 @@ pub(crate) struct Recovery {
     /// What was last reported as missing.
     missing_told: Vec<Missing>,
     pub(crate) plan: Option<Plan>,
+    /// Until then the dead server may answer reads: as far as backups and coordinators have told what they granted.
+    pub(crate) lease_until: Instant,
+    /// Results of recovery masters that came before that.
+    pub(crate) early: Vec<(Peer, Header, Recovered)>,
     /// Tablets of `none` tables may still name the dead server.
     retake: bool,
     /// Whether it is over must be looked at.
@@ -63,7 +68,7 @@ struct Ask {
 }
 
 impl Recovery {
-    pub fn new(now: Instant) -> Recovery {
+    pub fn new(now: Instant, lease_until: Instant) -> Recovery {
         Recovery {
             asks: BTreeMap::new(),
             list_version: 0,
@@ -76,6 +81,8 @@ impl Recovery {
             missing: Vec::new(),
             missing_told: Vec::new(),
             plan: None,
+            lease_until,
+            early: Vec::new(),
             retake: true,
             check_done: true,
             wake: Instant::ZERO,
@@ -85,6 +92,12 @@ impl Recovery {
     /// Whether every backup that is Up refuses the dead server.
     pub fn is_fenced(&self) -> bool {
         self.list_version > 0 && self.asks.values().all(|a| a.fenced)
+    }
+
+    /// Whether the dead server answers no reads any more: its log is proven, so backups without which it could not have
+    /// the lease refuse it, and what they and the coordinator had granted is over (docs/protocols/read-leases.md).
+    pub fn is_lease_over(&self, now: Instant) -> bool {
+        self.proof.is_some() && (now >= self.lease_until || planted(Defect::OpenedEarly))
     }
 
     fn all_answered(&self) -> bool {
@@ -116,8 +129,10 @@ impl Recovery {
 
 impl Coordinator {
     pub(crate) fn resume_recoveries(&mut self, now: Instant) {
-        for record in self.state.recoveries.values().filter(|r| !r.done) {
-            self.recoveries.insert(record.id, Recovery::new(now));
+        let open = self.state.recoveries.values().filter(|r| !r.done).map(|r| (r.id, r.crashed));
+        for (id, crashed) in open.collect::<Vec<_>>() {
+            let lease_until = self.granted_until(crashed);
+            self.recoveries.insert(id, Recovery::new(now, lease_until));
         }
         self.recovery_wake = Instant::ZERO;
     }
@@ -155,7 +170,10 @@ impl Coordinator {
             let Some(mut recovery) = self.recoveries.remove(&id) else { continue };
             recovery.wake = Instant::FAR;
             if !self.advance_recovery(now, id, &mut recovery, cold_ready) {
+                let is_lease_over = recovery.is_lease_over(now);
+                let early = if is_lease_over { std::mem::take(&mut recovery.early) } else { Vec::new() };
                 self.recoveries.insert(id, recovery);
+                self.publish_early(now, early);
             }
         }
         let version = self.state.meta.list_version;
@@ -179,18 +197,21 @@ impl Coordinator {
         if !heard {
             recovery.wake = recovery.wake.min(patient);
         }
-        if heard && recovery.retake && self.start_check.is_none() {
+        self.look(now, id, recovery);
+        if recovery.proof.is_some() && now < recovery.lease_until {
+            recovery.wake = recovery.wake.min(recovery.lease_until);
+        }
+        if heard && recovery.retake && self.start_check.is_none() && recovery.is_lease_over(now) {
             recovery.retake = !self.retake_unreplicated(now, crashed);
             recovery.check_done = true;
         }
         if recovery.check_done {
             recovery.check_done = false;
-            if !recovery.retake && !self.has_tablets(crashed) {
+            if !recovery.retake && !self.has_tablets(crashed) && !self.progress.is_dropping_at(crashed) {
                 self.end_recovery(now, id, crashed);
                 return true;
             }
         }
-        self.look(now, id, recovery);
         let may_divide = self.may_divide(now, id, recovery, cold_ready);
         if may_divide && recovery.plan.is_none() {
             self.divide(now, id, recovery);
@@ -252,13 +273,13 @@ impl Coordinator {
         status: Status,
         body: &[u8],
     ) {
-        let replicas = match status {
+        let Fenced { replicas, lease_millis } = match status {
             Status::Ok => match decode::<Fenced>(body) {
-                Ok(fenced) => fenced.replicas,
+                Ok(fenced) => fenced,
                 Err(_) => return,
             },
             // Its replicas are lost for good.
-            Status::DeviceFailed => Vec::new(),
+            Status::DeviceFailed => Fenced::default(),
             _ => return,
         };
         let Some(recovery) = self.recoveries.get_mut(&id) else { return };
@@ -267,6 +288,7 @@ impl Coordinator {
         ask.pending = false;
         ask.fenced = true;
         ask.answer = Some(replicas);
+        recovery.lease_until = recovery.lease_until.max(now + Duration::from_millis(lease_millis));
         recovery.changed |= changed;
         let at = if recovery.all_answered() { Instant::ZERO } else { now + PROOF_INTERVAL };
         if recovery.is_fenced() {
@@ -317,6 +339,8 @@ impl Coordinator {
                     plan.proof = proof.clone();
                 }
                 recovery.proof = Some(proof);
+                // Drops may have waited for it.
+                self.progress.wake = Instant::ZERO;
             }
             Err(missing) => {
                 recovery.proof = None;

@@ -64,6 +64,7 @@ impl Coordinator {
             losses: self.state.losses.values().cloned().collect(),
             warnings: self.warnings(),
             version: env!("CARGO_PKG_VERSION").into(),
+            cleared: self.cleared.values().cloned().collect(),
         };
         self.outbox.reply_with(to, header, &status);
         Ok(())

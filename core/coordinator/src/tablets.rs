@@ -64,6 +64,11 @@ impl Progress {
         self.waiting.retain(|_, w| !w.is_empty());
     }
 
+    /// Whether a drop waits for this server, dead or alive.
+    pub fn is_dropping_at(&self, server: ServerId) -> bool {
+        self.dropping.values().any(|owners| owners.contains_key(&server))
+    }
+
     pub fn creating_count(&self) -> usize {
         self.creating.len()
     }
@@ -221,7 +226,11 @@ impl Coordinator {
         let tables: Vec<TableId> = self.progress.dropping.keys().copied().collect();
         for table in tables {
             let Some(mut owners) = self.progress.dropping.remove(&table) else { continue };
-            owners.retain(|owner, _| !self.is_dead_and_fenced(*owner));
+            let before = owners.len();
+            owners.retain(|owner, _| !self.is_silenced(now, *owner));
+            if owners.len() != before {
+                self.wake_recoveries();
+            }
             if owners.is_empty() {
                 self.end_drop(table);
                 continue;
@@ -239,16 +248,20 @@ impl Coordinator {
         }
     }
 
-    /// Whether nobody accepts anything of this server any more: it is gone, or every backup that is Up has fenced it.
-    fn is_dead_and_fenced(&self, server: ServerId) -> bool {
+    /// Whether this server can do and say nothing any more: it is gone, or every backup that is Up has fenced it and its
+    /// read lease is over.
+    fn is_silenced(&mut self, now: Instant, server: ServerId) -> bool {
         match self.state.servers.get(&server).map(|s| s.entry.state) {
             None => true,
             Some(ServerState::Up) => false,
-            Some(ServerState::Crashed) => self
-                .state
-                .recovery_of(server)
-                .and_then(|r| self.recoveries.get(&r.id))
-                .is_none_or(|r| r.is_fenced()),
+            Some(ServerState::Crashed) => {
+                let recovery = self.state.recovery_of(server).and_then(|r| self.recoveries.get(&r.id));
+                let Some(recovery) = recovery else { return true };
+                if now < recovery.lease_until {
+                    self.progress.wake = self.progress.wake.min(recovery.lease_until);
+                }
+                recovery.is_fenced() && recovery.is_lease_over(now)
+            }
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! A suspect is pinged until it answers under its own id, or its address refuses connections twice, or another life
 //! answers there, or nothing comes for `verify_timeout`. Silence convicts only while somebody else answers: when
-//! nobody does, it is the coordinator that is cut off, and to declare everybody dead would help nobody.
+//! nobody does, it is the coordinator that is cut off, and to declare everybody dead would help nobody; when somebody
+//! does again, silence counts from then on.
 //!
 //! At a start all servers of the old list are suspects at once. If none of them answers it is a cold start.
 //!
@@ -14,7 +15,7 @@ use crate::machine::{Asked, Coordinator};
 use crate::state::Key;
 use ramhold_base::{Instant, Level, Lost, RecoveryId, ServerId, Status};
 use ramhold_wire::decode;
-use ramhold_wire::status::Pong;
+use ramhold_wire::status::{ClearedReport, Pong};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
@@ -187,11 +188,22 @@ impl Coordinator {
     }
 
     fn on_alive(&mut self, now: Instant, id: ServerId) {
+        if now.since(self.heard) >= self.config.verify_timeout {
+            // Nobody was heard for so long that it was this side that was cut off. Connections come back one after the
+            // other, so the others have their whole time from now on; this answer speaks against them at its end.
+            for suspect in self.suspects.values_mut() {
+                suspect.begun = Instant(now.0 - 1);
+                suspect.next_ping = now;
+            }
+        }
         self.heard = now;
-        if let Some(suspect) = self.suspects.remove(&id)
-            && self.start_check.is_none()
-        {
-            self.outbox.report(Level::Debug, format!("{id} is alive ({})", suspect.cause));
+        if let Some(suspect) = self.suspects.remove(&id) {
+            if self.start_check.is_none() {
+                self.outbox.report(Level::Debug, format!("{id} is alive ({})", suspect.cause));
+            }
+            let before = self.cleared.get(&id).map_or(0, |report| report.count);
+            let report = ClearedReport { server: id, count: before + 1, cause: suspect.cause };
+            self.cleared.insert(id, report);
         }
         let in_check = self.start_check.as_ref().is_some_and(|check| check.waiting.contains(&id));
         if in_check && let Some(check) = self.start_check.take() {

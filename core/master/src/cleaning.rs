@@ -239,7 +239,7 @@ impl Master {
         while std::mem::take(&mut self.appended) | std::mem::take(&mut self.side_appended) {
             self.replicator.advance(now, &LogSegments(&self.log), view, effects);
             self.advance_cleaning(now, view, effects);
-            self.release_parked(effects);
+            self.release_parked(now, effects);
         }
     }
 

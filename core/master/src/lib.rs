@@ -18,6 +18,7 @@ mod leases;
 mod multi;
 mod objects;
 mod parked;
+mod read_lease;
 mod repair;
 mod replay;
 mod scan;
@@ -29,6 +30,7 @@ use ceiling::Ceiling;
 use leases::Leases;
 use multi::{Asker, Multis};
 use parked::Parked;
+use ramhold_base::limits::READ_LEASE;
 use ramhold_base::{
     ConnId, Effects, Instant, LeaseId, Level, LogId, Peer, Position, Rng, SegmentId, ServerId, ShardId,
     Status, StreamId, Version, time::earliest,
@@ -37,6 +39,7 @@ use ramhold_log::{Geometry, Log, LogConfig};
 use ramhold_replication::{ReplicationConfig, Replicator, Segments, Tail};
 use ramhold_wire::membership::ReplicasNeeded;
 use ramhold_wire::{Call, Calls, Header, Opcode, View, decode, reply, reply_with};
+use read_lease::ReadLease;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -47,6 +50,7 @@ pub const CALLS_ROLE: u8 = 4;
 pub use cleaning::CleaningCounters;
 pub use ramhold_replication::CALLS_ROLE as REPLICATION_CALLS_ROLE;
 pub use ramhold_replication::Event;
+pub use status::TabletSeen;
 
 #[derive(Clone, Debug)]
 pub struct MasterConfig {
@@ -74,6 +78,8 @@ pub struct MasterConfig {
     pub scrub_bytes_per_second: u64,
     /// From the start of one round over the log to that of the next, at least.
     pub scrub_round_min: Duration,
+    /// How long a grant lets this shard answer reads; `None`: for ever, for a log that stands alone and is nobody's.
+    pub read_lease: Option<Duration>,
     /// How often leases of which nothing certain is known are looked for.
     pub lease_sweep_interval: Duration,
     /// Segments asked for at the same time in a recovery, per partition.
@@ -109,6 +115,7 @@ impl MasterConfig {
             parked_bytes_max: 32 * 1024 * 1024,
             scrub_bytes_per_second: SCRUB_BYTES_PER_SECOND,
             scrub_round_min: Duration::from_secs(600),
+            read_lease: Some(READ_LEASE),
             lease_sweep_interval: Duration::from_secs(30),
             fetches_max: 4,
             index_secret: None,
@@ -126,6 +133,7 @@ pub const DISK_EXPANSION: u32 = 2;
 enum Context {
     CeilingRaise,
     LeaseCheck(Vec<LeaseId>),
+    ReadLease,
     Fetch(replay::Fetch),
     ReadBack(repair::ReadBack),
     /// The report of this attempt, of its success or of its failure.
@@ -145,6 +153,9 @@ pub struct Counters {
     pub recalled: u64,
     /// Mutations that nobody had room to remember.
     pub dropped: u64,
+    /// Reads that had to wait for the read lease, and those that were refused for want of it.
+    pub lease_waits: u64,
+    pub lease_refusals: u64,
 }
 
 /// One shard's master.
@@ -154,6 +165,7 @@ pub struct Master {
     replicator: Replicator,
     tablets: Tablets,
     leases: Leases,
+    read_lease: ReadLease,
     parked: BTreeMap<StreamId, Parked>,
     multis: Multis,
     takes: Vec<streams::Take>,
@@ -213,12 +225,14 @@ impl Master {
         );
         let replicator = Replicator::new(config.replication.clone(), rng.u64());
         let calls = Calls::new(CALLS_ROLE, rng.u64());
+        let read_lease = ReadLease::new(config.read_lease);
         Master {
             config,
             log,
             replicator,
             tablets: Tablets::default(),
             leases: Leases::default(),
+            read_lease,
             parked: BTreeMap::new(),
             multis: Multis::default(),
             takes: Vec::new(),
@@ -252,7 +266,7 @@ impl Master {
         match opcode {
             Opcode::Read => {
                 self.on_read(now, header, body, Asker::Conn(from), view, effects);
-                if self.appended {
+                if self.appended || self.read_lease.is_due(now) {
                     self.advance_if_appended(now, view, effects);
                 }
                 return;
@@ -269,7 +283,7 @@ impl Master {
             }
             Opcode::Scan => {
                 self.on_scan(now, header, body, from, view, effects);
-                if self.appended {
+                if self.appended || self.read_lease.is_due(now) {
                     self.advance_if_appended(now, view, effects);
                 }
                 return;
@@ -320,6 +334,10 @@ impl Master {
                 Context::LeaseCheck(asked) => {
                     self.on_leases_checked(now, (call.sent, &asked), header, body, view, effects);
                 }
+                Context::ReadLease => {
+                    let is_granted = header.status() == Status::Ok && header.cluster == view.cluster;
+                    self.on_read_lease(now, is_granted.then_some(call.sent));
+                }
                 Context::Fetch(fetch) => self.on_fetched(now, fetch, header.status(), body, view, effects),
                 Context::ReadBack(read) => self.on_read_back(now, read, header.status(), body, effects),
                 Context::Recovered { key, attempt, done } => {
@@ -357,6 +375,7 @@ impl Master {
         let replays = self.replays.values().filter_map(|r| r.retry_at()).min();
         let own = earliest(earliest(own, self.scrub_deadline()), self.ceiling.deadline());
         let own = earliest(own, self.leases.deadline(self.log.leases().next().is_some()));
+        let own = earliest(own, self.read_lease.deadline());
         earliest(earliest(own, replays), earliest(self.calls.deadline(), self.replicator.deadline()))
     }
 
@@ -367,6 +386,7 @@ impl Master {
                 self.ceiling.ask_at = now + ceiling::PAUSE;
             }
             Context::LeaseCheck(_) => self.on_lease_check_unanswered(now),
+            Context::ReadLease => self.on_read_lease(now, None),
             Context::Fetch(fetch) => self.on_fetch_failed(now, fetch, "no answer"),
             Context::ReadBack(read) => self.on_read_back_unanswered(now, read),
             Context::Recovered { key, attempt, done } => {
@@ -383,10 +403,13 @@ impl Master {
     fn advance_if_appended(&mut self, now: Instant, view: &View, effects: &mut Effects) {
         if std::mem::take(&mut self.appended) {
             self.replicator.advance_heads(now, &LogSegments(&self.log), view, effects);
-            self.release_parked(effects);
+            self.release_parked(now, effects);
         }
         self.advance_ceiling(now, view, effects);
         self.advance_leases(now, view, effects);
+        if self.read_lease.is_due(now) {
+            self.advance_read_lease(now, view, effects);
+        }
     }
 
     /// Compares wanted and reached everywhere; sends what is due.
@@ -409,7 +432,8 @@ impl Master {
         self.replicate_cleaning(now, view, effects);
         self.advance_takes(effects);
         self.advance_sweeps(now, effects);
-        self.release_parked(effects);
+        self.release_parked(now, effects);
+        self.advance_read_lease(now, view, effects);
         self.busy = (!self.sweeps.is_empty() && !self.is_sweep_waiting())
             || self.replays.values().any(|r| r.is_busy())
             || self.is_cleaning(now);
@@ -465,6 +489,11 @@ impl Master {
 
     pub fn log(&self) -> &Log {
         &self.log
+    }
+
+    /// Reads that had to wait for the read lease since the start, and those of them that were refused.
+    pub fn read_lease_counters(&self) -> (u64, u64) {
+        (self.counters.lease_waits, self.counters.lease_refusals)
     }
 
     /// What cleaning has done since the start.

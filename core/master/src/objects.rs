@@ -37,6 +37,7 @@ impl Master {
             Err(status) => return self.refuse(from, header, status, effects),
         };
         self.counters.reads += 1;
+        let is_leased = self.is_leased(now);
         if let Err(status) =
             self.expire_if_over(now, &tablet, request.table, hash, request.key, view, effects)
         {
@@ -46,6 +47,8 @@ impl Master {
             Ok(found) => found.filter(is_object),
             Err(unreadable) => {
                 let status = self.unreadable(now, unreadable, view, effects);
+                let is_told = status == Status::Corrupt && !is_leased;
+                let status = if is_told { Status::NotLeased } else { status };
                 return self.refuse(from, header, status, effects);
             }
         };
@@ -60,7 +63,7 @@ impl Master {
         }
         if let Some(status) = refusal {
             let answer = Answer::of(status, version.unwrap_or_default());
-            return self.answer_when_durable(tablet.stream, position, from, header, answer, effects);
+            return self.answer_read(now, tablet.stream, position, from, header, answer, effects);
         }
         let found = found.expect("an absent object has been refused");
         let value_bytes = found.value.len();
@@ -71,12 +74,12 @@ impl Master {
             ReadReply::encode_head(out, found.version, found.time, found.expires);
             found.value.append_to(out);
         };
-        if position <= self.replicator.durable(tablet.stream) {
+        if position <= self.replicator.durable(tablet.stream) && is_leased {
             self.multis.answer(from, header, Status::Ok, write, effects);
         } else {
             let mut bytes = Vec::new();
             write(&mut bytes);
-            self.answer_when_durable(tablet.stream, position, from, header, Answer::Body(bytes), effects);
+            self.answer_read(now, tablet.stream, position, from, header, Answer::Body(bytes), effects);
         }
     }
 
@@ -464,6 +467,8 @@ impl Master {
             Recalled::Burnt if !header.repeated && !planted(Defect::SequenceNotBurnt) => Status::Retry,
             _ => match self.leases.check(now, lease, view.term) {
                 LeaseStanding::Live if self.is_crowded(tablet.stream) => Status::TooMany,
+                // Nothing else would show that this is not its owner any more.
+                LeaseStanding::Live if tablet.unreplicated && !self.is_leased(now) => Status::NotLeased,
                 LeaseStanding::Live => return Some((tablet, hash)),
                 LeaseStanding::Unknown => Status::Retry,
                 LeaseStanding::Over => Status::LeaseOver,

@@ -5,7 +5,7 @@
 use crate::Master;
 use crate::multi::{Asker, Multis};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Effects, Position, Status, StreamId, Version};
+use ramhold_base::{Effects, Instant, Position, Status, StreamId, Version};
 use ramhold_log::Remembered;
 use ramhold_wire::Header;
 use ramhold_wire::data::{IncrementReply, encode_version};
@@ -19,9 +19,27 @@ pub(crate) enum Answer {
     Body(Vec<u8>),
 }
 
+impl Answer {
+    /// Of the memory that it holds while it waits.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Answer::Outcome(_) => 0,
+            Answer::Body(bytes) => bytes.len(),
+        }
+    }
+}
+
+/// Whether an answer tells what only the one owner may tell (docs/protocols/read-leases.md).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Needs {
+    Durable,
+    DurableAndLease,
+}
+
 #[derive(Debug)]
 struct Waiting {
     position: Position,
+    needs: Needs,
     to: Asker,
     header: Header,
     answer: Answer,
@@ -95,16 +113,44 @@ impl Master {
         if position <= self.durable(stream) || planted(Defect::AnsweredEarly) {
             return self.send(to, request, &answer, effects);
         }
+        self.park(stream, position, Needs::Durable, to, request, answer);
+    }
+
+    /// The same for what a read is answered, which needs the read lease too.
+    pub(crate) fn answer_read(
+        &mut self,
+        now: Instant,
+        stream: StreamId,
+        position: Position,
+        to: Asker,
+        request: &Header,
+        answer: Answer,
+        effects: &mut Effects,
+    ) {
+        if position <= self.durable(stream) || planted(Defect::AnsweredEarly) {
+            return self.answer_when_leased(now, to, request, answer, effects);
+        }
+        self.park(stream, position, Needs::DurableAndLease, to, request, answer);
+    }
+
+    fn park(
+        &mut self,
+        stream: StreamId,
+        position: Position,
+        needs: Needs,
+        to: Asker,
+        request: &Header,
+        answer: Answer,
+    ) {
         self.multis.is_seen_to(to);
         let parked = self.parked.entry(stream).or_default();
         let position = parked.queue.back().map_or(position, |last| position.max(last.position));
-        if let Answer::Body(bytes) = &answer {
-            parked.bytes += bytes.len();
-        }
-        parked.queue.push_back(Waiting { position, to, header: *request, answer });
+        parked.bytes += answer.bytes();
+        parked.queue.push_back(Waiting { position, needs, to, header: *request, answer });
     }
 
-    pub(crate) fn release_parked(&mut self, effects: &mut Effects) {
+    pub(crate) fn release_parked(&mut self, now: Instant, effects: &mut Effects) {
+        let mut reads = Vec::new();
         for (stream, parked) in &mut self.parked {
             if parked.queue.is_empty() && parked.removes.is_empty() {
                 continue;
@@ -112,14 +158,20 @@ impl Master {
             let durable = self.replicator.durable(*stream);
             while parked.queue.front().is_some_and(|w| w.position <= durable) {
                 let waiting = parked.queue.pop_front().expect("looked at above");
-                if let Answer::Body(bytes) = &waiting.answer {
-                    parked.bytes -= bytes.len();
+                parked.bytes -= waiting.answer.bytes();
+                match waiting.needs {
+                    Needs::Durable => {
+                        waiting.answer.send(&mut self.multis, waiting.to, &waiting.header, effects);
+                    }
+                    Needs::DurableAndLease => reads.push(waiting),
                 }
-                waiting.answer.send(&mut self.multis, waiting.to, &waiting.header, effects);
             }
             while parked.removes.front().is_some_and(|(position, _)| *position <= durable) {
                 parked.removes.pop_front();
             }
+        }
+        for read in reads {
+            self.answer_when_leased(now, read.to, &read.header, read.answer, effects);
         }
     }
 }

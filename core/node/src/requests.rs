@@ -72,6 +72,7 @@ impl ServerNode {
             | Opcode::LeaseOpen
             | Opcode::LeaseRenew
             | Opcode::LeaseCheck
+            | Opcode::ReadLease
             | Opcode::Recovered
             | Opcode::Enlist
             | Opcode::SuspectServer

@@ -205,6 +205,7 @@ impl Replicator {
         if whole {
             place.sent_epoch = Some(epoch);
             place.sent_close = close;
+            segment.closing |= close;
         }
         let data = |out: &mut Vec<u8>| log.copy(id, from, to, out);
         self.send_append(now, (id, index), address, &request, to - from, &data, view, effects);

@@ -24,7 +24,8 @@ impl Replicator {
         }
         match call.context {
             Context::Append { segment, place, backup, attempt } => {
-                self.on_append_reply(now, (segment, place, backup, attempt), header.status(), body, log);
+                let to = (segment, place, backup, attempt);
+                self.on_append_reply(now, call.sent, to, header.status(), body, log);
             }
             Context::Register { stream, segment, epoch } => {
                 let entry = self.streams.get_mut(&stream).expect("streams stay");
@@ -67,9 +68,22 @@ impl Replicator {
         }
     }
 
+    /// A device has failed for good: whatever is on it is lost, also closed segments that nobody appends to.
+    fn lose_all(&mut self, now: Instant, backup: ServerId) {
+        let ids: Vec<SegmentId> = self.segments.keys().copied().collect();
+        for id in ids {
+            for index in 0..self.segments[&id].places.len() {
+                if self.segments[&id].places[index].backup == Some(backup) {
+                    self.lose(now, id, index, Some(FAILED_PAUSE));
+                }
+            }
+        }
+    }
+
     fn on_append_reply(
         &mut self,
         now: Instant,
+        sent: Instant,
         (id, index, backup, attempt): (SegmentId, usize, ServerId, u32),
         status: Status,
         body: &[u8],
@@ -90,6 +104,7 @@ impl Replicator {
         match status {
             Status::Ok => {
                 place.reached(&reached, wanted_epoch);
+                place.granted = place.granted.max(Some(sent));
                 if place.closed && !self.is_in_order(id) {
                     self.check_complete(id, log);
                 }
@@ -140,6 +155,7 @@ impl Replicator {
                 // behind: so this counts as a loss like any other.
                 self.lose(now, id, index, Some(REFUSED_PAUSE));
             }
+            Status::DeviceFailed => self.lose_all(now, backup),
             _ => {
                 if status == Status::CorruptReplica {
                     self.refused.push(id);

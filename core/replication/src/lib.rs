@@ -15,9 +15,12 @@
 mod advance;
 mod answers;
 mod flushed;
+mod grants;
 mod segment;
 mod status;
 mod stream;
+
+pub use status::ReplicaSeen;
 
 use ramhold_base::{Epoch, Instant, Position, Rng, SegmentId, ServerId, ShardId, StreamId};
 use ramhold_wire::Calls;

@@ -28,6 +28,8 @@ pub(crate) struct Segment {
     pub avoided: Vec<(ServerId, Instant)>,
     /// Closed and whole on all places.
     pub complete: bool,
+    /// Some backup may have closed it, and one that is lost by now too.
+    pub closing: bool,
 }
 
 #[derive(Debug)]
@@ -58,6 +60,8 @@ pub(crate) struct Place {
     pub patience: u32,
     /// When the first of the messages that are unanswered since was sent.
     pub silent_since: Option<Instant>,
+    /// When the newest append was sent that the backup has accepted.
+    pub granted: Option<Instant>,
 }
 
 impl Segment {
@@ -73,6 +77,7 @@ impl Segment {
             places: (0..replicas).map(|_| Place::empty()).collect(),
             avoided: Vec::new(),
             complete: false,
+            closing: false,
         }
     }
 
@@ -124,6 +129,7 @@ impl Place {
             backoff: BACKOFF_FIRST,
             patience: 0,
             silent_since: None,
+            granted: None,
         }
     }
 

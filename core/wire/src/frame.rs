@@ -18,7 +18,7 @@ use crate::Opcode;
 use ramhold_base::bytes::{Put, Reader};
 use ramhold_base::checksum::{crc, crc_append};
 use ramhold_base::limits::FRAME_BODY_BYTES_MAX;
-use ramhold_base::planted::{Defect, planted};
+use ramhold_base::planted::{BUILT_IN, Defect, planted};
 use ramhold_base::{
     ClusterId, Epoch, LeaseId, RpcId, SegmentId, Sequence, ServerId, ShardId, Status, StreamId, Term,
 };
@@ -240,8 +240,49 @@ fn fields(header: &[u8]) -> Result<Header, BadFrame> {
     Ok(header)
 }
 
+/// The header as a defect of who writes it would make it; without one, as it is.
+fn as_planted(header: &Header) -> Header {
+    let Header { cluster, term, sender, target, epoch, segment, .. } = *header;
+    let is_request = header.kind == Kind::Request;
+    let server_or_zero = ClusterId(sender.raw());
+    match () {
+        () if planted(Defect::ClusterZeroed) => Header { cluster: ClusterId::NONE, ..*header },
+        () if planted(Defect::ClusterAged) => {
+            Header { cluster: ClusterId(cluster.raw().saturating_sub(1)), ..*header }
+        }
+        () if planted(Defect::ClusterSwapped) => Header { cluster: server_or_zero, ..*header },
+        () if planted(Defect::TermZeroed) => Header { term: Term::NONE, ..*header },
+        () if planted(Defect::TermAged) => Header { term: Term(term.raw().saturating_sub(1)), ..*header },
+        () if planted(Defect::TermSwapped) => {
+            Header { term: Term(epoch.raw().into()), epoch: Epoch(term.raw() as u32), ..*header }
+        }
+        () if planted(Defect::LifeZeroed) && is_request => Header { target: ServerId::NONE, ..*header },
+        () if planted(Defect::LifeAged) && is_request => {
+            Header { target: ServerId(target.raw().saturating_sub(1)), ..*header }
+        }
+        () if planted(Defect::LifeSwapped) && is_request => {
+            Header { sender: target, target: sender, ..*header }
+        }
+        () if planted(Defect::EpochZeroed) && is_request => Header { epoch: Epoch::NONE, ..*header },
+        () if planted(Defect::EpochAged) && is_request => {
+            Header { epoch: Epoch(epoch.raw().saturating_sub(1)), ..*header }
+        }
+        () if planted(Defect::EpochSwapped) && is_request => {
+            Header { epoch: Epoch(segment.raw() as u32), ..*header }
+        }
+        () => *header,
+    }
+}
+
 /// Appends a frame to `out`; `body` appends the body's bytes.
 pub fn write(out: &mut Vec<u8>, header: &Header, body: impl FnOnce(&mut Vec<u8>)) {
+    let planted_header;
+    let header = if BUILT_IN {
+        planted_header = as_planted(header);
+        &planted_header
+    } else {
+        header
+    };
     let start = out.len();
     out.put_bytes(&MAGIC);
     out.put_u8(VERSION);

@@ -1,9 +1,9 @@
-//! Leases of clients: opening and renewing them, and asking which of them live.
+//! Leases of clients: opening and renewing them, and asking which of them live; and read leases of masters.
 //!
-//! Protocol: docs/protocols/exactly-once.md. Catalogue: A3.
+//! Protocols: docs/protocols/exactly-once.md, docs/protocols/read-leases.md. Catalogue: A3, F8.
 
 use crate::Opcode;
-use crate::control::Message;
+use crate::control::{Empty, Message};
 use minicbor::{Decode, Encode};
 use ramhold_base::LeaseId;
 
@@ -78,4 +78,13 @@ pub struct LiveLease {
 impl Message for LeaseCheck {
     const OPCODE: Opcode = Opcode::LeaseCheck;
     type Reply = LeasesChecked;
+}
+
+/// Master to coordinator: promise that nobody else opens my tablets for a read lease from now on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct ReadLease {}
+
+impl Message for ReadLease {
+    const OPCODE: Opcode = Opcode::ReadLease;
+    type Reply = Empty;
 }

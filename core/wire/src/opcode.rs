@@ -73,6 +73,7 @@ opcodes! {
     CeilingRaise = 54;
     MembershipVerify = 55;
     LeaseCheck = 56;
+    ReadLease = 57;
 
     // Coordinator to servers.
     ServerListUpdate = 60;

@@ -21,6 +21,9 @@ pub struct Fence {
 pub struct Fenced {
     #[n(0)]
     pub replicas: Vec<ReplicaReport>,
+    /// For how long the dead server may still answer reads on the strength of what this backup has accepted from it.
+    #[n(1)]
+    pub lease_millis: u64,
 }
 
 impl Message for Fence {

@@ -132,7 +132,7 @@ impl View {
 
     /// Whether a request is for this life of this server in this cluster.
     pub fn check_target(&self, header: &Header) -> Result<(), Status> {
-        if header.cluster != self.cluster {
+        if header.cluster != self.cluster && !planted(Defect::ClusterIgnored) {
             return Err(Status::WrongCluster);
         }
         if header.target != self.me && !planted(Defect::AnyLifeAnswers) {

@@ -226,6 +226,23 @@ pub struct ClusterStatus {
     pub warnings: Vec<String>,
     #[n(10)]
     pub version: String,
+    /// Servers that are up and have been suspected wrongly, since the coordinator's start.
+    #[n(11)]
+    #[cbor(default)]
+    pub cleared: Vec<ClearedReport>,
+}
+
+/// A server that was suspected to be dead, and answered the coordinator's own pings.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct ClearedReport {
+    #[n(0)]
+    pub server: ServerId,
+    /// How often that was so.
+    #[n(1)]
+    pub count: u64,
+    /// Why it was suspected the last time.
+    #[n(2)]
+    pub cause: String,
 }
 
 impl Message for ClusterStatusRequest {

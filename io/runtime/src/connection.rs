@@ -129,13 +129,24 @@ impl Connection {
     }
 }
 
+/// How long bytes may be on their way unacknowledged by the other host, before a connection that this side has opened is
+/// broken. The kernel repeats them at longer and longer intervals: after some seconds without a network it takes as many
+/// again until it looks whether there is one, and nothing passes meanwhile. Whoever opened a connection opens another and
+/// asks again, so this is short; a process that is stopped does not count, its host acknowledges.
+const OPENED_SILENT_MAX: Duration = Duration::from_secs(1);
+/// The same for accepted ones: longer, so that who is slow to read what it asked for is not cut off.
+const ACCEPTED_SILENT_MAX: Duration = Duration::from_secs(30);
+
 /// Small messages go out at once, and a host that vanished without a word is noticed.
-pub(crate) fn tune(socket: &OwnedFd) -> rustix::io::Result<()> {
+pub(crate) fn tune(socket: &OwnedFd, side: Side) -> rustix::io::Result<()> {
     sockopt::set_tcp_nodelay(socket, true)?;
     sockopt::set_socket_keepalive(socket, true)?;
     sockopt::set_tcp_keepidle(socket, Duration::from_secs(10))?;
     sockopt::set_tcp_keepintvl(socket, Duration::from_secs(5))?;
     sockopt::set_tcp_keepcnt(socket, 4)?;
-    // Bytes that nobody acknowledges for this long, in milliseconds; else they would be repeated for 15 minutes.
-    sockopt::set_tcp_user_timeout(socket, 30_000)
+    let silent_max = match side {
+        Side::Accepted => ACCEPTED_SILENT_MAX,
+        Side::Opened { .. } => OPENED_SILENT_MAX,
+    };
+    sockopt::set_tcp_user_timeout(socket, silent_max.as_millis() as u32)
 }

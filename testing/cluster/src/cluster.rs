@@ -1,5 +1,6 @@
 //! A coordinator and servers, each a process, in directories of their own.
 
+use crate::network::Network;
 use crate::process::Process;
 use crate::scratch::Scratch;
 use crate::waiting::{Failure, wait_for};
@@ -54,14 +55,26 @@ pub struct Cluster {
     // Before the directories, so that nobody runs in them when they are removed.
     members: Vec<Option<Process>>,
     pub options: Options,
-    ports: Vec<u16>,
+    addresses: Vec<SocketAddr>,
+    /// None: everybody is on loopback.
+    network: Option<Network>,
     pub scratch: Scratch,
 }
 
 impl Cluster {
     /// Starts everything and waits until all servers are up.
     pub fn start(options: Options) -> Result<Cluster, Failure> {
-        let mut cluster = Cluster::prepare(options);
+        Cluster::prepare(options).started()
+    }
+
+    /// Like `start`, in a network that was made for so many servers and the coordinator.
+    pub fn start_in(network: Network, options: Options) -> Result<Cluster, Failure> {
+        let addresses = (0..=options.servers).map(Network::address).collect();
+        Cluster::prepare_at(addresses, Some(network), options).started()
+    }
+
+    fn started(self) -> Result<Cluster, Failure> {
+        let mut cluster = self;
         cluster.start_all();
         cluster.wait_up(cluster.options.servers)?;
         Ok(cluster)
@@ -70,14 +83,24 @@ impl Cluster {
     /// A cluster of which nothing runs.
     pub fn prepare(options: Options) -> Cluster {
         let ports = free_ports(options.servers + 1);
-        let members = ports.iter().map(|_| None).collect();
-        let cluster = Cluster { members, options, ports, scratch: Scratch::new() };
+        let addresses = ports.iter().map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, *port))).collect();
+        Cluster::prepare_at(addresses, None, options)
+    }
+
+    fn prepare_at(addresses: Vec<SocketAddr>, network: Option<Network>, options: Options) -> Cluster {
+        let members = addresses.iter().map(|_| None).collect();
+        let cluster = Cluster { members, options, addresses, network, scratch: Scratch::new() };
         std::fs::create_dir_all(cluster.scratch.dir().join("logs")).expect("a directory can be made");
         cluster
     }
 
     pub fn address(&self, member: usize) -> SocketAddr {
-        SocketAddr::from((Ipv4Addr::LOCALHOST, self.ports[member]))
+        self.addresses[member]
+    }
+
+    /// The network that it has for itself, to be cut apart.
+    pub fn network(&self) -> Option<&Network> {
+        self.network.as_ref()
     }
 
     pub fn data_dir(&self, member: usize) -> PathBuf {
@@ -103,6 +126,9 @@ impl Cluster {
             push("--flush-interval", self.options.flush_interval.into());
             push("--label", format!("host={}", name(member)).into());
         }
+        if self.network.is_some() {
+            arguments.push("--insecure-network".into());
+        }
         arguments.insert(0, if member == COORDINATOR { "coordinator" } else { "server" }.into());
         arguments
     }
@@ -111,7 +137,12 @@ impl Cluster {
     pub fn start_member(&mut self, member: usize) {
         assert!(self.members[member].is_none(), "{} runs already", name(member));
         let log = self.scratch.dir().join("logs").join(format!("{}.log", name(member)));
-        self.members[member] = Some(Process::start(&name(member), &self.arguments(member), &log));
+        let start = || Process::start(&name(member), &self.arguments(member), &log);
+        let process = match &self.network {
+            None => start(),
+            Some(network) => network.within(member, start).unwrap_or_else(|failure| panic!("{failure}")),
+        };
+        self.members[member] = Some(process);
     }
 
     pub fn start_all(&mut self) {
@@ -146,6 +177,18 @@ impl Cluster {
         let status = self.process(member).wait_ended(within)?;
         self.members[member] = None;
         Ok(status)
+    }
+
+    /// Members that were started and have ended by themselves, and how. They do not run any more.
+    pub fn take_ended(&mut self) -> Vec<(usize, ExitStatus)> {
+        let mut ended = Vec::new();
+        for (member, slot) in self.members.iter_mut().enumerate() {
+            if let Some(status) = slot.as_ref().and_then(Process::ended) {
+                *slot = None;
+                ended.push((member, status));
+            }
+        }
+        ended
     }
 
     /// A clean end of everything: the coordinator first, then all servers at once.
@@ -261,7 +304,7 @@ impl Cluster {
     /// The last lines of every log, for a failure.
     pub fn logs(&self) -> String {
         let mut text = String::new();
-        for member in 0..self.ports.len() {
+        for member in 0..self.members.len() {
             let log = self.scratch.dir().join("logs").join(format!("{}.log", name(member)));
             let printed = std::fs::read_to_string(log).unwrap_or_default();
             let lines: Vec<&str> = printed.lines().collect();

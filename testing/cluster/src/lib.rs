@@ -5,24 +5,43 @@
 //!   Cluster   a coordinator and servers in a directory of their own, with waits for what they should be
 //!   Load      clients that read and write all the time, and the journal of what was acknowledged
 //!   rounds    kill, recover, compare, again
+//!
+//!   Network   members in network namespaces of their own, to be cut apart
+//!   episodes  one fault at a time: killed, stopped, cut off; and what the coordinator has on record of it
+//!   Clients   client processes; in each of them sessions (Workload) that write down a history (Recorder)
+//!   Checker   the independent program that judges histories
+//!   histories all of that together, with figures
 //! ```
 //!
 //! They run the built program: `RAMHOLD_BIN`, or `target/release/ramhold`. Nothing waits by sleeping for long enough; each
 //! wait looks for a condition and has a deadline.
 //!
-//! Not here: faults of networks and disks, and thousands of schedules (testing/world).
+//! Not here: slow networks and faults of disks, and thousands of schedules (testing/world).
 
+mod checker;
+mod clients;
 mod cluster;
+mod episodes;
+pub mod histories;
+mod history;
 mod journal;
 mod load;
+mod network;
 mod process;
 pub mod rounds;
 mod scratch;
+mod sessions;
+mod sums;
 mod waiting;
 
+pub use checker::Checker;
 pub use cluster::{COORDINATOR, Cluster, Frames, Options, free_ports};
+pub use history::{FILE_BYTES_MAX, Recorder};
 pub use journal::{Finding, Journal};
 pub use load::Load;
+pub use network::{Cut, End, Network, is_network_possible};
 pub use process::{Process, program};
 pub use scratch::Scratch;
-pub use waiting::{Failure, wait_for};
+pub use sessions::Workload;
+pub use sums::Sums;
+pub use waiting::{Failure, interrupted, wait_for};

@@ -1,6 +1,9 @@
 //! Waits that look for a condition and end at a deadline.
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
@@ -23,6 +26,29 @@ impl From<ramhold_client::Error> for Failure {
     }
 }
 
+static INTERRUPTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// What becomes true when a person wants the end: every wait ends then, so that all is removed in order.
+pub fn interrupted() -> Arc<AtomicBool> {
+    Arc::clone(INTERRUPTED.get_or_init(Arc::default))
+}
+
+/// Lets a time pass, which is what is to be done, not for something to happen meanwhile.
+pub fn pass(time: Duration) -> Result<(), Failure> {
+    let start = Instant::now();
+    while start.elapsed() < time {
+        check_interrupted()?;
+        std::thread::sleep(LOOK_INTERVAL.min(time.saturating_sub(start.elapsed())));
+    }
+    Ok(())
+}
+
+/// A failure, when a person wants the end.
+pub fn check_interrupted() -> Result<(), Failure> {
+    let is_wanted = INTERRUPTED.get().is_some_and(|wanted| wanted.load(Ordering::SeqCst));
+    if is_wanted { Err(Failure("interrupted".to_owned())) } else { Ok(()) }
+}
+
 /// Looks until `look` answers `Ok(Ok(_))`. `Ok(Err(_))` says how things stand, for the failure at the deadline; `Err` is a
 /// failure at once.
 pub fn wait_for<T>(
@@ -32,6 +58,7 @@ pub fn wait_for<T>(
 ) -> Result<T, Failure> {
     let start = Instant::now();
     loop {
+        check_interrupted()?;
         match look()? {
             Ok(found) => return Ok(found),
             Err(standing) if start.elapsed() >= within => {

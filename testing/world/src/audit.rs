@@ -1,111 +1,188 @@
 //! The state of a whole cluster at rest, held against itself: owners, replicas, and what lies on the backups.
 //!
 //! A run waits until the cluster has settled (every segment on R backups, every recovery over, garbage collected); then
-//! everything that two places know must agree. What does not settle in time is itself a finding.
+//! everything that two places know must agree. What does not settle in time is itself a finding. Both look at a
+//! picture of each server, so that tests can falsify one.
 //!
 //! Catalogue: J3, D6, D7, D9, B3.
 
-use crate::cluster::{Cluster, Process};
 use crate::scenario::Actor;
 use crate::world::World;
 use ramhold_backup::ReplicaState;
-use ramhold_base::{SegmentId, ServerId};
+use ramhold_base::{SegmentId, ServerId, StreamId, TableId};
+use ramhold_log::SegmentInfo;
+use ramhold_master::{Master, TabletSeen};
 use ramhold_node::{Phase, ServerNode};
+use ramhold_replication::ReplicaSeen;
 use std::collections::{BTreeMap, BTreeSet};
 
-type ClusterWorld = World<Actor<Process, crate::cluster::ClusterSession>>;
+type ClusterWorld = World<Actor<crate::cluster::Process, crate::cluster::ClusterSession>>;
 
-fn servers(world: &ClusterWorld) -> Vec<&ServerNode> {
+/// One server as its roles see themselves.
+#[derive(Clone, Debug)]
+pub struct ServerSeen {
+    pub id: ServerId,
+    pub phase: Phase,
+    /// How many servers its copy of the list has.
+    pub listed: usize,
+    pub master: Option<MasterSeen>,
+    /// What its backup holds.
+    pub held: Vec<ReplicaState>,
+}
+
+#[derive(Clone, Debug)]
+pub struct MasterSeen {
+    pub fully_replicated: bool,
+    pub tablets: Vec<TabletSeen>,
+    /// How many replicas the segments of each stream have.
+    pub streams: BTreeMap<StreamId, u8>,
+    pub segments: Vec<SegmentInfo>,
+    /// Its replicas, as it thinks of them.
+    pub replicas: Vec<ReplicaSeen>,
+    /// Closed segments with damage in memory. Nobody looks for that in heads: it is found when it is read.
+    pub damaged: Vec<SegmentId>,
+}
+
+/// The servers of a world that run.
+pub fn servers(world: &ClusterWorld) -> Vec<&ServerNode> {
     (0..world.node_count())
         .filter_map(|node| match world.machine(node) {
-            Some(Actor::Process(process)) => match process.as_ref() {
-                Process::Server(server) => Some(&server.node),
-                Process::Coordinator(_) => None,
-            },
+            Some(Actor::Process(process)) => process.server(),
             Some(Actor::Client(_)) | None => None,
         })
         .collect()
 }
 
+/// The tables that the coordinator of a world knows; `None` while no coordinator is in charge.
+pub fn tables(world: &ClusterWorld) -> Option<BTreeSet<TableId>> {
+    let coordinator = (0..world.node_count()).find_map(|node| match world.machine(node) {
+        Some(Actor::Process(process)) => process.coordinator().filter(|c| c.is_active()),
+        Some(Actor::Client(_)) | None => None,
+    });
+    Some(coordinator?.state().tables.keys().copied().collect())
+}
+
+pub fn look(server: &ServerNode) -> ServerSeen {
+    ServerSeen {
+        id: server.id(),
+        phase: server.phase(),
+        listed: server.view().list.entries().count(),
+        master: server.master().map(look_at_master),
+        held: server.backup().replicas().collect(),
+    }
+}
+
+fn look_at_master(master: &Master) -> MasterSeen {
+    MasterSeen {
+        fully_replicated: master.is_fully_replicated(),
+        tablets: master.tablets_seen().collect(),
+        streams: master.replicator().streams().map(|(id, _, replicas)| (id, replicas)).collect(),
+        segments: master.log().segments().cloned().collect(),
+        replicas: master.replicator().replicas().collect(),
+        damaged: damaged(master, true),
+    }
+}
+
+fn damaged(master: &Master, closed: bool) -> Vec<SegmentId> {
+    let segments = master.log().segments().filter(|segment| segment.closed == closed);
+    segments.map(|segment| segment.id).filter(|id| master.log().damage_in(*id).is_some()).collect()
+}
+
 /// What is still under way, or none when the cluster has settled.
-pub fn unsettled(cluster: &Cluster, world: &ClusterWorld) -> Option<String> {
-    let servers = servers(world);
-    if servers.len() < usize::from(cluster.servers) {
+pub fn unsettled(count: u8, servers: &[&ServerNode]) -> Option<String> {
+    // Most of the time it is not; a whole picture is made only when the first look finds nothing.
+    let waiting = |server: &&&ServerNode| {
+        server.phase() != Phase::Serving || !server.master().is_some_and(Master::is_fully_replicated)
+    };
+    if let Some(server) = servers.iter().find(waiting) {
+        return Some(format!("{} is {:?} or replicates", server.id(), server.phase()));
+    }
+    let seen: Vec<ServerSeen> = servers.iter().map(|server| look(server)).collect();
+    under_way(count, &seen)
+}
+
+/// The same of a picture.
+pub fn under_way(count: u8, servers: &[ServerSeen]) -> Option<String> {
+    if servers.len() < usize::from(count) {
         return Some(format!("only {} servers run", servers.len()));
     }
-    for server in &servers {
-        let id = server.id();
-        if server.phase() != Phase::Serving {
-            return Some(format!("{id} is {:?}", server.phase()));
+    for server in servers {
+        let id = server.id;
+        if server.phase != Phase::Serving {
+            return Some(format!("{id} is {:?}", server.phase));
         }
-        let listed = server.view().list.entries().count();
-        if listed != servers.len() {
-            return Some(format!("{id} knows {listed} servers: a recovery is not over"));
+        if server.listed != servers.len() {
+            return Some(format!("{id} knows {} servers: a recovery is not over", server.listed));
         }
-        let Some(master) = server.master() else { return Some(format!("{id} has no master")) };
-        if !master.is_fully_replicated() {
-            let lacking = master.log().segments().filter(|s| !master.replicator().is_complete(s.id));
-            let lacking: Vec<_> =
-                lacking.map(|s| (s.id, master.replicator().replicas_of(s.id).collect::<Vec<_>>())).collect();
-            return Some(format!("{id} has segments with fewer than R replicas: {lacking:?}"));
+        let Some(master) = &server.master else { return Some(format!("{id} has no master")) };
+        if !master.fully_replicated {
+            return Some(format!("{id} has segments with fewer than R replicas: {:?}", master.replicas));
         }
     }
     // A head that cleaning has rolled counts as replicated while its closing is on the way.
-    for server in &servers {
-        let Some(master) = server.master() else { continue };
-        let closes = |segment| master.log().segment(segment).is_some_and(|info| info.closed);
-        if let Some(seen) = master.replicator().replicas().find(|seen| !seen.closed && closes(seen.segment)) {
-            return Some(format!("{} of {} is being closed on {}", seen.segment, server.id(), seen.backup));
+    for (server, master) in masters(servers) {
+        let closes = |id: SegmentId| master.segments.iter().any(|s| s.id == id && s.closed);
+        if let Some(seen) = master.replicas.iter().find(|seen| !seen.closed && closes(seen.segment)) {
+            return Some(format!("{} of {} is being closed on {}", seen.segment, server.id, seen.backup));
         }
     }
     let mut wanted: BTreeSet<(ServerId, ServerId, u64)> = BTreeSet::new();
-    for server in &servers {
-        for replica in server.master().into_iter().flat_map(|m| m.replicator().replicas()) {
-            wanted.insert((replica.backup, server.id(), replica.segment.raw()));
-        }
+    for (server, master) in masters(servers) {
+        wanted.extend(master.replicas.iter().map(|r| (r.backup, server.id, r.segment.raw())));
     }
-    for server in &servers {
-        for held in server.backup().replicas() {
-            if !wanted.remove(&(server.id(), held.log.server, held.segment.raw())) {
-                return Some(format!("{} holds what nobody wants: {held:?}", server.id()));
+    for server in servers {
+        for held in &server.held {
+            if !wanted.remove(&(server.id, held.log.server, held.segment.raw())) {
+                return Some(format!("{} holds what nobody wants: {held:?}", server.id));
             }
         }
     }
     if let Some(missing) = wanted.first() {
         return Some(format!("nobody holds (backup, log, segment) {missing:?}"));
     }
-    let damaged = servers.iter().find_map(|server| Some((server.id(), damaged(server, true)?)));
-    damaged.map(|(server, segment)| format!("{segment} of {server} is damaged"))
+    let damage = masters(servers).find_map(|(server, master)| Some((server.id, *master.damaged.first()?)));
+    damage.map(|(server, segment)| format!("{segment} of {server} is damaged"))
 }
 
-/// A segment with damage in memory, closed or a head. Nobody looks for that in heads: it is found when it is read.
-fn damaged(server: &ServerNode, closed: bool) -> Option<SegmentId> {
-    let log = server.master()?.log();
-    let mut segments = log.segments().filter(|segment| segment.closed == closed);
-    segments.find(|segment| log.damage_in(segment.id).is_some()).map(|segment| segment.id)
+fn masters(servers: &[ServerSeen]) -> impl Iterator<Item = (&ServerSeen, &MasterSeen)> {
+    servers.iter().filter_map(|server| Some((server, server.master.as_ref()?)))
 }
 
-/// Everything that does not agree, in words.
-pub fn audit(cluster: &Cluster, world: &ClusterWorld) -> Vec<String> {
-    let mut findings = Vec::new();
-    let servers = servers(world);
-    for server in &servers {
+/// Everything that does not agree, in words. `replicas`: what all streams must have, where all have the same. `tables`:
+/// those that the coordinator knows.
+pub fn audit(replicas: Option<u8>, tables: &BTreeSet<TableId>, servers: &[&ServerNode]) -> Vec<String> {
+    for server in servers {
         // The checksum of a damaged head does not hold, as it must.
-        if damaged(server, false).is_none() {
+        if server.master().is_none_or(|master| damaged(master, false).is_empty()) {
             server.check_invariants();
         }
     }
-    one_owner_for_every_hash(&servers, &mut findings);
-    replicas_are_what_masters_think(cluster, &servers, &mut findings);
+    let seen: Vec<ServerSeen> = servers.iter().map(|server| look(server)).collect();
+    disagreements(replicas, tables, &seen)
+}
+
+/// The same of a picture.
+pub fn disagreements(
+    replicas: Option<u8>,
+    tables: &BTreeSet<TableId>,
+    servers: &[ServerSeen],
+) -> Vec<String> {
+    let mut findings = Vec::new();
+    one_owner_for_every_hash(tables, servers, &mut findings);
+    replicas_are_what_masters_think(replicas, servers, &mut findings);
     findings
 }
 
-fn one_owner_for_every_hash(servers: &[&ServerNode], findings: &mut Vec<String>) {
-    let mut tables: BTreeMap<u32, Vec<(u64, u64, ServerId)>> = BTreeMap::new();
-    for server in servers {
-        for tablet in server.master().into_iter().flat_map(|m| m.tablets_seen()).filter(|t| t.serving) {
-            let ranges = tables.entry(tablet.table.raw()).or_default();
-            ranges.push((tablet.first.0, tablet.last.0, server.id()));
+fn one_owner_for_every_hash(known: &BTreeSet<TableId>, servers: &[ServerSeen], findings: &mut Vec<String>) {
+    let mut tables: BTreeMap<TableId, Vec<(u64, u64, ServerId)>> =
+        known.iter().map(|table| (*table, Vec::new())).collect();
+    for (server, master) in masters(servers) {
+        for tablet in master.tablets.iter().filter(|t| t.serving) {
+            if !known.contains(&tablet.table) {
+                findings.push(format!("{} serves {}, which is no table", server.id, tablet.table));
+            }
+            let ranges = tables.entry(tablet.table).or_default();
+            ranges.push((tablet.first.0, tablet.last.0, server.id));
         }
     }
     for (table, mut ranges) in tables {
@@ -113,38 +190,36 @@ fn one_owner_for_every_hash(servers: &[&ServerNode], findings: &mut Vec<String>)
         let mut next = Some(0);
         for (first, last, owner) in ranges {
             if next != Some(first) {
-                findings
-                    .push(format!("table {table}: {owner} serves from {first:016x}, expected {next:016x?}"));
+                findings.push(format!("{table}: {owner} serves from {first:016x}, expected {next:016x?}"));
             }
             next = last.checked_add(1);
         }
         if next.is_some() {
-            findings.push(format!("table {table}: nobody serves the hashes from {next:016x?}"));
+            findings.push(format!("{table}: nobody serves the hashes from {next:016x?}"));
         }
     }
 }
 
-fn replicas_are_what_masters_think(cluster: &Cluster, servers: &[&ServerNode], findings: &mut Vec<String>) {
+fn replicas_are_what_masters_think(replicas: Option<u8>, servers: &[ServerSeen], findings: &mut Vec<String>) {
     let mut held: BTreeMap<(ServerId, ServerId, u64), ReplicaState> = BTreeMap::new();
     for server in servers {
-        for replica in server.backup().replicas() {
-            let key = (server.id(), replica.log.server, replica.segment.raw());
-            if held.insert(key, replica).is_some() {
+        for replica in &server.held {
+            let key = (server.id, replica.log.server, replica.segment.raw());
+            if held.insert(key, *replica).is_some() {
                 findings.push(format!("{} holds {} of {} twice", key.0, replica.segment, key.1));
             }
         }
     }
-    for server in servers {
-        let Some(master) = server.master() else { continue };
-        let mut copies: BTreeMap<u64, u8> = BTreeMap::new();
-        for wanted in master.replicator().replicas() {
-            *copies.entry(wanted.segment.raw()).or_default() += 1;
-            let name = format!("{} of {} on {}", wanted.segment, server.id(), wanted.backup);
-            let Some(replica) = held.get(&(wanted.backup, server.id(), wanted.segment.raw())) else {
+    for (server, master) in masters(servers) {
+        let mut copies: BTreeMap<(u64, StreamId), BTreeSet<ServerId>> = BTreeMap::new();
+        for wanted in &master.replicas {
+            copies.entry((wanted.segment.raw(), wanted.stream)).or_default().insert(wanted.backup);
+            let name = format!("{} of {} on {}", wanted.segment, server.id, wanted.backup);
+            let Some(replica) = held.get(&(wanted.backup, server.id, wanted.segment.raw())) else {
                 findings.push(format!("{name} is not held"));
                 continue;
             };
-            let Some(segment) = master.log().segment(wanted.segment) else {
+            let Some(segment) = master.segments.iter().find(|s| s.id == wanted.segment) else {
                 findings.push(format!("{name} is no segment of the log"));
                 continue;
             };
@@ -166,9 +241,13 @@ fn replicas_are_what_masters_think(cluster: &Cluster, servers: &[&ServerNode], f
                 findings.push(format!("{name}: the master thinks {wanted:?}, it is {replica:?}"));
             }
         }
-        for (segment, count) in copies {
-            if count != cluster.replicas {
-                findings.push(format!("seg{segment} of {} has {count} replicas", server.id()));
+        for ((segment, stream), backups) in copies {
+            let count = backups.len() as u8;
+            if master.streams.get(&stream) != Some(&count) || replicas.is_some_and(|all| all != count) {
+                findings.push(format!("seg{segment} of {} has {count} replicas", server.id));
+            }
+            if backups.contains(&server.id) {
+                findings.push(format!("seg{segment} of {} is on its own backup", server.id));
             }
         }
     }

@@ -12,9 +12,6 @@
 //!
 //! Objects that are only incremented and read are judged by their sums (`counters`).
 //!
-//! A stale read by a server that the coordinator had declared dead before the read returned is counted apart
-//! (`zombie_reads`); everything else is a violation.
-//!
 //! Invariant: when nothing is reported, the order found is a linearization.
 //!
 //! Not here: exactly-once beyond what duplicate values and versions show; transactions. Catalogue: A4, A11, A12, J2, J3.
@@ -23,6 +20,7 @@ mod absence;
 mod counters;
 mod expiry;
 mod order;
+pub mod search;
 
 pub use counters::{COUNTERS, PLACE_COUNT, amount};
 
@@ -30,7 +28,6 @@ pub use counters::{COUNTERS, PLACE_COUNT, amount};
 pub const SCANS: u32 = u32::MAX;
 
 use crate::history::{Action, Operation, Outcome};
-use ramhold_base::ServerId;
 use std::collections::BTreeMap;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -108,15 +105,11 @@ pub struct Seen {
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Verdict {
     pub violations: Vec<Violation>,
-    pub zombie_reads: Vec<Violation>,
     pub seen: Seen,
 }
 
-/// When the coordinator declared each server dead.
-pub type Deaths = BTreeMap<ServerId, u64>;
-
 /// Checks a whole history; keys are independent. Expiry may be off by `clock_spread` nanoseconds.
-pub fn version_witness(history: &[Operation], deaths: &Deaths, clock_spread: u64) -> Verdict {
+pub fn version_witness(history: &[Operation], clock_spread: u64) -> Verdict {
     let mut by_key: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     let mut found = Vec::new();
     for (at, operation) in history.iter().enumerate() {
@@ -149,24 +142,11 @@ pub fn version_witness(history: &[Operation], deaths: &Deaths, clock_spread: u64
             absence::place(&mut order, &mut found, &mut verdict.seen);
         }
     }
-    for violation in found {
-        if is_zombie_read(&violation, history, deaths) {
-            verdict.zombie_reads.push(violation);
-        } else {
-            verdict.violations.push(violation);
-        }
-    }
+    verdict.violations = found;
     verdict
 }
 
-fn is_zombie_read(violation: &Violation, history: &[Operation], deaths: &Deaths) -> bool {
-    let stale = matches!(violation.kind, ViolationKind::StaleRead | ViolationKind::ImpossibleAbsence);
-    let blamed = &history[violation.operations[0]];
-    let died = blamed.answered_by.and_then(|server| deaths.get(&server));
-    stale && !blamed.may_mutate() && died.is_some_and(|at| *at <= blamed.ret)
-}
-
 #[cfg(test)]
-mod oracle;
+mod mutations;
 #[cfg(test)]
 mod tests;

@@ -52,7 +52,7 @@ const DEADLINE: Duration = Duration::from_secs(8);
 const PACKED_LANES_MAX: u64 = 16;
 
 /// Crash points of masters; those of backups are listed there.
-const SERVER_MARKS: [&str; 17] = [
+const SERVER_MARKS: [&str; 19] = [
     "head_rolled",
     "combined_begun",
     "survivors_copied",
@@ -70,6 +70,8 @@ const SERVER_MARKS: [&str; 17] = [
     "recovery_abandoned",
     "result_recalled",
     "lease_forgotten",
+    "read_waited",
+    "read_not_leased",
 ];
 
 /// Crash points of the coordinator: before and after the commit of each kind of record.
@@ -137,6 +139,22 @@ impl Server {
     }
 }
 
+impl Process {
+    pub fn server(&self) -> Option<&ServerNode> {
+        match self {
+            Process::Server(server) => Some(&server.node),
+            Process::Coordinator(_) => None,
+        }
+    }
+
+    pub fn coordinator(&self) -> Option<&Coordinator> {
+        match self {
+            Process::Server(_) => None,
+            Process::Coordinator(coordinator) => Some(coordinator),
+        }
+    }
+}
+
 impl Machine for Process {
     fn step(&mut self, now: Instant, input: Input<'_>, effects: &mut Effects) {
         match self {
@@ -164,11 +182,13 @@ pub struct Cluster {
     pub replicas: u8,
     /// So little memory that clients fill it: writes are refused, and everything else has to go on.
     pub tight: bool,
+    /// Draws limits and timeouts, so that what is rare with good ones is common; none: the usual ones.
+    pub limits: Option<u64>,
 }
 
 impl Default for Cluster {
     fn default() -> Cluster {
-        Cluster { servers: 5, replicas: 3, tight: false }
+        Cluster { servers: 5, replicas: 3, tight: false, limits: None }
     }
 }
 
@@ -177,11 +197,41 @@ fn coordinator_address() -> SocketAddr {
 }
 
 impl Cluster {
+    /// Half of the seeds have limits of their own, and some fewer replicas: what only their loss shows is common there.
+    #[must_use]
+    pub fn varied(self, seed: u64) -> Cluster {
+        if self.tight {
+            return self;
+        }
+        let limits = (seed % 4 >= 2).then_some(seed);
+        match seed % 8 {
+            2 | 6 => Cluster { replicas: 2, servers: self.servers - 1, limits, ..self },
+            5 => Cluster { replicas: 1, servers: self.servers - 1, limits, ..self },
+            _ => Cluster { limits, ..self },
+        }
+    }
+
+    /// Limits that need not be what they are: safety must not depend on them.
+    fn draw_limits(self, config: &mut ServerConfig) {
+        let Some(seed) = self.limits else { return };
+        let mut rng = Rng::new(seed ^ 0x11A1_7500);
+        let mut millis = |some: &[u64]| Duration::from_millis(*rng.pick(some).expect("some are given"));
+        let replication = &mut config.master_config.replication;
+        replication.replica_timeout = millis(&[400, 1000, 3000]);
+        replication.append_timeout = millis(&[60, 250]);
+        config.backup_config.flush_interval = millis(&[5, 100, 1000]);
+        config.backup_config.needed_interval = millis(&[300, 2000]);
+        replication.append_bytes_max = *rng.pick(&[512, SEGLET_BYTES, SEGMENT_BYTES]).expect("three sizes");
+        replication.in_flight_max = rng.between(1, 4) as u16;
+        replication.copies_max = rng.between(1, 4) as usize;
+        config.backup_config.buffers = Buffers::Reserved { count: rng.between(2, 8) as u32 };
+    }
+
     fn server_config(self, addr: SocketAddr, host: &str) -> ServerConfig {
         let geometry = Geometry { segment_bytes: SEGMENT_BYTES, seglet_bytes: SEGLET_BYTES };
         let log_bytes = if self.tight { TIGHT_LOG_BYTES } else { LOG_BYTES };
         let plain = MasterConfig::new(geometry, log_bytes, INDEX_BYTES);
-        ServerConfig {
+        let mut config = ServerConfig {
             advertise: addr,
             coordinator: coordinator_address(),
             labels: vec![Label { name: "host".into(), value: host.into() }],
@@ -213,7 +263,9 @@ impl Cluster {
             read_speed: 100,
             enlist_interval: Duration::from_millis(100),
             version: "world".into(),
-        }
+        };
+        self.draw_limits(&mut config);
+        config
     }
 }
 
@@ -294,11 +346,12 @@ impl System for Cluster {
         Tolerance {
             // Killed processes keep what they held: any number may be down for a while.
             down_at_once: usize::from(self.servers) - 1,
-            power_cut: true,
+            // What takes one replica away for good needs two others, since the next may be lost before it is made anew.
+            power_cut: self.replicas >= 3,
             power_cut_of_all: false,
-            bit_rot: true,
-            memory_flips: true,
-            disk_errors: true,
+            bit_rot: self.replicas >= 3,
+            memory_flips: self.replicas >= 3,
+            disk_errors: self.replicas >= 3,
         }
     }
 
@@ -354,11 +407,16 @@ impl System for Cluster {
     }
 
     fn unsettled(&self, world: &World<Actor<Process, ClusterSession>>) -> Option<String> {
-        crate::audit::unsettled(self, world)
+        use crate::audit::{servers, tables, unsettled};
+        let in_charge = tables(world).is_some();
+        let waiting = (!in_charge).then(|| "no coordinator is in charge".to_string());
+        waiting.or_else(|| unsettled(self.servers, &servers(world)))
     }
 
     fn audit(&self, world: &World<Actor<Process, ClusterSession>>) -> Vec<String> {
-        crate::audit::audit(self, world)
+        use crate::audit::{audit, servers, tables};
+        let tables = tables(world).expect("a settled cluster has a coordinator");
+        audit(Some(self.replicas), &tables, &servers(world))
     }
 }
 
@@ -533,6 +591,16 @@ enum Asked {
     Mutation,
 }
 
+/// What a read came to, in the terms of histories.
+pub fn end_of_read(outcome: core::Outcome) -> End {
+    end_of(Asked::Read, outcome)
+}
+
+/// What a write or a remove came to.
+pub fn end_of_mutation(outcome: core::Outcome) -> End {
+    end_of(Asked::Mutation, outcome)
+}
+
 fn end_of(asked: Asked, outcome: core::Outcome) -> End {
     match outcome {
         core::Outcome::Done(Reply::Read { version, value, answered_by, .. }) if asked == Asked::Count => {
@@ -570,7 +638,8 @@ fn end_of(asked: Asked, outcome: core::Outcome) -> End {
     }
 }
 
-fn rules(condition: Condition) -> RejectRules {
+/// The rules that a condition of histories stands for.
+pub fn rules(condition: Condition) -> RejectRules {
     match condition {
         Condition::Free => RejectRules::default(),
         Condition::Absent => RejectRules { exists: true, ..RejectRules::default() },

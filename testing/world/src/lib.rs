@@ -15,6 +15,7 @@ pub mod trace;
 pub mod client;
 pub mod fault;
 pub mod scenario;
+pub mod stage;
 pub mod system;
 pub mod workload;
 

@@ -5,6 +5,7 @@
 //!
 //! Not here: which system (system), which faults (fault), what counts as right (checker). Catalogue: J3.
 
+use crate::checker::search::{Searched, second_opinion};
 use crate::checker::{Verdict, version_witness};
 use crate::client::{Client, SharedHistory, Task};
 use crate::fault::{Faults, Swarm};
@@ -59,6 +60,8 @@ pub struct Report {
     pub seed: u64,
     pub history: Vec<Operation>,
     pub verdict: Verdict,
+    /// What trying the orders of small keys showed; disagreements are among the findings.
+    pub searched: Searched,
     /// By how much processes took different times for the present one, in nanoseconds: what expiry may be off by.
     pub clock_spread: u64,
     /// Reads answered by a server after it was declared dead, stale or not: the hole was tried so often.
@@ -87,18 +90,21 @@ impl Report {
 pub fn run<T: System>(system: &T, seed: u64, plan: &Plan, log: Option<Log>) -> Report {
     let mut scenario = Scenario::new(system, seed, log);
     let stuck = scenario.live(plan).err();
-    let findings = if stuck.is_none() { system.audit(&scenario.world) } else { Vec::new() };
+    let mut findings = if stuck.is_none() { system.audit(&scenario.world) } else { Vec::new() };
     let Scenario { world, history, .. } = scenario;
     let history = history.borrow().clone();
     let deaths = system.deaths(&world);
     let clock_spread = system.clock_spread(&world);
-    let verdict = version_witness(&history, &deaths, clock_spread);
+    let verdict = version_witness(&history, clock_spread);
+    let searched = second_opinion(&history, &verdict, clock_spread);
+    findings.extend(searched.disagreements.iter().cloned());
     let late = |o: &&Operation| o.answered_by.and_then(|s| deaths.get(&s)).is_some_and(|died| *died < o.ret);
     let reads_by_the_dead = history.iter().filter(late).count() as u64;
     Report {
         seed,
         history,
         verdict,
+        searched,
         clock_spread,
         reads_by_the_dead,
         stuck,

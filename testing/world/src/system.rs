@@ -3,13 +3,13 @@
 //! A scenario knows a system only through these traits, so that the same workload, faults and checks run the real
 //! cluster and the specimen.
 
-use crate::checker::Deaths;
 use crate::disk::DiskOptions;
 use crate::history::{Condition, Outcome};
 use crate::scenario::Actor;
 use crate::workload::Workload;
 use crate::world::{Life, World};
 use ramhold_base::{Effects, Input, Instant, Machine, Number, Rng, ServerId, Version};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -125,6 +125,9 @@ pub struct Tolerance {
 
 pub type MakeProcess<P> = Box<dyn FnMut(Life) -> P>;
 pub type MakeSession<S> = Box<dyn FnMut(u64) -> S>;
+
+/// When the coordinator declared each server dead.
+pub type Deaths = BTreeMap<ServerId, u64>;
 
 pub trait System {
     type Process: Machine + 'static;

@@ -410,6 +410,7 @@ impl Cluster {
             losses: if self.loss_is_acknowledged { vec![] } else { vec![loss] },
             warnings: vec!["fewer failure domains than replicas".into()],
             version: "0.1.0".into(),
+            cleared: vec![],
         }
     }
 

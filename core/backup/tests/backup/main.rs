@@ -10,6 +10,7 @@ mod damage;
 mod flips;
 mod flushed;
 mod giving_back;
+mod grants;
 mod lives;
 mod reading;
 mod torture;

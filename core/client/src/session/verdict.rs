@@ -45,6 +45,7 @@ pub fn judge(operation: &Operation, fate_unknown: bool, header: &Header, body: &
                 | Status::Fenced
                 | Status::NotInCluster
                 | Status::NotReady
+                | Status::NotLeased
                 | Status::NotCoordinator
                 | Status::StaleTerm
         ),

@@ -353,6 +353,7 @@ pub fn cluster_status(cluster: ClusterId) -> ClusterStatus {
         losses: Vec::new(),
         warnings: Vec::new(),
         version: String::new(),
+        cleared: Vec::new(),
     }
 }
 

@@ -43,6 +43,8 @@ pub struct Server {
     pub drops: Vec<ramhold_base::TableId>,
     pub recovers: Vec<Recover>,
     pub fences: u32,
+    /// What it reports to be left of a dead server's read lease.
+    pub lease_millis: u64,
     /// It finishes what it is told to recover by itself.
     pub diligent: bool,
     registered: BTreeMap<(Durability, u8), SegmentId>,
@@ -290,7 +292,8 @@ impl World {
                 let fence: Fence = decode(body).expect("a fence");
                 server.fences += 1;
                 let replicas = server.replicas.get(&fence.crashed).cloned().unwrap_or_default();
-                self.answer(at, &header, Status::Ok, &Fenced { replicas });
+                let lease_millis = server.lease_millis;
+                self.answer(at, &header, Status::Ok, &Fenced { replicas, lease_millis });
             }
             Opcode::TabletTake => {
                 let take: TabletTake = decode(body).expect("a tablet");
@@ -464,6 +467,7 @@ impl World {
             drops: Vec::new(),
             recovers: Vec::new(),
             fences: 0,
+            lease_millis: 0,
             diligent: true,
             registered: BTreeMap::new(),
             segment: 0,

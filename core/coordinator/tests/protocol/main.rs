@@ -4,6 +4,7 @@ mod harness;
 
 mod leases;
 mod membership;
+mod read_leases;
 mod recoveries;
 mod restarts;
 mod tables;

@@ -146,10 +146,17 @@ fn a_silent_server_is_dead_after_the_verification_and_not_before() {
     assert!(!world.state().is_up(ServerId(2)));
 }
 
+/// How often the coordinator tells that this server was suspected and answered.
+fn cleared(world: &mut World, id: u64) -> u64 {
+    let reports = world.status().cleared;
+    reports.iter().find(|report| report.server == ServerId(id)).map_or(0, |report| report.count)
+}
+
 // F1
 #[test]
 fn one_observer_kills_nobody() {
     let mut world = World::cluster(3);
+    let before = [1, 2, 3].map(|id| cleared(&mut world, id));
     for _ in 0..20 {
         world.server(addr(1), &SuspectServer { server: ServerId(2) }).unwrap().unwrap();
         world.step(Input::Lost { addr: addr(3), how: Lost::Broken });
@@ -157,6 +164,19 @@ fn one_observer_kills_nobody() {
     }
     assert!(world.state().is_up(ServerId(2)));
     assert!(world.state().is_up(ServerId(3)));
+    assert_eq!([1, 2, 3].map(|id| cleared(&mut world, id) - before[id as usize - 1]), [0, 20, 20]);
+}
+
+// F1
+#[test]
+fn who_was_cleared_once_and_is_dead_now_is_not_told_as_cleared() {
+    let mut world = World::cluster(3);
+    world.server(addr(1), &SuspectServer { server: ServerId(2) }).unwrap().unwrap();
+    world.run(Duration::from_millis(200));
+    assert!(cleared(&mut world, 2) > 0);
+    world.kill(2);
+    world.run(Duration::from_millis(600));
+    assert_eq!(cleared(&mut world, 2), 0);
 }
 
 // F1
@@ -174,6 +194,26 @@ fn a_coordinator_that_hears_nobody_gives_no_verdict() {
     world.run(Duration::from_secs(3));
     assert!(world.state().is_up(ServerId(1)));
     assert!(!world.state().is_up(ServerId(3)), "now its silence counts");
+}
+
+// F1
+#[test]
+fn when_the_first_answers_again_the_others_have_time_to_answer_too() {
+    for silent_millis in [1250, 1500, 2000, 5000] {
+        let mut world = World::cluster(3);
+        for port in [1, 2, 3] {
+            world.server_mut(port).mood = Mood::Silent;
+        }
+        world.run(Duration::from_millis(silent_millis));
+        // Connections come back one after the other: each waits for a repetition of its own.
+        world.server_mut(1).mood = Mood::Answering;
+        world.run(Duration::from_millis(800));
+        assert_eq!(world.state().all_up().count(), 3, "after {silent_millis} ms");
+        world.server_mut(2).mood = Mood::Answering;
+        world.run(Duration::from_millis(700));
+        assert!(world.state().is_up(ServerId(2)), "after {silent_millis} ms");
+        assert!(!world.state().is_up(ServerId(3)), "it had its time, after {silent_millis} ms");
+    }
 }
 
 // F1

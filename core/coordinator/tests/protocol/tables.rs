@@ -150,18 +150,6 @@ fn a_drop_is_answered_when_every_owner_has_stopped() {
     assert!(world.state().tables.contains_key(&namesake), "a repeated drop does not hit the namesake");
 }
 
-// A1, F6
-#[test]
-fn a_drop_does_not_wait_for_a_dead_owner() {
-    let mut world = World::cluster(3);
-    let id = world.create("users", buffered(2, 3));
-    world.kill(2);
-    assert!(world.client(&TableDrop { table: id }).is_none());
-    world.run_until("dropped", |w| w.state().tables.is_empty());
-    world.run_until("gone", |w| w.is_over(ServerId(2)));
-    assert_eq!(world.client(&TableDrop { table: id }), Some(Ok(Default::default())));
-}
-
 // B3, F6
 #[test]
 fn a_tablet_that_was_never_taken_moves_when_its_owner_dies() {

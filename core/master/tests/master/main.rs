@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is wrong")]
 
+mod dirty;
 mod expiry;
 mod multi;
 mod once;
+mod read_lease;
 mod recovery;
 mod repair;
 mod rig;

@@ -394,6 +394,10 @@ fn a_recovery_brings_what_an_increment_came_to() {
 fn a_table_without_replicas_remembers_increments_too() {
     let mut rig = Rig::new();
     rig.take_unreplicated();
+    // The coordinator grants the read lease.
+    let asks = rig.send(Opcode::Read, &key());
+    rig.settle();
+    assert_eq!(rig.answer_to(asks).unwrap().0, Status::NotFound);
     let body = increment(Number::Integer(2), RejectRules::default());
     let first = rig.send_as(Opcode::Increment, &body, (LEASE, 20, 20));
     let other = rig.send_as(Opcode::Increment, &body, (LEASE, 21, 20));

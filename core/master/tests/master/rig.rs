@@ -132,6 +132,11 @@ impl Rig {
                     &mut effects,
                 );
                 self.take(effects);
+            } else if h.opcode() == Some(Opcode::ReadLease) {
+                let mut effects = Effects::new();
+                let answer = Header { cluster: self.view.cluster, ..h.answer(Status::Ok) };
+                self.master.on_reply(self.now, &answer, &[], &self.view, &mut effects);
+                self.take(effects);
             } else if matches!(h.opcode(), Some(Opcode::StreamRegister | Opcode::HeadRecord)) {
                 encode_into(&mut body, &ramhold_wire::control::Empty {});
                 let mut effects = Effects::new();

@@ -14,8 +14,8 @@ use ramhold_wire::membership::{
     Durability, HeadRecord, ServerEntry, ServerListUpdate, ServerState, StreamRegister,
 };
 use ramhold_wire::{Header, Opcode, View, decode, frame};
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 pub const STREAM: StreamId = StreamId(1);
@@ -60,6 +60,8 @@ pub struct Device {
 pub struct Backup {
     pub replicas: BTreeMap<SegmentId, Replica>,
     fresh: BTreeMap<SegmentId, Replica>,
+    /// When it last accepted an append.
+    pub accepted: Instant,
 }
 
 impl Backup {
@@ -139,7 +141,7 @@ pub struct Bench {
     pub wire: Vec<(Instant, bool, SocketAddr, Vec<u8>)>,
     next_segment: u64,
     version: u64,
-    pub paused: std::collections::BTreeSet<ServerId>,
+    pub paused: BTreeSet<ServerId>,
     pub refuse: bool,
     pub late: bool,
     /// Nothing is lost or doubled, and every frame takes a millisecond.
@@ -147,6 +149,8 @@ pub struct Bench {
     /// The most that each device ever had of each segment.
     had: BTreeMap<SegmentId, BTreeMap<ServerId, Device>>,
     flushed_before: Position,
+    /// Who ever held the opening of each segment.
+    opened: BTreeMap<SegmentId, BTreeSet<ServerId>>,
     /// Appends that were sent, in all.
     pub appends: usize,
 }
@@ -181,6 +185,7 @@ impl Bench {
             calm: false,
             had: BTreeMap::new(),
             flushed_before: Position::default(),
+            opened: BTreeMap::new(),
             appends: 0,
         };
         bench.publish();
@@ -231,11 +236,11 @@ impl Bench {
     pub fn advance(&mut self) {
         let mut effects = Effects::new();
         self.replicator.advance(self.now, &self.log, &self.view, &mut effects);
-        self.take(effects);
+        self.send(effects);
         self.replicator.check_invariants();
     }
 
-    fn take(&mut self, effects: Effects) {
+    pub fn send(&mut self, effects: Effects) {
         for effect in effects.list {
             let Effect::Send { to: ramhold_base::Peer::Addr(to), frame } = effect else { continue };
             self.appends += usize::from(is_append(&effects.bytes[frame.clone()]));
@@ -335,6 +340,10 @@ impl Bench {
                     return self.post(false, to, bytes);
                 }
                 let (status, answer) = backup.append(&header, body);
+                if status == Status::Ok {
+                    backup.accepted = self.now;
+                    self.check_order(&header, &answer);
+                }
                 (status, Some(answer))
             }
             Opcode::ReplicaFree => {
@@ -362,6 +371,16 @@ impl Bench {
             }
         });
         self.post(false, to, bytes);
+    }
+
+    /// The head order: before a segment is closed anywhere the next one has been open on all backups.
+    fn check_order(&mut self, header: &Header, answer: &AppendReply) {
+        if answer.certified as usize >= OPENING {
+            self.opened.entry(header.segment).or_default().insert(header.target);
+        }
+        let next = SegmentId(header.segment.raw() + 1);
+        let holders = self.opened.get(&next).map_or(0, BTreeSet::len);
+        assert!(!answer.closed || holders >= 3, "{} is closed, {next} open on {holders}", header.segment);
     }
 
     fn record(&mut self, stream: StreamId, head: (SegmentId, Epoch)) {
@@ -405,6 +424,10 @@ impl Bench {
             self.rng = rng;
             if let Some(found) = self.recover(some.iter().copied()) {
                 assert!(found >= durable, "a recovery would end at {found:?}, acknowledged is {durable:?}");
+                // What they accepted last bounds what was granted: else it could end before the lease.
+                let accepted = some.iter().map(|backup| backup.accepted).max();
+                let granted = self.replicator.granted_since();
+                assert!(granted <= accepted, "granted since {granted:?}, they accepted until {accepted:?}");
             }
         }
         let all = self.recover(self.alive.values());

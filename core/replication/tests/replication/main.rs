@@ -4,4 +4,5 @@
 
 mod bench;
 mod flushed;
+mod grants;
 mod lossy_backups;

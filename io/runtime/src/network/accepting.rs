@@ -61,7 +61,7 @@ impl Network {
             self.stats.connections_refused += 1;
             return;
         }
-        if tune(&socket).is_err() {
+        if tune(&socket, Side::Accepted).is_err() {
             return; // Broken before its first word.
         }
         let deadline = now + self.limits.first_frame_within;

@@ -156,7 +156,7 @@ impl Network {
 
 fn connect_to(addr: SocketAddr) -> rustix::io::Result<OwnedFd> {
     let socket = rustix::net::socket_with(family(addr), SocketType::STREAM, FLAGS, None)?;
-    tune(&socket)?;
+    tune(&socket, Side::Opened { addr })?;
     match rustix::net::connect(&socket, &addr) {
         Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => Ok(socket),
         Err(error) => Err(error),

@@ -133,3 +133,30 @@ fn without_a_store_requests_fail() {
     runtime.step(|_, _, effects| effects.push(Effect::Store { token: StoreToken(1), request }));
     assert!(matches!(&runtime.machine().seen[1], Seen::Store { result: StoreResult::Failed(_), .. }));
 }
+
+/// F8, J2: the time that a frame comes with was read after its bytes were received, so it is never before its client sent
+/// it, however long the loop stood still meanwhile. A read lease is compared with it (docs/protocols/read-leases.md).
+#[test]
+fn a_frame_comes_with_a_time_that_is_not_before_it_was_sent() {
+    let sender = std::sync::Arc::new(std::sync::Mutex::new(None::<std::net::TcpStream>));
+    let late = std::sync::Arc::clone(&sender);
+    let (mut runtime, addr) = server(Probe::new(move |now, seen, _| {
+        let Seen::Frame { bytes, .. } = seen else { return };
+        let (header, _) = ramhold_wire::frame::parse(bytes).unwrap();
+        if header.rpc.raw() > 2 {
+            assert!(now.0 >= header.rpc.raw(), "at {now:?} it had not been sent");
+        } else if let Some(mut other) = late.lock().unwrap().take() {
+            // The first of two frames of one turn: while it is handled, one more comes over the other's connection.
+            std::thread::sleep(Duration::from_millis(20));
+            let sent = ramhold_runtime::now();
+            std::io::Write::write_all(&mut other, &request(sent.0, 0)).unwrap();
+        }
+    }));
+    let mut streams = [1, 2].map(|_| std::net::TcpStream::connect(addr).unwrap());
+    until(&mut runtime, |runtime| runtime.connection_count() == 2);
+    *sender.lock().unwrap() = Some(streams[1].try_clone().unwrap());
+    for (stream, rpc) in streams.iter_mut().zip([1, 2]) {
+        std::io::Write::write_all(stream, &request(rpc, 0)).unwrap();
+    }
+    until(&mut runtime, |runtime| runtime.machine().frames().len() == 3);
+}

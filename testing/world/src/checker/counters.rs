@@ -198,7 +198,7 @@ impl Counter<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checker::{Deaths, version_witness};
+    use crate::checker::version_witness;
     use crate::history::NEVER;
 
     fn told(call: u64, ret: u64, action: Action, places: &[u8], version: u64) -> Operation {
@@ -224,7 +224,7 @@ mod tests {
     }
 
     fn kinds(history: &[Operation]) -> Vec<ViolationKind> {
-        version_witness(history, &Deaths::new(), 0).violations.iter().map(|v| v.kind).collect()
+        version_witness(history, 0).violations.iter().map(|v| v.kind).collect()
     }
 
     /// Two increments that overlap, one whose outcome nobody knows, a refused one, and reads.
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn a_counter_that_was_counted_right_is_accepted() {
         assert_eq!(kinds(&good()), []);
-        let seen = version_witness(&good(), &Deaths::new(), 0).seen;
+        let seen = version_witness(&good(), 0).seen;
         assert_eq!((seen.increments, seen.unknown_bound, seen.conditions_failed), (4, 1, 1));
         // The unknown one may as well have had no effect.
         let mut without = good();

@@ -3,8 +3,8 @@
 use super::Picture;
 use crate::commands::{recoveries, table};
 use ramhold_client::{
-    BackupStatus, CleaningStatus, LossReport, ProcessStatus, ResultsStatus, ScrubStatus, ServerEntry,
-    ServerState, StreamStatus,
+    BackupStatus, CleaningStatus, ClearedReport, LossReport, ProcessStatus, ResultsStatus, ScrubStatus,
+    ServerEntry, ServerState, StreamStatus,
 };
 use serde_json::{Map, Value, json};
 
@@ -20,6 +20,7 @@ pub fn picture(picture: &Picture) -> Value {
         "tablets_recovering": cluster.tablets_recovering,
         "warnings": cluster.warnings,
         "losses": cluster.losses.iter().map(loss).collect::<Vec<_>>(),
+        "cleared": cluster.cleared.iter().map(cleared).collect::<Vec<_>>(),
         "servers": servers.collect::<Vec<_>>(),
         "tables": picture.tables.iter().map(table::summary_json).collect::<Vec<_>>(),
         "recoveries": cluster.recoveries.iter().map(recoveries::report_json).collect::<Vec<_>>(),
@@ -37,6 +38,10 @@ fn loss(loss: &LossReport) -> Value {
         "crash_millis": loss.crash.0,
         "reason": loss.reason,
     })
+}
+
+fn cleared(report: &ClearedReport) -> Value {
+    json!({ "server": report.server.raw(), "count": report.count, "cause": report.cause })
 }
 
 fn server(picture: &Picture, entry: &ServerEntry) -> Value {

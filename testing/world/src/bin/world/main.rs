@@ -110,7 +110,7 @@ fn run_seed(which: &Which, seed: u64, seconds: u64, verbose: bool) -> Result<Rep
     let log: Option<Log> = if verbose { Some(Box::new(|line| println!("{line}"))) } else { None };
     let plan = Plan::seconds(seconds);
     let run_it = || match which {
-        Which::Cluster(cluster) => run(cluster, seed, &plan, log),
+        Which::Cluster(cluster) => run(&cluster.varied(seed), seed, &plan, log),
         Which::Specimen(specimen) => run(specimen, seed, &plan, log),
     };
     catch_unwind(AssertUnwindSafe(run_it)).map_err(|panic| {
@@ -203,9 +203,6 @@ fn main() -> ExitCode {
         let why = match &result {
             Ok(report) => {
                 tally.add(report);
-                for zombie in &report.verdict.zombie_reads {
-                    println!("seed {seed}: zombie read: {}", zombie.describe(&report.history));
-                }
                 if arguments.replay.is_some() && report.stuck.is_some() {
                     print_last_operations(report);
                 }

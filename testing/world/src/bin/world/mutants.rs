@@ -6,7 +6,10 @@
 
 use crate::{Arguments, Which, run_seed, trouble};
 use ramhold_base::planted::{Defect, plant};
+use std::num::NonZero;
 use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 /// How a defect was found.
@@ -64,14 +67,35 @@ pub fn run(which: &Which, arguments: &Arguments) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// Runs seeds on all processors until one finds the defect.
 fn find(which: &Which, defect: Defect, arguments: &Arguments) -> Option<Found> {
     plant(Some(defect));
-    arguments.seeds.clone().find_map(|seed| {
-        let why = match run_seed(which, seed, arguments.seconds, false) {
-            Ok(report) => trouble(&report)?,
-            Err(panic) => panic,
-        };
-        let line: String = why.lines().next().unwrap_or_default().chars().take(110).collect();
-        Some(Found { seed, why: line })
-    })
+    let next = AtomicU64::new(arguments.seeds.start);
+    let first: Mutex<Option<Found>> = Mutex::new(None);
+    let search = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            let is_found = || first.lock().expect("nobody panics with it").is_some();
+            if seed >= arguments.seeds.end || is_found() {
+                return;
+            }
+            let why = match run_seed(which, seed, arguments.seconds, false) {
+                Ok(report) => trouble(&report),
+                Err(panic) => Some(panic),
+            };
+            let Some(why) = why else { continue };
+            let line: String = why.lines().next().unwrap_or_default().chars().take(110).collect();
+            let mut first = first.lock().expect("nobody panics with it");
+            if first.as_ref().is_none_or(|found| seed < found.seed) {
+                *first = Some(Found { seed, why: line });
+            }
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(search);
+        }
+    });
+    first.into_inner().expect("nobody panics with it")
 }

@@ -118,6 +118,8 @@ impl Shard {
         let geometry = geometry(config.log_bytes, config.segment_bytes);
         let index_bytes = index_bytes_max(config.log_bytes);
         let mut master_config = MasterConfig::new(geometry, config.log_bytes, index_bytes);
+        // Nobody is there to grant it one.
+        master_config.read_lease = None;
         master_config.two_level_cleaning = config.two_level;
         let clock = Clock::default();
         let replicas_max = master_config.disk_bytes_max / u64::from(geometry.segment_bytes);

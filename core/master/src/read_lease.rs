@@ -1,0 +1,176 @@
+//! Whether this shard may answer reads: only while nobody else can be serving its tablets.
+//!
+//! The backups of the head grant that with every append they accept, the coordinator where they cannot. An answer that
+//! needs the lease is given at an instant when it holds; the instant was read after the request was received, so the
+//! answer was right at some moment while its client waited. Without the lease it waits a little for the next grant.
+//!
+//! Invariant: no value, miss or refusal of a read, and nothing about a `none` table, is told without the lease.
+//!
+//! Not here: grants and keepalives (replication). Protocol: docs/protocols/read-leases.md. Catalogue: F8, J2.
+
+use crate::multi::Asker;
+use crate::parked::Answer;
+use crate::{Context, Master};
+use ramhold_base::planted::{Defect, planted};
+use ramhold_base::time::earliest;
+use ramhold_base::{Effects, Instant, Level, Peer, Status};
+use ramhold_wire::lease::ReadLease as Ask;
+use ramhold_wire::{Header, View, request};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Without a read for this long nothing is done to keep the lease.
+const IDLE: Duration = Duration::from_secs(60);
+
+pub(crate) struct ReadLease {
+    /// How long a grant counts; `None`: for ever.
+    length: Option<Duration>,
+    /// Until when it is known to hold. Only grows.
+    until: Instant,
+    used: Instant,
+    /// When to see next whether something has to be done to keep it; `FAR`: not before it is used again.
+    look_at: Instant,
+    /// When that was asked for which the coordinator has granted last.
+    coordinator: Option<Instant>,
+    is_asking: bool,
+    ask_at: Instant,
+    waiting: VecDeque<Waiting>,
+    waiting_bytes: usize,
+}
+
+/// An answer that is ready but for the lease.
+struct Waiting {
+    refuse_at: Instant,
+    to: Asker,
+    header: Header,
+    answer: Answer,
+}
+
+impl ReadLease {
+    pub fn new(length: Option<Duration>) -> ReadLease {
+        ReadLease {
+            length,
+            until: if length.is_some() { Instant::ZERO } else { Instant::FAR },
+            used: Instant::ZERO,
+            look_at: Instant::FAR,
+            coordinator: None,
+            is_asking: false,
+            ask_at: Instant::ZERO,
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+        }
+    }
+
+    /// Whether there is something to do for it.
+    pub fn is_due(&self, now: Instant) -> bool {
+        now >= self.look_at || !self.waiting.is_empty()
+    }
+
+    pub fn deadline(&self) -> Option<Instant> {
+        let look = (self.look_at < Instant::FAR).then_some(self.look_at);
+        earliest(look, self.waiting.front().map(|waiting| waiting.refuse_at))
+    }
+}
+
+impl Master {
+    /// Whether answers that need the lease may be given at `now`.
+    pub(crate) fn is_leased(&mut self, now: Instant) -> bool {
+        self.read_lease.used = now;
+        now < self.read_lease.until || self.renew_read_lease(now)
+    }
+
+    #[cold]
+    fn renew_read_lease(&mut self, now: Instant) -> bool {
+        let lease = &mut self.read_lease;
+        let Some(length) = lease.length else { return true };
+        if let Some(since) = self.replicator.granted_since().max(lease.coordinator) {
+            // The clocks of who grants may be a little faster.
+            lease.until = lease.until.max(since + length * 99 / 100);
+        }
+        if lease.look_at == Instant::FAR {
+            lease.look_at = now;
+        }
+        now < lease.until || planted(Defect::ReadUnleased)
+    }
+
+    /// Gives an answer as soon as the lease holds.
+    pub(crate) fn answer_when_leased(
+        &mut self,
+        now: Instant,
+        to: Asker,
+        header: &Header,
+        answer: Answer,
+        effects: &mut Effects,
+    ) {
+        if self.is_leased(now) {
+            return self.send(to, header, &answer, effects);
+        }
+        let lease = &mut self.read_lease;
+        let bytes = lease.waiting_bytes + answer.bytes();
+        let patience = lease.length.unwrap_or_default() / 4;
+        if lease.waiting.len() >= self.config.parked_count_max || bytes > self.config.parked_bytes_max {
+            return self.refuse(to, header, Status::TooMany, effects);
+        }
+        lease.waiting_bytes = bytes;
+        self.multis.is_seen_to(to);
+        lease.waiting.push_back(Waiting { refuse_at: now + patience, to, header: *header, answer });
+        self.counters.lease_waits += 1;
+        effects.report(Level::Debug, "mark:read_waited");
+    }
+
+    /// Keeps the lease while it is used, and answers what waits for it.
+    pub(crate) fn advance_read_lease(&mut self, now: Instant, view: &View, effects: &mut Effects) {
+        if now >= self.read_lease.look_at {
+            self.keep_read_lease(now, view, effects);
+        }
+        if !self.read_lease.waiting.is_empty() {
+            self.release_unleased(now, effects);
+        }
+    }
+
+    fn keep_read_lease(&mut self, now: Instant, view: &View, effects: &mut Effects) {
+        let Some(length) = self.config.read_lease else { return };
+        if now.since(self.read_lease.used) >= IDLE {
+            self.read_lease.look_at = Instant::FAR;
+            return;
+        }
+        self.replicator.keep_granted(now, length / 8, view, effects);
+        let lease = &mut self.read_lease;
+        lease.look_at = now + length / 4;
+        let since = self.replicator.granted_since().max(lease.coordinator);
+        let is_fresh = since.is_some_and(|since| now.since(since) < length / 2);
+        if is_fresh || lease.is_asking || now < lease.ask_at {
+            return;
+        }
+        lease.is_asking = true;
+        let rpc = self.calls.open(view.coordinator, now, now + length, Context::ReadLease);
+        request(effects, Peer::Addr(view.coordinator), &view.to_coordinator(), rpc, &Ask {});
+    }
+
+    /// The coordinator has answered what was asked at `sent`, or has not.
+    pub(crate) fn on_read_lease(&mut self, now: Instant, sent: Option<Instant>) {
+        let lease = &mut self.read_lease;
+        lease.is_asking = false;
+        lease.ask_at = now + lease.length.unwrap_or_default() / 8;
+        lease.coordinator = lease.coordinator.max(sent);
+    }
+
+    fn release_unleased(&mut self, now: Instant, effects: &mut Effects) {
+        let is_leased = self.is_leased(now);
+        let lease = &mut self.read_lease;
+        while let Some(front) = lease.waiting.front() {
+            if !is_leased && front.refuse_at > now {
+                return;
+            }
+            let waiting = lease.waiting.pop_front().expect("looked at above");
+            lease.waiting_bytes -= waiting.answer.bytes();
+            if is_leased {
+                waiting.answer.send(&mut self.multis, waiting.to, &waiting.header, effects);
+            } else {
+                self.counters.lease_refusals += 1;
+                effects.report(Level::Debug, "mark:read_not_leased");
+                self.multis.answer(waiting.to, &waiting.header, Status::NotLeased, |_| {}, effects);
+            }
+        }
+    }
+}

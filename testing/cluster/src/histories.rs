@@ -1,0 +1,261 @@
+//! A run: client processes write down what they are told while the cluster is killed, stopped and cut apart, and an
+//! independent checker judges it.
+
+use crate::checker::{Checker, Verdict};
+use crate::clients::Clients;
+use crate::cluster::{COORDINATOR, Cluster, Options, name};
+use crate::episodes::{Consequence, Episode};
+use crate::history::{CLIENTS_PER_PROCESS, now};
+use crate::network::Network;
+use crate::sums::Sums;
+use crate::waiting::{Failure, check_interrupted, pass};
+use ramhold_base::Rng;
+use ramhold_client::{Durability, TableOptions};
+use serde_json::json;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+const TABLE: &str = "histories";
+const REPLICA_COUNT: u8 = 3;
+/// Enough that a server which has come back gets some when another dies.
+const TABLET_COUNT: u32 = 21;
+const PATIENCE: Duration = Duration::from_secs(60);
+/// History between two episodes: some 5000 operations.
+const PROGRESS_BYTES: u64 = 1_000_000;
+/// A client process is killed and another started before one of so many episodes.
+const CLIENT_KILL_ONE_OF: u64 = 8;
+/// Episodes without effect do not count, and are repeated; so often at most, for each that counts.
+const TRIES: u64 = 3;
+const READ_ALL_WITHIN: Duration = Duration::from_secs(300);
+
+pub struct Plan {
+    pub servers: usize,
+    pub kills: u64,
+    pub stops: u64,
+    pub cuts: u64,
+    /// Load goes on at least so long, also when all episodes are over.
+    pub load: Duration,
+    pub clients: u64,
+    pub sessions: u64,
+    pub pause: Duration,
+    pub seed: u64,
+    /// What a client process is: this with `client` as its first argument.
+    pub program: PathBuf,
+    pub checker: Checker,
+    /// Histories of a run in which something is wrong are copied here, into a directory of their own.
+    pub keep: PathBuf,
+}
+
+/// Runs it; `tell` gets a line per episode. The sums count also when it does not get to its end.
+pub fn run(plan: &Plan, tell: impl FnMut(&str)) -> Result<Sums, Failure> {
+    let network = match plan.cuts {
+        0 => None,
+        _ => Some(Network::create(plan.servers + 1)?),
+    };
+    let options = Options { servers: plan.servers, ..Options::default() };
+    let cluster = match network {
+        None => Cluster::start(options)?,
+        Some(network) => Cluster::start_in(network, options)?,
+    };
+    let table =
+        TableOptions { durability: Durability::Buffered, replicas: REPLICA_COUNT, tablets: TABLET_COUNT };
+    cluster.client(PATIENCE)?.create_table(TABLE, table)?;
+
+    let dir = cluster.scratch.dir().join("histories");
+    let made = |error: std::io::Error| Failure(format!("{}: {error}", dir.display()));
+    std::fs::create_dir(&dir).map_err(made)?;
+    let faults = File::create_new(dir.join("faults.jsonl")).map_err(made)?;
+    let arguments = [
+        "client".to_owned(),
+        format!("--coordinator={}", cluster.address(COORDINATOR)),
+        format!("--table={TABLE}"),
+        format!("--begun={}", now()),
+        format!("--git={}", commit()),
+        format!("--seed={}", plan.seed),
+        format!("--sessions={}", plan.sessions),
+        format!("--pause-micros={}", plan.pause.as_micros()),
+    ];
+    let clients = Clients::new(&plan.program, arguments.into(), &dir);
+    let mut under_way =
+        Run { plan, cluster, clients, faults, sums: Sums::default(), rng: Rng::new(plan.seed), tell };
+    let end = under_way.play();
+    under_way.judge(end, &dir)
+}
+
+/// What is tested, as far as this is a repository.
+fn commit() -> String {
+    let mut git = std::process::Command::new("git");
+    let told = git.args(["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty"]).output();
+    let name = told
+        .ok()
+        .filter(|told| told.status.success())
+        .map(|told| String::from_utf8_lossy(&told.stdout).trim().to_owned());
+    name.unwrap_or_else(|| "unknown".to_owned())
+}
+
+struct Run<'a, T> {
+    plan: &'a Plan,
+    // Before the cluster, so that they end first.
+    clients: Clients,
+    cluster: Cluster,
+    faults: File,
+    sums: Sums,
+    rng: Rng,
+    tell: T,
+}
+
+impl<T: FnMut(&str)> Run<'_, T> {
+    /// All episodes under load; gives the number of the client that read everything at the end.
+    fn play(&mut self) -> Result<u64, Failure> {
+        let begun = Instant::now();
+        for _ in 0..self.plan.clients {
+            self.clients.start()?;
+        }
+        let played = self.play_episodes(begun);
+        if played.is_ok() {
+            pass(self.plan.load.saturating_sub(begun.elapsed()))?;
+        }
+        let stopped = self.clients.stop();
+        self.sums.raise("seconds", begun.elapsed().as_secs());
+        played?;
+        stopped?;
+        let reader = self.clients.run(&["--read-all"], READ_ALL_WITHIN)?;
+        let losses = self.cluster.client(PATIENCE)?.cluster_status()?.losses;
+        for loss in &losses {
+            (self.tell)(&format!("LOST: a loss is reported: {}", loss.reason));
+        }
+        self.sums.raise("lost", losses.len() as u64);
+        Ok(reader)
+    }
+
+    fn play_episodes(&mut self, begun: Instant) -> Result<(), Failure> {
+        let Plan { servers, kills, stops, cuts, .. } = *self.plan;
+        type Make = fn(&mut Rng, usize) -> Episode;
+        let of = |make: Make, count: u64| (0..count).map(move |_| (make, TRIES));
+        let mut planned: Vec<(Make, u64)> =
+            of(Episode::kill, kills).chain(of(Episode::stop, stops)).chain(of(Episode::cut, cuts)).collect();
+        self.rng.shuffle(&mut planned);
+        let spare = 2 * u64::from(REPLICA_COUNT) * servers as u64;
+        let (all, mut counted, mut without_effect) = (planned.len(), 0, 0);
+        while let Some((make, tries)) = planned.pop() {
+            self.clients.wait_progress(PROGRESS_BYTES)?;
+            self.cluster.wait_replicated(spare)?;
+            if self.rng.chance(1, CLIENT_KILL_ONE_OF) {
+                self.clients.replace_one()?;
+                self.sums.raise("clients killed", 1);
+            }
+            let episode = make(&mut self.rng, servers);
+            let kind = episode.fault.describe(episode.member);
+            let from = now();
+            let aftermath = episode.play(&mut self.cluster)?;
+            self.sums.raise_episode(kind, aftermath.effect);
+            self.sums.raise("needless recoveries", aftermath.needless.len() as u64);
+            for cause in &aftermath.needless {
+                (self.tell)(&format!("needless recovery of {cause}"));
+            }
+            let effect = match aftermath.effect {
+                Consequence::Recovered => "recovery",
+                Consequence::Cleared => "verified reply",
+                Consequence::Away => "silent and back",
+                Consequence::None => "without effect",
+            };
+            let record = json!({
+                "t0": from, "t1": now(), "kind": kind, "target": name(episode.member),
+                "millis": u64::try_from(episode.time.as_millis()).unwrap_or(u64::MAX), "effect": effect,
+            });
+            writeln!(self.faults, "{record}").map_err(|error| Failure(format!("faults.jsonl: {error}")))?;
+            if aftermath.effect == Consequence::None {
+                without_effect += 1;
+                if tries > 1 {
+                    planned.push((make, tries - 1));
+                }
+            } else {
+                counted += 1;
+            }
+            (self.tell)(&format!(
+                "[{counted}/{all}, {without_effect} without effect, {:.0} s, {:.1} MB of history] {kind} ({}), {} ms: \
+                 {effect}, all well {:.1} s later",
+                begun.elapsed().as_secs_f64(),
+                self.clients.bytes() as f64 / 1e6,
+                name(episode.member),
+                episode.time.as_millis(),
+                aftermath.settled_after.as_secs_f64()
+            ));
+        }
+        Ok(())
+    }
+
+    /// Judges what there is, also of a run that broke: what was acknowledged until then counts.
+    fn judge(mut self, end: Result<u64, Failure>, dir: &Path) -> Result<Sums, Failure> {
+        if let Err(failure) = &end {
+            // Whoever wants the end does not wait for a verdict.
+            check_interrupted()?;
+            (self.tell)(&format!("BROKEN: {failure}"));
+            self.sums.raise("broken runs", 1);
+        }
+        self.clients.stop().unwrap_or_else(|failure| (self.tell)(&format!("BROKEN: {failure}")));
+        let files = self.clients.files();
+        if files.is_empty() {
+            return end.map(|_| self.sums);
+        }
+        let verdict = self.plan.checker.judge(&files, &dir.join("evidence.jsonl"), self.plan.seed)?;
+        self.count(&verdict, end.as_ref().ok().copied());
+        if verdict.violations.is_empty() && verdict.undecided == 0 {
+            let copy = dir.join("spoiled.jsonl");
+            let mistake = self.plan.checker.rejects_spoiled(&files, &copy, self.plan.seed)?;
+            (self.tell)(&format!("a copy with a '{mistake}' in it is rejected"));
+            self.sums.raise("spoiled copies rejected", 1);
+            // Of no use to anybody.
+            let _ = std::fs::remove_file(copy);
+        }
+        if !is_good(&self.sums) {
+            let kept = keep(dir, &self.plan.keep, self.plan.seed)?;
+            (self.tell)(&format!("the histories are kept in {}", kept.display()));
+        }
+        Ok(self.sums)
+    }
+
+    fn count(&mut self, verdict: &Verdict, reader: Option<u64>) {
+        let is_reader = |client: u64| Some(client / CLIENTS_PER_PROCESS) == reader;
+        // What nothing explains at the end, when nothing is broken, is lost for good.
+        let lost = verdict.violations.iter().filter(|violation| is_reader(violation.client)).count();
+        let sums = [
+            ("runs", 1),
+            ("operations", verdict.operations),
+            ("ok", verdict.ok),
+            ("refused", verdict.refused),
+            ("failed", verdict.failed),
+            ("unknown", verdict.unknown),
+            ("violations", verdict.violations.len() as u64),
+            ("undecided", verdict.undecided),
+            ("lost", lost as u64),
+            ("mistakes found", verdict.mistakes_found),
+        ];
+        for (name, value) in sums {
+            self.sums.raise(name, value);
+        }
+    }
+}
+
+/// Nothing is wrong, and enough has happened to say so.
+pub fn is_good(sums: &Sums) -> bool {
+    let wrong = ["violations", "undecided", "lost", "broken runs"];
+    let enough = 10 * sums.of("ok") >= 6 * sums.of("operations") && sums.of("operations") > 0;
+    wrong.iter().all(|name| sums.of(name) == 0) && enough
+}
+
+fn keep(dir: &Path, folder: &Path, seed: u64) -> Result<PathBuf, Failure> {
+    let kept = folder.join(format!("{seed}-{}", std::process::id()));
+    let copy = || {
+        std::fs::create_dir_all(&kept)?;
+        for entry in std::fs::read_dir(dir)? {
+            let entry = entry?;
+            std::fs::copy(entry.path(), kept.join(entry.file_name()))?;
+        }
+        Ok(())
+    };
+    copy().map_err(|error: std::io::Error| Failure(format!("{}: {error}", kept.display())))?;
+    Ok(kept)
+}

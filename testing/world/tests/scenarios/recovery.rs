@@ -1,0 +1,164 @@
+//! Recovery itself, and what dies during it. Catalogue: F4-F6, F9.
+
+use ramhold_world::stage::{Stage, filling};
+
+const STEPS: [&str; 5] =
+    ["recovery_begun", "recovery_replayed", "recovery_entered", "recovery_durable", "recovery_published"];
+
+/// D1, B9
+#[test]
+fn a_recovery_master_that_dies_at_any_step_is_replaced() {
+    for step in STEPS {
+        let mut deaths = 0;
+        for place in 0..5 {
+            let mut stage = Stage::new(6);
+            let table = stage.table("t", 3);
+            stage.fill(table, "key", 100);
+            let master = stage.owner(table).unwrap();
+            let armed = stage.others(&[master])[place];
+            stage.arm(&[armed], step);
+            stage.crash(master);
+            stage.expect_filled(table, "key", 100);
+            deaths += u32::from(stage.node(armed).is_none());
+            stage.close();
+        }
+        assert!(deaths > 0, "no recovery master died at {step}");
+    }
+}
+
+/// D2
+#[test]
+fn two_recovery_masters_of_one_recovery_may_die() {
+    for (first, second) in [("recovery_begun", "recovery_entered"), ("recovery_entered", "recovery_durable")]
+    {
+        let mut deaths = 0;
+        for place in 0..4 {
+            let mut stage = Stage::new(7);
+            let table = stage.table("t", 3);
+            stage.fill(table, "key", 150);
+            let master = stage.owner(table).unwrap();
+            let others = stage.others(&[master]);
+            stage.arm(&others[place..=place], first);
+            stage.arm(&others[place + 1..place + 2], second);
+            stage.crash(master);
+            stage.expect_filled(table, "key", 150);
+            deaths += u32::from(others.iter().filter(|s| stage.node(**s).is_none()).count() == 2);
+            stage.close();
+        }
+        assert!(deaths > 0, "never did both die");
+    }
+}
+
+/// D4: one server is left to take what two had.
+#[test]
+fn few_recovery_masters_take_everything() {
+    let mut stage = Stage::new(4);
+    let tables: Vec<_> = (0..6).map(|n| stage.table(&format!("t{n}"), 1)).collect();
+    for table in &tables {
+        stage.fill(*table, "key", 40);
+    }
+    for server in [0, 1] {
+        let id = stage.id(server);
+        stage.crash(server);
+        stage.wait("it is dead", |stage| stage.deaths().contains_key(&id));
+    }
+    stage.pass(3000);
+    stage.restart(0);
+    stage.restart(1);
+    for table in &tables {
+        stage.expect_filled(*table, "key", 40);
+    }
+    stage.close();
+}
+
+/// D5
+#[test]
+fn several_masters_may_die_at_once() {
+    for count in [2, 3, 4] {
+        let mut stage = Stage::new(5);
+        let tables: Vec<_> = (0..5).map(|n| stage.table(&format!("t{n}"), 3)).collect();
+        for table in &tables {
+            stage.fill(*table, "key", 30);
+        }
+        for server in 0..count {
+            stage.crash(server);
+        }
+        stage.pass(3000);
+        for server in 0..count {
+            stage.restart(server);
+        }
+        for table in &tables {
+            stage.expect_filled(*table, "key", 30);
+        }
+        stage.close();
+    }
+}
+
+/// D7
+#[test]
+fn a_table_may_be_dropped_while_it_is_recovered() {
+    for millis in [0, 1, 3, 10, 30, 100] {
+        let mut stage = Stage::new(5);
+        let table = stage.table("t", 3);
+        let other = stage.table("other", 3);
+        stage.fill(table, "key", 100);
+        stage.fill(other, "key", 10);
+        let master = stage.owner(table).unwrap();
+        let id = stage.id(master);
+        stage.crash(master);
+        stage.wait("its death is known", |stage| stage.deaths().contains_key(&id));
+        stage.pass(millis);
+        stage.drop_table(table);
+        stage.wait("nothing of it is left", |stage| stage.is_recovered(id));
+        assert_eq!(stage.owner(table), None);
+        let again = stage.table("t", 3);
+        stage.write(again, "key0", b"new");
+        stage.expect_filled(other, "key", 10);
+        stage.close();
+    }
+}
+
+/// D8
+#[test]
+fn new_owners_may_die_at_once_again_and_again() {
+    let mut stage = Stage::new(5);
+    let table = stage.table("t", 3);
+    stage.fill(table, "key", 60);
+    for round in 0..5 {
+        let master = stage.owner(table).unwrap();
+        let before = stage.marks("recovery_published");
+        stage.crash(master);
+        stage.wait("it is published", |stage| stage.marks("recovery_published") > before);
+        let dead = stage.others(&[]).into_iter().filter(|s| *s != master && stage.node(*s).is_none());
+        for server in dead.collect::<Vec<_>>() {
+            stage.restart(server);
+        }
+        stage.wait("somebody serves", |stage| stage.owner(table).is_some());
+        stage.restart(master);
+        if round < 4 {
+            continue;
+        }
+        stage.write(table, "key0", &filling("key", 0));
+    }
+    stage.expect_filled(table, "key", 60);
+    stage.close();
+}
+
+/// D10: whoever was to free replicas was away; `close` finds what is held for nobody.
+#[test]
+fn what_could_not_be_freed_is_freed_later() {
+    let mut stage = Stage::new(5);
+    let table = stage.table("t", 3);
+    stage.fill(table, "key", 60);
+    let master = stage.owner(table).unwrap();
+    let id = stage.id(master);
+    let deaf = stage.head_backups(master, table)[0];
+    let (own, coordinator) = (stage.hosts(&[deaf]), [stage.coordinator]);
+    stage.crash(master);
+    stage.wait("its death is known", |stage| stage.deaths().contains_key(&id));
+    stage.pass(50);
+    stage.world.network.cut(&coordinator, &own);
+    stage.expect_filled(table, "key", 60);
+    stage.pass(1000);
+    stage.close();
+}
