@@ -283,7 +283,7 @@ impl Master {
             }
             Opcode::Scan => {
                 self.on_scan(now, header, body, from, view, effects);
-                if self.appended {
+                if self.appended || self.read_lease.is_due(now) {
                     self.advance_if_appended(now, view, effects);
                 }
                 return;

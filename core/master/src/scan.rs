@@ -1,9 +1,8 @@
 //! Pages of a table's objects, each as true as a read.
 //!
 //! A page shows what the log holds at the positions that it speaks of. It is told when everything that was appended
-//! before it is durable, and under the read lease: so neither an object nor the absence of one can be taken back by a
-//! crash, or is somebody else's by then. Objects whose time is
-//! over are removed first, as by a read.
+//! before it is durable: so neither an object nor the absence of one can be taken back by a crash. Like a read it needs
+//! the read lease. Objects whose time is over are removed first, as by a read.
 //!
 //! Invariant: an object at a position that the page speaks of is in it, or is over.
 //!
@@ -13,7 +12,7 @@ use crate::Master;
 use crate::multi::Asker;
 use crate::parked::Answer;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ConnId, Effects, Instant, Level, Peer, Position, Status};
+use ramhold_base::{ConnId, Effects, Instant, Level, Peer, Position, Status, Version};
 use ramhold_log::{HashRange, Unreadable};
 use ramhold_wire::scan::{
     PAGE_BYTES_ALWAYS, PAGE_BYTES_MAX, PAGE_COUNT_MAX, PAGE_HEAD_BYTES, PAGE_OBJECT_BYTES, ScanHead,
@@ -50,8 +49,10 @@ impl Master {
         let range = HashRange { table: request.table, first: request.first, last };
         let page = match self.page(now, range, &request, tablet.unreplicated, view, effects) {
             Ok(page) => page,
-            Err(Status::Corrupt) if !self.is_leased(now) => {
-                return reply(effects, Peer::Conn(from), header, Status::NotLeased);
+            // It is for good, and so as much an answer as a page.
+            Err(Status::Corrupt) => {
+                let (to, answer) = (Asker::Conn(from), Answer::of(Status::Corrupt, Version::NONE));
+                return self.answer_when_leased(now, to, header, answer, effects);
             }
             Err(status) => return reply(effects, Peer::Conn(from), header, status),
         };

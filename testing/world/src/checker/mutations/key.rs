@@ -53,10 +53,10 @@ impl Key<'_> {
             }
             Outcome::ConditionFailed { version } => Some(version?.raw()),
             Outcome::Absent
-            | Outcome::Refused { .. }
-            | Outcome::Unknown
             | Outcome::Scanned
-            | Outcome::MetTwice => None,
+            | Outcome::MetTwice
+            | Outcome::Refused { .. }
+            | Outcome::Unknown => None,
         });
         told.max().unwrap_or(0)
     }
