@@ -12,7 +12,7 @@
 //!
 //! `id` is unique in a run, `t` is CLOCK_MONOTONIC, which all processes of a machine share. `st` is `ok`; `fail`: surely
 //! without effect; `info`: nobody knows, and then the client `c` is never seen again. `ver` is the version of the object
-//! after the operation, 0 when there is none; `v` what was written or found, `null` for nothing.
+//! after the operation, 0 when there is none; `v` what was written or found, `null` for nothing, or the sum.
 //!
 //! Not here: what is done (sessions), what is allowed (testing/checker).
 
@@ -51,7 +51,7 @@ pub enum Verb {
     Read,
     Write,
     Delete,
-    // `Incr`, with `d` in the invocation and the result as `v`: the checker knows it already.
+    Incr,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -63,6 +63,9 @@ pub struct Invocation<'a> {
     pub key: &'a str,
     #[serde(rename = "v", skip_serializing_if = "Option::is_none")]
     pub value: Option<&'a str>,
+    /// Of an increment: by how much.
+    #[serde(rename = "d", skip_serializing_if = "Option::is_none")]
+    pub delta: Option<i64>,
     #[serde(rename = "if", skip_serializing_if = "Option::is_none")]
     pub condition: Option<Condition>,
 }
@@ -72,7 +75,7 @@ pub struct Invocation<'a> {
 pub enum Response {
     Ok {
         ver: u64,
-        /// Of a read: what was found, or that nothing was.
+        /// Of a read: what was found, or that nothing was. Of an increment: the sum.
         #[serde(skip_serializing_if = "Option::is_none")]
         v: Option<Option<String>>,
     },
@@ -187,13 +190,15 @@ mod tests {
         let recorder = Recorder::create(&path, 2, FILE_BYTES_MAX, json!({ "h": "hist/v1" })).unwrap();
         let client = recorder.new_client().unwrap();
         let condition = Some(Condition { version: Some(5), ..Condition::default() });
-        let write = Invocation { op: Verb::Write, table: 1, key: "a7", value: Some("3.17"), condition };
+        let write =
+            Invocation { op: Verb::Write, table: 1, key: "a7", value: Some("3.17"), delta: None, condition };
         let id = recorder.begin(client, &write).unwrap();
         // Whole lines as soon as they are written: nothing is lost with the process.
         let so_far = std::fs::read_to_string(&path).unwrap();
         assert!(so_far.lines().count() == 2 && so_far.ends_with('\n'), "{so_far}");
         recorder.end(id, &Response::Ok { ver: 6, v: None }).unwrap();
-        let read = Invocation { op: Verb::Read, table: 1, key: "a7", value: None, condition: None };
+        let read =
+            Invocation { op: Verb::Read, table: 1, key: "a7", value: None, delta: None, condition: None };
         let id = recorder.begin(client, &read).unwrap();
         recorder.end(id, &Response::Ok { ver: 0, v: Some(None) }).unwrap();
         let id = recorder.begin(client, &read).unwrap();

@@ -2,7 +2,7 @@
 //!
 //! Keys: a few hot ones, new ones every few seconds, so that each has many clients at once and yet a history that can be
 //! checked; now and then one of an earlier generation, which may have been recovered several times since; and cold ones
-//! that live as long as the run. Which generation it is follows from the clock, so all processes agree.
+//! that live as long as the run. Every generation has counters too. Which generation it is follows from the clock, so all processes agree.
 //!
 //! The first session of a process is slow: it often does not know yet that a server has died, and asks whoever was there.
 //!
@@ -12,7 +12,7 @@ use crate::history::{Condition, Invocation, Recorder, Response, Verb, now};
 use crate::journal::{stamp_of, value_of};
 use crate::waiting::Failure;
 use ramhold_base::Rng;
-use ramhold_client::{Client, Error, Operation, RejectRules, Reply, Status, TableId, Version};
+use ramhold_client::{Client, Error, Number, Operation, RejectRules, Reply, Status, TableId, Version};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,6 +23,8 @@ pub const HOT_COUNT: u64 = 12;
 /// How long a generation is the present one, in nanoseconds: some thousand operations per key.
 pub const GENERATION_NANOS: u64 = 8_000_000_000;
 pub const COLD_COUNT: u64 = 150;
+/// Counters of one generation: keys that are only incremented and read.
+pub const COUNTER_COUNT: u64 = 6;
 
 /// How long an operation is tried. Longer than a recovery takes here, so that few end as unknown.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -34,6 +36,8 @@ const REFUSED_PAUSE: Duration = Duration::from_millis(20);
 const SLOW_PAUSE: Duration = Duration::from_secs(1);
 /// Versions of so many keys are remembered, for conditions.
 const SEEN_COUNT_MAX: usize = 1000;
+/// Of a hundred operations so many are on counters.
+const COUNTER_SHARE: u64 = 15;
 /// A stamp has the client in front, and so many bits for the client's writes.
 const STAMP_BITS: u32 = 40;
 
@@ -73,8 +77,11 @@ impl Workload {
     pub fn read_all(&self, recorder: &Recorder) -> Result<(), Failure> {
         let mut session = self.session(recorder, 0)?;
         let generations = 0..=session.generation();
-        let hot = generations.flat_map(|generation| (0..HOT_COUNT).map(move |key| hot_key(generation, key)));
-        for key in (0..COLD_COUNT).map(cold_key).chain(hot) {
+        let of_generation = |generation| {
+            let hot = (0..HOT_COUNT).map(move |key| hot_key(generation, key));
+            hot.chain((0..COUNTER_COUNT).map(move |key| counter_key(generation, key)))
+        };
+        for key in (0..COLD_COUNT).map(cold_key).chain(generations.flat_map(of_generation)) {
             session.read(&key, PATIENCE_AT_END)?;
         }
         Ok(())
@@ -111,6 +118,12 @@ fn cold_key(key: u64) -> String {
     format!("cold-{key}")
 }
 
+const COUNTER: &str = "count-";
+
+fn counter_key(generation: u64, key: u64) -> String {
+    format!("{COUNTER}{generation}-{key}")
+}
+
 fn new_name(recorder: &Recorder) -> Result<u64, Failure> {
     recorder.new_client().ok_or_else(|| Failure("too many operations have ended as unknown".to_owned()))
 }
@@ -144,10 +157,12 @@ impl Session<'_> {
             if !self.recorder.has_room(self.workload.sessions) {
                 return Err(Failure("the history is full".to_owned()));
             }
-            let key = self.choose_key();
+            let share = self.rng.below(100);
+            let key = if share >= 100 - COUNTER_SHARE { self.choose_counter() } else { self.choose_key() };
             let seen = self.seen.get(&key).copied();
-            // An increment gets its share here, on keys of its own.
             match (self.rng.below(100), seen) {
+                (0..30, _) if key.starts_with(COUNTER) => self.read(&key, PATIENCE)?,
+                (_, _) if key.starts_with(COUNTER) => self.increment(&key)?,
                 (0..45, _) => self.read(&key, PATIENCE)?,
                 (45..67, _) => self.mutate(Verb::Write, &key, None)?,
                 (67..73, _) => self.mutate(Verb::Delete, &key, None)?,
@@ -183,9 +198,26 @@ impl Session<'_> {
         hot_key(generation, self.rng.below(HOT_COUNT))
     }
 
-    fn read(&mut self, key: &str, patience: Duration) -> Result<(), Failure> {
+    /// Of the present generation, and now and then of an earlier one.
+    fn choose_counter(&mut self) -> String {
+        let present = self.generation();
+        let generation = if self.rng.chance(1, 8) { self.rng.between(0, present) } else { present };
+        counter_key(generation, self.rng.below(COUNTER_COUNT))
+    }
+
+    fn increment(&mut self, key: &str) -> Result<(), Failure> {
+        let by = 1 + i64::try_from(self.rng.below(1000)).expect("a small number");
+        let (op, table) = (Verb::Incr, self.table);
         let invocation =
-            Invocation { op: Verb::Read, table: self.table.raw(), key, value: None, condition: None };
+            Invocation { op, table: table.raw(), key, value: None, delta: Some(by), condition: None };
+        let (key_bytes, rules) = (key.as_bytes().to_vec(), RejectRules::default());
+        let operation = Operation::Increment { table, key: key_bytes, by: Number::Integer(by), rules };
+        self.complete(key, &invocation, operation, PATIENCE)
+    }
+
+    fn read(&mut self, key: &str, patience: Duration) -> Result<(), Failure> {
+        let (op, table) = (Verb::Read, self.table.raw());
+        let invocation = Invocation { op, table, key, value: None, delta: None, condition: None };
         let operation = Operation::Read { table: self.table, key: key.into(), rules: RejectRules::default() };
         self.complete(key, &invocation, operation, patience)
     }
@@ -199,7 +231,7 @@ impl Session<'_> {
         });
         let (table, key_bytes) = (self.table, key.as_bytes().to_vec());
         if op == Verb::Delete {
-            let invocation = Invocation { op, table: table.raw(), key, value: None, condition };
+            let invocation = Invocation { op, table: table.raw(), key, value: None, delta: None, condition };
             return self.complete(
                 key,
                 &invocation,
@@ -211,7 +243,8 @@ impl Session<'_> {
         assert!(self.written < 1 << STAMP_BITS);
         let stamp = self.name << STAMP_BITS | self.written;
         let value = value_name(Some(stamp));
-        let invocation = Invocation { op, table: table.raw(), key, value: Some(&value), condition };
+        let invocation =
+            Invocation { op, table: table.raw(), key, value: Some(&value), delta: None, condition };
         let operation =
             Operation::Write { table, key: key_bytes, value: value_of(stamp), rules, expiry: None };
         self.complete(key, &invocation, operation, PATIENCE)
@@ -227,7 +260,7 @@ impl Session<'_> {
         let written = |error: std::io::Error| Failure(format!("the history cannot be written: {error}"));
         let id = self.recorder.begin(self.name, invocation).map_err(written)?;
         let outcome = self.client.complete_within(operation, patience);
-        let response = response(invocation.op, outcome);
+        let response = response(invocation, outcome);
         self.recorder.end(id, &response).map_err(written)?;
         match &response {
             Response::Ok { ver, .. } | Response::Fail { ver: Some(ver), .. } => self.see(key, *ver),
@@ -249,12 +282,20 @@ impl Session<'_> {
 }
 
 /// How the end of an operation is written down.
-fn response(op: Verb, outcome: Result<Reply, Error>) -> Response {
+fn response(invocation: &Invocation<'_>, outcome: Result<Reply, Error>) -> Response {
+    let op = invocation.op;
+    let is_counter = invocation.key.starts_with(COUNTER);
     let refused = |err: &str, version: Option<Version>| Response::Fail {
         err: err.to_owned(),
         ver: Some(version.unwrap_or_default().raw()),
     };
     match outcome {
+        Ok(Reply::Read { version, value, .. }) if op == Verb::Read && is_counter => {
+            Response::Ok { ver: version.raw(), v: Some(Some(String::from_utf8_lossy(&value).into_owned())) }
+        }
+        Ok(Reply::Incremented { version, sum }) if op == Verb::Incr => {
+            Response::Ok { ver: version.raw(), v: Some(Some(sum.to_string())) }
+        }
         Ok(Reply::Read { version, value, .. }) if op == Verb::Read => {
             Response::Ok { ver: version.raw(), v: Some(Some(value_name(stamp_of(&value)))) }
         }
