@@ -65,7 +65,7 @@ pub use ramhold_client_core::{
 pub use ramhold_wire::membership::{Durability, Label, ServerEntry, ServerState};
 pub use ramhold_wire::status::{
     BackupStatus, CleaningStatus, ClearedReport, ClusterStatus, LossReport, Pong, ProcessStatus,
-    RecoveryPhase, RecoveryReport, ResultsStatus, ScrubStatus, StreamStatus,
+    ReadLeaseStatus, RecoveryPhase, RecoveryReport, ResultsStatus, ScrubStatus, StreamStatus,
 };
 pub use ramhold_wire::table::{
     LeftOpen, TableDescription, TableOptions, TableSummary, TabletDescription, TabletState,

@@ -3,7 +3,7 @@
 use crate::Master;
 use ramhold_base::{KeyHash, ServerId, StreamId, TableId};
 use ramhold_wire::View;
-use ramhold_wire::status::{ProcessStatus, ResultsStatus};
+use ramhold_wire::status::{ProcessStatus, ReadLeaseStatus, ResultsStatus};
 
 /// One tablet as its master sees it, for state audits.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +38,8 @@ impl Master {
             recalled: self.counters.recalled,
             dropped: self.counters.dropped,
         });
+        let (waited, refused) = self.read_lease_counters();
+        status.read_lease = Some(ReadLeaseStatus { waited, refused });
     }
 
     fn unreplicated_bytes(&self, stream: StreamId) -> u64 {

@@ -76,6 +76,19 @@ pub struct ProcessStatus {
     pub scrub: Option<ScrubStatus>,
     #[n(21)]
     pub results: Option<ResultsStatus>,
+    #[n(22)]
+    pub read_lease: Option<ReadLeaseStatus>,
+}
+
+/// How a master fared with its read lease since the start (F8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Encode, Decode)]
+pub struct ReadLeaseStatus {
+    /// Reads that had to wait for a grant.
+    #[n(0)]
+    pub waited: u64,
+    /// Those of them that were refused with `NotLeased`.
+    #[n(1)]
+    pub refused: u64,
 }
 
 /// What a master remembers of mutations, for those who may ask again (A3).

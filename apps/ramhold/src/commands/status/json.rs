@@ -3,8 +3,8 @@
 use super::Picture;
 use crate::commands::{recoveries, table};
 use ramhold_client::{
-    BackupStatus, CleaningStatus, ClearedReport, LossReport, ProcessStatus, ResultsStatus, ScrubStatus,
-    ServerEntry, ServerState, StreamStatus,
+    BackupStatus, CleaningStatus, ClearedReport, LossReport, ProcessStatus, ReadLeaseStatus, ResultsStatus,
+    ScrubStatus, ServerEntry, ServerState, StreamStatus,
 };
 use serde_json::{Map, Value, json};
 
@@ -89,6 +89,7 @@ fn process(process: &ProcessStatus) -> Value {
         "cleaning": process.cleaning.as_ref().map(cleaning),
         "scrub": process.scrub.as_ref().map(scrub),
         "results": process.results.as_ref().map(results),
+        "read_lease": process.read_lease.as_ref().map(read_lease),
         "streams": process.streams.iter().map(stream).collect::<Vec<_>>(),
         "backup": process.backup.as_ref().map(backup),
     })
@@ -115,6 +116,10 @@ fn results(results: &ResultsStatus) -> Value {
         "recalled": results.recalled,
         "dropped": results.dropped,
     })
+}
+
+fn read_lease(lease: &ReadLeaseStatus) -> Value {
+    json!({ "waited": lease.waited, "refused": lease.refused })
 }
 
 fn scrub(scrub: &ScrubStatus) -> Value {
