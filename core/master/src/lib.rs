@@ -12,8 +12,10 @@
 //! Not here: bytes of entries (log), sending them to backups (replication), holding others' replicas (backup).
 //! Catalogue: A2, A3, A4, B2, B3, C1, D1, F4, F5. Protocols: docs/protocols/replication.md, docs/protocols/recovery.md.
 
+mod admit;
 mod ceiling;
 mod cleaning;
+mod increment;
 mod leases;
 mod multi;
 mod objects;

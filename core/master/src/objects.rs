@@ -4,19 +4,16 @@
 //! repeats the mutation gets it again (docs/protocols/exactly-once.md).
 
 use crate::Master;
-use crate::leases::LeaseStanding;
 use crate::multi::Asker;
 use crate::parked::Answer;
 use crate::tablets::{Tablet, TabletState};
-use ramhold_base::number::NUMBER_TEXT_BYTES_MAX;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Effects, Instant, KeyHash, Level, Number, Position, Status, TableId, Version};
+use ramhold_base::{Effects, Instant, KeyHash, Level, Position, Status, TableId, Version};
 use ramhold_log::{
-    AppendRefusal, Found, Kind, Object, Purpose, Recalled, Reference, Remembered, Removal, RpcResult,
-    Unreadable, Written,
+    AppendRefusal, Found, Kind, Object, Purpose, Reference, Removal, RpcResult, Unreadable, Written,
 };
-use ramhold_wire::data::{IncrementRequest, KeyRequest, ReadReply, RejectRules, WriteRequest};
-use ramhold_wire::{Header, Opcode, View};
+use ramhold_wire::data::{KeyRequest, ReadReply, RejectRules, WriteRequest};
+use ramhold_wire::{Header, View};
 
 impl Master {
     pub(crate) fn on_read(
@@ -136,62 +133,8 @@ impl Master {
         self.put(now, &tablet, &object, replaces, &result, from, header, view, effects);
     }
 
-    /// Adds to the number that an object holds as text. An absent one counts for zero; when it is to end stays as it
-    /// is. What cannot be added is refused as by a rule, for good.
-    pub(crate) fn on_increment(
-        &mut self,
-        now: Instant,
-        header: &Header,
-        body: &[u8],
-        from: Asker,
-        view: &View,
-        effects: &mut Effects,
-    ) {
-        let request = match IncrementRequest::decode(body) {
-            Ok(request) => request,
-            Err(status) => return self.refuse(from, header, status, effects),
-        };
-        let IncrementRequest { table, rules, by, key } = request;
-        let admitted = self.admit(now, header, table, key, from, view, effects);
-        let Some((tablet, hash)) = admitted else { return };
-        if let Err(status) = self.expire_if_over(now, &tablet, table, hash, key, view, effects) {
-            return self.refuse(from, header, status, effects);
-        }
-        let found = match self.log.lookup(table, hash, key) {
-            Ok(found) => found,
-            Err(unreadable) => {
-                let status = self.unreadable(now, unreadable, view, effects);
-                return self.refuse(from, header, status, effects);
-            }
-        };
-        let there = found.filter(is_object);
-        let current = there.map(|f| f.version);
-        let sum = rules.check(current).and_then(|()| match there {
-            // A number's text is short: nothing else is copied.
-            Some(found) if found.value.len() > NUMBER_TEXT_BYTES_MAX => Err(Status::NotANumber),
-            Some(found) => by.parse_alike(&found.value.to_vec())?.sum(by),
-            None => by.zero_alike().sum(by),
-        });
-        let sum = match sum {
-            Ok(sum) => sum,
-            Err(status) => {
-                let result = result_of(header, table, hash, status, current.unwrap_or_default());
-                return self.settle(now, &tablet, Purpose::Ordinary, &result, from, header, view, effects);
-            }
-        };
-        let replaces = found.map(|f| f.at);
-        let expires = there.and_then(|f| f.expires);
-        let version = self.next_version(&tablet, found.map(|f| f.version));
-        let text = sum.to_string();
-        let (time, value) = (view.time(now).seconds(), text.as_bytes());
-        let object = Object { table, version, time, expires, key, value };
-        let number = Some(sum.bits());
-        let result = RpcResult { number, ..result_of(header, table, hash, Status::Ok, version) };
-        self.put(now, &tablet, &object, replaces, &result, from, header, view, effects);
-    }
-
     /// Appends an object of an admitted mutation with what it comes to, and answers that.
-    fn put(
+    pub(crate) fn put(
         &mut self,
         now: Instant,
         tablet: &Tablet,
@@ -282,7 +225,7 @@ impl Master {
 
     /// Answers a mutation that changes nothing, when its result is as durable as an effect would be: an answer that was
     /// given once is given again. Whatever the answer depends on was appended before.
-    fn settle(
+    pub(crate) fn settle(
         &mut self,
         now: Instant,
         tablet: &Tablet,
@@ -385,7 +328,7 @@ impl Master {
     }
 
     /// The tablet of a key, if it is served here.
-    fn serving(&self, table: TableId, key: &[u8]) -> Result<(Tablet, KeyHash), Status> {
+    pub(crate) fn serving(&self, table: TableId, key: &[u8]) -> Result<(Tablet, KeyHash), Status> {
         let (tablet, hash) = self.tablets.find(table, key).ok_or(Status::WrongOwner)?;
         check_serving(tablet).map(|tablet| (tablet, hash))
     }
@@ -401,98 +344,6 @@ impl Master {
         self.parked
             .get(&stream)
             .is_some_and(|p| p.len() >= config.parked_count_max || p.bytes() >= config.parked_bytes_max)
-    }
-
-    /// What every mutation passes first. `None`: it has been answered, or is dropped, because a refusal that nobody
-    /// remembers would prove nothing.
-    fn admit(
-        &mut self,
-        now: Instant,
-        header: &Header,
-        table: TableId,
-        key: &[u8],
-        from: Asker,
-        view: &View,
-        effects: &mut Effects,
-    ) -> Option<(Tablet, KeyHash)> {
-        let (lease, sequence) = (header.lease, header.sequence);
-        if lease.is_none() || sequence.is_none() {
-            self.refuse(from, header, Status::BadRequest, effects);
-            return None;
-        }
-        if !self.leases.admits(lease) {
-            self.counters.dropped += 1;
-            return None;
-        }
-        self.leases.enter(lease);
-        let recalled = self.log.recall(lease, sequence, header.unacknowledged);
-        match recalled {
-            Recalled::First | Recalled::Burnt | Recalled::Done { .. } => {}
-            Recalled::Acknowledged => return None,
-            Recalled::Full => {
-                self.counters.dropped += 1;
-                return None;
-            }
-            Recalled::Damaged(at) => {
-                self.unreadable(now, Unreadable::Damaged(at), view, effects);
-                return None;
-            }
-        }
-        let (tablet, hash) = match self.serving(table, key) {
-            Ok(serving) => serving,
-            Err(status) => {
-                self.refuse(from, header, status, effects);
-                return None;
-            }
-        };
-        let refusal = match recalled {
-            // Not "too many": to a doubled frame that would tell its client that it had no effect.
-            Recalled::Done { position, .. }
-                if position > self.durable(tablet.stream) && self.is_crowded(tablet.stream) =>
-            {
-                self.counters.dropped += 1;
-                return None;
-            }
-            Recalled::Done { outcome, position } if !is_done_again(header, from) => {
-                self.counters.recalled += 1;
-                effects.report(Level::Debug, "mark:result_recalled");
-                if outcome.number.is_some() {
-                    effects.report(Level::Debug, "mark:increment_recalled");
-                }
-                let outcome = self.with_present_number_if_planted(outcome, table, hash, key);
-                let answer = Answer::Outcome(outcome);
-                self.answer_when_durable(tablet.stream, position, from, header, answer, effects);
-                return None;
-            }
-            Recalled::Burnt if !header.repeated && !planted(Defect::SequenceNotBurnt) => Status::Retry,
-            _ => match self.leases.check(now, lease, view.term) {
-                LeaseStanding::Live if self.is_crowded(tablet.stream) => Status::TooMany,
-                // Nothing else would show that this is not its owner any more.
-                LeaseStanding::Live if tablet.unreplicated && !self.is_leased(now) => Status::NotLeased,
-                LeaseStanding::Live => return Some((tablet, hash)),
-                LeaseStanding::Unknown => Status::Retry,
-                LeaseStanding::Over => Status::LeaseOver,
-            },
-        };
-        self.refuse(from, header, refusal, effects);
-        None
-    }
-
-    /// What `Defect::IncrementNumberNotLogged` makes of a recalled outcome; otherwise it stays as it is.
-    fn with_present_number_if_planted(
-        &self,
-        outcome: Remembered,
-        table: TableId,
-        hash: KeyHash,
-        key: &[u8],
-    ) -> Remembered {
-        if !planted(Defect::IncrementNumberNotLogged) {
-            return outcome;
-        }
-        let value =
-            self.log.lookup(table, hash, key).ok().flatten().filter(is_object).map(|f| f.value.to_vec());
-        let present = value.and_then(|value| Number::Integer(0).parse_alike(&value).ok());
-        Remembered { number: present.map(Number::bits), ..outcome }
     }
 
     /// A version above that of the key, and never below what the tablet and the shard demand (consistency rule 8).
@@ -611,16 +462,15 @@ impl Master {
     }
 }
 
-fn result_of(header: &Header, table: TableId, hash: KeyHash, status: Status, version: Version) -> RpcResult {
+pub(crate) fn result_of(
+    header: &Header,
+    table: TableId,
+    hash: KeyHash,
+    status: Status,
+    version: Version,
+) -> RpcResult {
     let (lease, sequence, floor) = (header.lease, header.sequence, header.unacknowledged);
     RpcResult { table, hash, lease, sequence, floor, status, version, number: None }
-}
-
-/// Whether a defect is planted that carries this mutation out although it has been.
-fn is_done_again(header: &Header, from: Asker) -> bool {
-    planted(Defect::ResultIgnored)
-        || (planted(Defect::ItemsNotRecalled) && matches!(from, Asker::Item { .. }))
-        || (planted(Defect::IncrementRepeated) && header.opcode == Opcode::Increment.code())
 }
 
 fn check_serving(tablet: &Tablet) -> Result<Tablet, Status> {
@@ -631,7 +481,7 @@ fn check_serving(tablet: &Tablet) -> Result<Tablet, Status> {
     }
 }
 
-fn is_object(found: &Found<'_>) -> bool {
+pub(crate) fn is_object(found: &Found<'_>) -> bool {
     found.kind == Kind::Object
 }
 

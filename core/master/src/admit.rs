@@ -1,0 +1,97 @@
+//! What every mutation passes before it is carried out: recall of its result, tablet, the client's lease, the read lease.
+//!
+//! Protocol: docs/protocols/exactly-once.md, 2. Catalogue: A3, D8.
+
+use crate::Master;
+use crate::leases::LeaseStanding;
+use crate::multi::Asker;
+use crate::parked::Answer;
+use crate::tablets::Tablet;
+use ramhold_base::planted::{Defect, planted};
+use ramhold_base::{Effects, Instant, KeyHash, Level, Status, TableId};
+use ramhold_log::{Recalled, Unreadable};
+use ramhold_wire::{Header, Opcode, View};
+
+impl Master {
+    /// What every mutation passes first. `None`: it has been answered, or is dropped, because a refusal that nobody
+    /// remembers would prove nothing.
+    pub(crate) fn admit(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        table: TableId,
+        key: &[u8],
+        from: Asker,
+        view: &View,
+        effects: &mut Effects,
+    ) -> Option<(Tablet, KeyHash)> {
+        let (lease, sequence) = (header.lease, header.sequence);
+        if lease.is_none() || sequence.is_none() {
+            self.refuse(from, header, Status::BadRequest, effects);
+            return None;
+        }
+        if !self.leases.admits(lease) {
+            self.counters.dropped += 1;
+            return None;
+        }
+        self.leases.enter(lease);
+        let recalled = self.log.recall(lease, sequence, header.unacknowledged);
+        match recalled {
+            Recalled::First | Recalled::Burnt | Recalled::Done { .. } => {}
+            Recalled::Acknowledged => return None,
+            Recalled::Full => {
+                self.counters.dropped += 1;
+                return None;
+            }
+            Recalled::Damaged(at) => {
+                self.unreadable(now, Unreadable::Damaged(at), view, effects);
+                return None;
+            }
+        }
+        let (tablet, hash) = match self.serving(table, key) {
+            Ok(serving) => serving,
+            Err(status) => {
+                self.refuse(from, header, status, effects);
+                return None;
+            }
+        };
+        let refusal = match recalled {
+            // Not "too many": to a doubled frame that would tell its client that it had no effect.
+            Recalled::Done { position, .. }
+                if position > self.durable(tablet.stream) && self.is_crowded(tablet.stream) =>
+            {
+                self.counters.dropped += 1;
+                return None;
+            }
+            Recalled::Done { outcome, position } if !is_done_again(header, from) => {
+                self.counters.recalled += 1;
+                effects.report(Level::Debug, "mark:result_recalled");
+                if outcome.number.is_some() {
+                    effects.report(Level::Debug, "mark:increment_recalled");
+                }
+                let outcome = self.with_present_number_if_planted(outcome, table, hash, key);
+                let answer = Answer::Outcome(outcome);
+                self.answer_when_durable(tablet.stream, position, from, header, answer, effects);
+                return None;
+            }
+            Recalled::Burnt if !header.repeated && !planted(Defect::SequenceNotBurnt) => Status::Retry,
+            _ => match self.leases.check(now, lease, view.term) {
+                LeaseStanding::Live if self.is_crowded(tablet.stream) => Status::TooMany,
+                // Nothing else would show that this is not its owner any more.
+                LeaseStanding::Live if tablet.unreplicated && !self.is_leased(now) => Status::NotLeased,
+                LeaseStanding::Live => return Some((tablet, hash)),
+                LeaseStanding::Unknown => Status::Retry,
+                LeaseStanding::Over => Status::LeaseOver,
+            },
+        };
+        self.refuse(from, header, refusal, effects);
+        None
+    }
+}
+
+/// Whether a defect is planted that carries this mutation out although it has been.
+fn is_done_again(header: &Header, from: Asker) -> bool {
+    planted(Defect::ResultIgnored)
+        || (planted(Defect::ItemsNotRecalled) && matches!(from, Asker::Item { .. }))
+        || (planted(Defect::IncrementRepeated) && header.opcode == Opcode::Increment.code())
+}

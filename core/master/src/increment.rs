@@ -1,0 +1,88 @@
+//! Increments: adding to the number that an object holds as decimal text.
+//!
+//! The sum goes into the result too: later the object may hold another one, and whoever repeats the increment is told his.
+//!
+//! Catalogue: A7.
+
+use crate::Master;
+use crate::multi::Asker;
+use crate::objects::{is_object, result_of};
+use ramhold_base::number::NUMBER_TEXT_BYTES_MAX;
+use ramhold_base::planted::{Defect, planted};
+use ramhold_base::{Effects, Instant, KeyHash, Number, Status, TableId};
+use ramhold_log::{Object, Purpose, Remembered, RpcResult};
+use ramhold_wire::data::IncrementRequest;
+use ramhold_wire::{Header, View};
+
+impl Master {
+    /// Adds to the number that an object holds as text. An absent one counts for zero; when it is to end stays as it
+    /// is. What cannot be added is refused as by a rule, for good.
+    pub(crate) fn on_increment(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        body: &[u8],
+        from: Asker,
+        view: &View,
+        effects: &mut Effects,
+    ) {
+        let request = match IncrementRequest::decode(body) {
+            Ok(request) => request,
+            Err(status) => return self.refuse(from, header, status, effects),
+        };
+        let IncrementRequest { table, rules, by, key } = request;
+        let admitted = self.admit(now, header, table, key, from, view, effects);
+        let Some((tablet, hash)) = admitted else { return };
+        if let Err(status) = self.expire_if_over(now, &tablet, table, hash, key, view, effects) {
+            return self.refuse(from, header, status, effects);
+        }
+        let found = match self.log.lookup(table, hash, key) {
+            Ok(found) => found,
+            Err(unreadable) => {
+                let status = self.unreadable(now, unreadable, view, effects);
+                return self.refuse(from, header, status, effects);
+            }
+        };
+        let there = found.filter(is_object);
+        let current = there.map(|f| f.version);
+        let sum = rules.check(current).and_then(|()| match there {
+            // A number's text is short: nothing else is copied.
+            Some(found) if found.value.len() > NUMBER_TEXT_BYTES_MAX => Err(Status::NotANumber),
+            Some(found) => by.parse_alike(&found.value.to_vec())?.sum(by),
+            None => by.zero_alike().sum(by),
+        });
+        let sum = match sum {
+            Ok(sum) => sum,
+            Err(status) => {
+                let result = result_of(header, table, hash, status, current.unwrap_or_default());
+                return self.settle(now, &tablet, Purpose::Ordinary, &result, from, header, view, effects);
+            }
+        };
+        let replaces = found.map(|f| f.at);
+        let expires = there.and_then(|f| f.expires);
+        let version = self.next_version(&tablet, found.map(|f| f.version));
+        let text = sum.to_string();
+        let (time, value) = (view.time(now).seconds(), text.as_bytes());
+        let object = Object { table, version, time, expires, key, value };
+        let number = Some(sum.bits());
+        let result = RpcResult { number, ..result_of(header, table, hash, Status::Ok, version) };
+        self.put(now, &tablet, &object, replaces, &result, from, header, view, effects);
+    }
+
+    /// What `Defect::IncrementNumberNotLogged` makes of a recalled outcome; otherwise it stays as it is.
+    pub(crate) fn with_present_number_if_planted(
+        &self,
+        outcome: Remembered,
+        table: TableId,
+        hash: KeyHash,
+        key: &[u8],
+    ) -> Remembered {
+        if !planted(Defect::IncrementNumberNotLogged) {
+            return outcome;
+        }
+        let value =
+            self.log.lookup(table, hash, key).ok().flatten().filter(is_object).map(|f| f.value.to_vec());
+        let present = value.and_then(|value| Number::Integer(0).parse_alike(&value).ok());
+        Remembered { number: present.map(Number::bits), ..outcome }
+    }
+}
