@@ -20,14 +20,21 @@ pub struct Scanning {
 
 impl Scanning {
     pub fn new(now: Instant, table: TableId, rng: &mut Rng) -> Scanning {
-        let (count, bytes) = (rng.between(1, 60) as u32, rng.between(100, 20_000) as u32);
+        // Small pages without long pauses, large ones with them: a scan ends within a part of a run.
+        let profiles = [
+            ((1, 60), (100, 20_000), MILLI),
+            ((10, 60), (2000, 20_000), 10 * MILLI),
+            ((100, 200), (20_000, 60_000), 200 * MILLI),
+        ];
+        let (counts, bytes, pause_max) = *rng.pick(&profiles).expect("three profiles");
+        let (count, bytes) = (rng.between(counts.0, counts.1) as u32, rng.between(bytes.0, bytes.1) as u32);
         Scanning {
             cursor: ScanCursor::new(table),
             limits: PageLimits { count, bytes, ..PageLimits::default() },
             met: Vec::new(),
             due: Some(now),
             asked: now,
-            pause_max: *rng.pick(&[MILLI, 20 * MILLI, 200 * MILLI]).expect("three pauses"),
+            pause_max,
         }
     }
 
