@@ -104,8 +104,6 @@ pub(crate) enum Place<'a> {
 pub(crate) enum Repeat {
     /// It changes nothing: ask again.
     Freely,
-    /// It changes something, and twice is the same as once.
-    Idempotent,
     /// Under the same lease and sequence it has its effect once, however often it is sent.
     Numbered,
 }
@@ -135,12 +133,12 @@ impl Operation {
 
     pub(crate) fn repeat(&self) -> Repeat {
         match self {
-            Operation::Write { .. } | Operation::Remove { .. } | Operation::Increment { .. } => {
-                Repeat::Numbered
-            }
-            Operation::CreateTable { .. }
+            Operation::Write { .. }
+            | Operation::Remove { .. }
+            | Operation::Increment { .. }
+            | Operation::CreateTable { .. }
             | Operation::DropTable { .. }
-            | Operation::AcknowledgeLoss { .. } => Repeat::Idempotent,
+            | Operation::AcknowledgeLoss { .. } => Repeat::Numbered,
             Operation::Read { .. }
             | Operation::ListTables
             | Operation::DescribeTable { .. }
@@ -220,8 +218,8 @@ impl Operation {
         }
     }
 
-    /// The body of the request. `token` makes a creation repeatable.
-    pub(crate) fn encode(&self, token: u64, out: &mut Vec<u8>) {
+    /// The body of the request.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Operation::Read { table, key, rules } | Operation::Remove { table, key, rules } => {
                 KeyRequest { table: *table, rules: *rules, key }.encode(out);
@@ -235,7 +233,7 @@ impl Operation {
             }
             Operation::CreateTable { name, options, left_open } => {
                 let (name, options, left_open) = (name.clone(), options.clone(), *left_open);
-                encode_into(out, &TableCreate { name, options, token, left_open });
+                encode_into(out, &TableCreate { name, options, left_open });
             }
             Operation::DropTable { table } => encode_into(out, &TableDrop { table: *table }),
             Operation::ListTables => encode_into(out, &TableList {}),
