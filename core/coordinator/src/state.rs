@@ -10,12 +10,14 @@
 //!
 //! Format: docs/formats/store.md. Catalogue: G1, G3.
 
-use crate::updates::UPDATE_COUNT_MAX;
+mod lease;
+
+pub use lease::{LeaseRecord, UpdateRecord, UpdateResult};
 use minicbor::{Decode, Encode};
 use ramhold_base::hash::PlacementSeed;
 use ramhold_base::{
-    ClusterId, ClusterTime, DirectoryId, Epoch, KeyHash, LeaseId, RecoveryId, SegmentId, Sequence, ServerId,
-    ShardId, Status, StreamId, TableId, Term, Version,
+    ClusterId, ClusterTime, DirectoryId, Epoch, KeyHash, LeaseId, RecoveryId, SegmentId, ServerId, ShardId,
+    StreamId, TableId, Term, Version,
 };
 use ramhold_wire::control::Address;
 use ramhold_wire::membership::{Durability, ServerEntry, ServerState};
@@ -229,79 +231,6 @@ pub struct PublishedRecord {
     pub server: ServerId,
 }
 
-/// A client's lease that is not over, and what its updates came to.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct LeaseRecord {
-    #[n(0)]
-    pub id: LeaseId,
-    #[n(1)]
-    pub term_millis: u64,
-    /// Its client needs nothing below.
-    #[n(2)]
-    #[cbor(default)]
-    pub floor: Sequence,
-    /// Rising, none below the floor.
-    #[n(3)]
-    #[cbor(default)]
-    pub updates: Vec<UpdateRecord>,
-}
-
-impl LeaseRecord {
-    pub fn new(id: LeaseId, term_millis: u64) -> LeaseRecord {
-        LeaseRecord { id, term_millis, floor: Sequence::NONE, updates: Vec::new() }
-    }
-
-    /// Where the result of this number stands, or would stand.
-    pub fn find(&self, sequence: Sequence) -> Result<usize, usize> {
-        self.updates.binary_search_by_key(&sequence, |update| update.sequence)
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct UpdateRecord {
-    #[n(0)]
-    pub sequence: Sequence,
-    #[n(1)]
-    pub result: UpdateResult,
-}
-
-/// What an update came to, for good; the table may not be as far yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
-pub enum UpdateResult {
-    #[n(0)]
-    Refused(
-        #[n(0)]
-        #[cbor(with = "status_code")]
-        Status,
-    ),
-    #[n(1)]
-    TableCreated(#[n(0)] TableId),
-    #[n(2)]
-    TableDropped(#[n(0)] TableId),
-    #[n(3)]
-    LossAcknowledged,
-}
-
-mod status_code {
-    use minicbor::decode::Error as Unreadable;
-    use minicbor::encode::{Error as Unwritable, Write};
-    use minicbor::{Decoder, Encoder};
-    use ramhold_base::Status;
-
-    pub fn encode<W: Write, C>(
-        status: &Status,
-        encoder: &mut Encoder<W>,
-        _: &mut C,
-    ) -> Result<(), Unwritable<W::Error>> {
-        encoder.u16(status.code())?.ok()
-    }
-
-    pub fn decode<C>(decoder: &mut Decoder<'_>, _: &mut C) -> Result<Status, Unreadable> {
-        let code = decoder.u16()?;
-        Status::from_code(code).ok_or_else(|| Unreadable::message(format!("no status has code {code}")))
-    }
-}
-
 /// The name of one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
@@ -403,7 +332,7 @@ impl State {
                 "lease" => {
                     let record: LeaseRecord = decode(key, value)?;
                     named(key, Key::Lease(record.id))?;
-                    check_updates(key, &record)?;
+                    record.check().map_err(|what| corrupt(key, what))?;
                     state.leases.insert(record.id, record);
                 }
                 _ => return Err(corrupt(key, "its kind is unknown")),
@@ -527,16 +456,6 @@ fn corrupt(key: &str, what: &str) -> LoadError {
 
 fn named(key: &str, expected: Key) -> Result<(), LoadError> {
     if key == expected.to_string() { Ok(()) } else { Err(corrupt(key, &format!("it says it is {expected}"))) }
-}
-
-/// Results are in order, not below the floor, and no more than there may be.
-fn check_updates(key: &str, record: &LeaseRecord) -> Result<(), LoadError> {
-    let rises = record.updates.windows(2).all(|pair| pair[0].sequence < pair[1].sequence);
-    let is_below = record.updates.first().is_some_and(|update| update.sequence < record.floor);
-    if !rises || is_below || record.updates.len() > UPDATE_COUNT_MAX {
-        return Err(corrupt(key, "its updates are out of order, acknowledged, or too many"));
-    }
-    Ok(())
 }
 
 /// Tablets are in order, touch each other, and cover all hashes.

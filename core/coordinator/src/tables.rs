@@ -4,7 +4,8 @@
 //! A table is stored with its tablets placed before anybody is told to take one; the client is answered when all are
 //! taken. A dropped table is stored as dropping, which frees its name; the record goes when no owner serves it any more.
 //!
-//! Not here: telling masters (`tablets`), that each update has its effect once and its answer in time (`updates`). Catalogue: A1, B3.
+//! Not here: telling masters (`tablets`); that each update has its effect once, and its answer in time (`updates`).
+//! Catalogue: A1, B3.
 
 use crate::divide::part;
 use crate::machine::Coordinator;

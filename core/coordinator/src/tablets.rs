@@ -46,10 +46,11 @@ impl Default for Progress {
 }
 
 impl Progress {
-    /// This client waits for the table to be as far as the result of its update says.
+    /// This client waits for the table to be as far as the result of its update says. A repetition takes the place of
+    /// what came before it on the same connection.
     pub fn wait_for(&mut self, table: TableId, conn: ConnId, header: &Header, result: UpdateResult) {
         let waiting = self.waiting.entry(table).or_default();
-        waiting.retain(|(c, h, _)| (*c, h.rpc) != (conn, header.rpc));
+        waiting.retain(|(c, h, _)| (*c, h.lease, h.sequence) != (conn, header.lease, header.sequence));
         if waiting.len() < WAITING_COUNT_MAX {
             waiting.push((conn, *header, result));
         }

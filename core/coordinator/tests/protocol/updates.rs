@@ -3,7 +3,9 @@
 //! Catalogue: A3, G1. Rules: docs/protocols/exactly-once.md, 12 to 16.
 
 use crate::harness::*;
-use ramhold_base::{LeaseId, RpcId, Sequence, Status, TableId};
+use ramhold_base::{ConnId, LeaseId, RpcId, Sequence, Status, TableId};
+use ramhold_coordinator::{Key, LeaseRecord};
+use ramhold_wire::control::encode_into;
 use ramhold_wire::lease::{LeaseOpen, LeaseOpened};
 use ramhold_wire::status::LossAcknowledge;
 use ramhold_wire::table::*;
@@ -320,4 +322,61 @@ fn so_many_results_are_remembered_of_all_leases_and_no_more() {
     // Leases that are over give their room back.
     world.run(Duration::from_secs(60));
     assert_eq!(world.ask_as(CLIENT, number(long, 1), &message), Some(Err(Status::UnknownTable)));
+}
+
+#[test]
+fn repetitions_of_one_client_leave_room_for_others_to_wait() {
+    let mut world = World::cluster(3);
+    world.server_mut(2).deaf.insert(Opcode::TabletTake);
+    let (number, message) = (world.number(), create("users"));
+    let mut asked = Vec::new();
+    for _ in 0..100 {
+        asked.push(world.push(CLIENT, number, &message));
+        world.run(Duration::from_secs(1));
+    }
+    let drop = TableDrop { table: world.state().meta.tables };
+    world.server_mut(1).deaf.insert(Opcode::TabletDrop);
+    let number = world.number();
+    let dropped: Vec<RpcId> = (0..100).map(|_| world.push(CLIENT, number, &drop)).collect();
+    let (number, other) = (world.number(), ConnId(2_000_000));
+    let by_other = world.push(other, number, &drop);
+    world.run(Duration::from_secs(1));
+    assert!(
+        answered::<TableCreate>(&world, asked[99]).is_some_and(|answer| answer.is_ok()),
+        "made and dropped"
+    );
+    world.server_mut(1).deaf.clear();
+    world.run(Duration::from_secs(10));
+    for rpc in [dropped[99], by_other] {
+        assert_eq!(answered::<TableDrop>(&world, rpc), Some(Ok(Default::default())));
+    }
+}
+
+/// What cannot have been written stops the start, as everything that cannot be read does.
+#[test]
+fn a_record_whose_updates_contradict_it_is_refused() {
+    let mut world = World::cluster(1);
+    world.client(&TableDrop { table: TableId(9) }).unwrap().unwrap_err();
+    world.client(&TableDrop { table: TableId(8) }).unwrap().unwrap_err();
+    let record = world.state().leases[&world.lease].clone();
+    let key = Key::Lease(world.lease).to_string();
+    let write = |world: &mut World, record: &LeaseRecord| {
+        let mut bytes = vec![1];
+        encode_into(&mut bytes, record);
+        world.store.get_mut(&key).unwrap().1 = bytes;
+        world.restart();
+    };
+    write(&mut world, &record);
+    assert_eq!((world.state().leases[&world.lease].clone(), &world.exit), (record.clone(), &None));
+    let turned = record.updates.iter().rev().copied().collect();
+    let bad = [
+        LeaseRecord { floor: Sequence(2), ..record.clone() },
+        LeaseRecord { updates: turned, ..record.clone() },
+        LeaseRecord { updates: vec![record.updates[0]; 2], ..record },
+    ];
+    for record in bad {
+        write(&mut world, &record);
+        let (code, reason) = world.exit.clone().unwrap();
+        assert!(code == 1 && reason.contains(&key), "{code}: {reason}");
+    }
 }
