@@ -60,6 +60,12 @@ defects! {
     ScanOrderOwn;
     /// A client takes a new number while the fate of an attempt is open.
     NumberGivenUp;
+    /// The coordinator carries a repeated update out again.
+    UpdateRepeated;
+    /// An update below the floor is taken for a new one.
+    UpdateFloorIgnored;
+    /// What an update came to does not go to the store with its effect.
+    UpdateResultNotStored;
 
     // Answers and durability.
     /// Answers do not wait for replication.

@@ -118,8 +118,6 @@ pub(crate) enum Target<'a> {
 pub(crate) enum Repeat {
     /// It changes nothing: ask again.
     Freely,
-    /// It changes something, and twice is the same as once.
-    Idempotent,
     /// Under the same lease and sequence it has its effect once, however often it is sent.
     Numbered,
 }
@@ -154,12 +152,12 @@ impl Operation {
 
     pub(crate) fn repeat(&self) -> Repeat {
         match self {
-            Operation::Write { .. } | Operation::Remove { .. } | Operation::Increment { .. } => {
-                Repeat::Numbered
-            }
-            Operation::CreateTable { .. }
+            Operation::Write { .. }
+            | Operation::Remove { .. }
+            | Operation::Increment { .. }
+            | Operation::CreateTable { .. }
             | Operation::DropTable { .. }
-            | Operation::AcknowledgeLoss { .. } => Repeat::Idempotent,
+            | Operation::AcknowledgeLoss { .. } => Repeat::Numbered,
             Operation::Read { .. }
             | Operation::Scan { .. }
             | Operation::ListTables
@@ -248,8 +246,8 @@ impl Operation {
         }
     }
 
-    /// The body of the request. `token` makes a creation repeatable.
-    pub(crate) fn encode(&self, token: u64, out: &mut Vec<u8>) {
+    /// The body of the request.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Operation::Read { table, key, rules } | Operation::Remove { table, key, rules } => {
                 KeyRequest { table: *table, rules: *rules, key }.encode(out);
@@ -269,7 +267,7 @@ impl Operation {
             }
             Operation::CreateTable { name, options, left_open } => {
                 let (name, options, left_open) = (name.clone(), options.clone(), *left_open);
-                encode_into(out, &TableCreate { name, options, token, left_open });
+                encode_into(out, &TableCreate { name, options, left_open });
             }
             Operation::DropTable { table } => encode_into(out, &TableDrop { table: *table }),
             Operation::ListTables => encode_into(out, &TableList {}),

@@ -7,11 +7,12 @@
 //!
 //! Operations on objects go out at the end of a step, those for the same server in one frame.
 //!
-//! A mutation is sent under the session's lease and a sequence number, again under the same ones while the fate of an
-//! attempt is open, so that it has its effect once (docs/protocols/exactly-once.md).
+//! A mutation, and an update that the coordinator is asked for, is sent under the session's lease and a sequence number,
+//! again under the same ones while the fate of an attempt is open, so that it has its effect once
+//! (docs/protocols/exactly-once.md).
 //!
 //! Invariants:
-//! - a mutation takes another sequence number only when every attempt under the one before was refused;
+//! - an operation takes another sequence number only when every attempt under the one before was refused;
 //! - `unacknowledged` is never above a number that may be sent again, so that the server may drop whatever is below it;
 //! - every operation has exactly one timer, at its deadline or before.
 //!
@@ -202,7 +203,6 @@ impl Session {
         let running = Running {
             operation,
             purpose,
-            token: self.rng.id(),
             started: now,
             deadline,
             wake,
@@ -244,12 +244,19 @@ impl Session {
     /// Makes the next attempt of an operation that is not calling, or lets it wait for what the attempt needs.
     fn advance(&mut self, now: Instant, id: OperationId, effects: &mut Effects) {
         let running = &self.running[&id];
+        let setbacks = running.setbacks;
         match running.operation.place() {
             Place::Address(addr) => {
                 self.send(now, id, addr, Who::Process, None, effects);
             }
             Place::Coordinator => match self.config.coordinators.get(self.coordinator).copied() {
-                Some(addr) => self.send(now, id, addr, Who::Coordinator, None, effects),
+                Some(_) if self.is_held_up(now, id) => {}
+                Some(addr) => {
+                    self.send(now, id, addr, Who::Coordinator, None, effects);
+                    if self.running[&id].number.is_some() {
+                        self.renew_if_due(now);
+                    }
+                }
                 None => {
                     let detail = "no address of a coordinator was given".to_owned();
                     self.end(now, id, refused(Status::NotCoordinator, Cause::Unsent, detail));
@@ -257,11 +264,7 @@ impl Session {
             },
             Place::OwnerOf { table, target } => match self.cache.route(table, target) {
                 Route::To { .. } if self.cluster.is_none() => self.fetch_for(now, id, Wanted::Cluster, now),
-                Route::To { .. } if self.needs_lease(now, id) => self.fetch_for(now, id, Wanted::Lease, now),
-                Route::To { .. } if self.must_hold_back(id) => {
-                    let pause = self.config.backoff_least;
-                    self.change(id, State::Pausing, now + pause);
-                }
+                Route::To { .. } if self.is_held_up(now, id) => {}
                 Route::To { owner, version } => {
                     self.post(id, owner, version);
                     if self.running[&id].number.is_some() {
@@ -269,7 +272,7 @@ impl Session {
                     }
                 }
                 Route::Ask => {
-                    let pause = self.backoff().wait(running.setbacks.saturating_sub(1), &mut self.rng);
+                    let pause = self.backoff().wait(setbacks.saturating_sub(1), &mut self.rng);
                     self.fetch_for(now, id, Wanted::Tablets(table), now + pause);
                 }
                 Route::NoOwner { asked } => {
@@ -287,6 +290,20 @@ impl Session {
                 }
             },
         }
+    }
+
+    /// Whether an operation that needs a number waits for a lease, or until there are fewer numbers in use.
+    fn is_held_up(&mut self, now: Instant, id: OperationId) -> bool {
+        if self.needs_lease(now, id) {
+            self.fetch_for(now, id, Wanted::Lease, now);
+            return true;
+        }
+        let is_held_back = self.must_hold_back(id);
+        if is_held_back {
+            let pause = self.config.backoff_least;
+            self.change(id, State::Pausing, now + pause);
+        }
+        is_held_back
     }
 
     fn backoff(&self) -> Backoff {
@@ -325,7 +342,7 @@ impl Session {
             header.shard = owner.shard;
         }
         effects.send_with(Peer::Addr(addr), |out| {
-            frame::write(out, &header, |out| running.operation.encode(running.token, out));
+            frame::write(out, &header, |out| running.operation.encode(out));
         });
     }
 
@@ -400,22 +417,28 @@ impl Session {
         let unknown = running.fate_unknown && running.operation.repeat() != Repeat::Freely;
         let tried = now.since(running.started).max(Duration::from_millis(1));
         let attempts = running.attempt_count;
+        let fetch = match running.state {
+            State::Awaiting(wanted) => self.fetches.get(&wanted).map(|fetch| &self.running[fetch]),
+            State::Pausing | State::Posted | State::Calling(_) => None,
+        };
+        let trouble = fetch.and_then(|fetch| fetch.trouble).or(running.trouble);
+        let heard = running.heard || fetch.is_some_and(|fetch| fetch.heard);
         let mut detail =
             format!("tried for {tried:.1?}, {attempts} attempt{}", if attempts == 1 { "" } else { "s" });
-        if let Some(trouble) = running.trouble {
+        if let Some(trouble) = trouble {
             detail.push_str(&format!("; last, {trouble}"));
         }
         let outcome = if unknown {
             Outcome::Unknown { detail }
         } else {
-            let status = running.trouble.map_or(Status::Retry, Trouble::status);
-            let cause = if running.heard { Cause::Deadline } else { Cause::Unreachable };
+            let status = trouble.map_or(Status::Retry, Trouble::status);
+            let cause = if heard { Cause::Deadline } else { Cause::Unreachable };
             refused(status, cause, detail)
         };
         self.end(now, id, outcome);
     }
 
-    /// Ends what cannot go on. A mutation of which an attempt is open is not refused by that.
+    /// Ends what cannot go on. What has a number and an open attempt is not refused by that.
     fn end_for_good(&mut self, now: Instant, id: OperationId, outcome: Outcome) {
         let running = &self.running[&id];
         let is_open = running.number.is_some() && running.fate_unknown;

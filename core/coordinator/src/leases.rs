@@ -9,7 +9,7 @@
 //! - a lease that any master was told to be alive for some time is not over before that time has passed here;
 //! - "over" leaves when the removal of the record is durable: as every answer it waits in the outbox.
 //!
-//! Not here: what masters do with the word. Protocol: docs/protocols/exactly-once.md. Catalogue: A3.
+//! Not here: what masters do with the word, and the results that stand in the same record (`updates`). Protocol: docs/protocols/exactly-once.md. Catalogue: A3.
 
 use crate::machine::{Coordinator, millis};
 use crate::state::{Key, LeaseRecord};
@@ -33,6 +33,10 @@ const ENDED_COUNT_MAX: usize = 1000;
 pub(crate) struct Leases {
     ends: BTreeMap<LeaseId, Instant>,
     by_end: BTreeSet<(Instant, LeaseId)>,
+    /// Results of updates in the records of all.
+    pub update_count: usize,
+    /// Updates for whose results there was no room.
+    pub updates_dropped: u64,
 }
 
 impl Leases {
@@ -52,9 +56,10 @@ impl Leases {
 impl Coordinator {
     /// Gives everybody a whole term from now on.
     pub(crate) fn resume_leases(&mut self, now: Instant) {
-        self.leases = Leases::default();
+        self.leases = Leases { updates_dropped: self.leases.updates_dropped, ..Leases::default() };
         for record in self.state.leases.values() {
             self.leases.renew(record.id, now + Duration::from_millis(record.term_millis));
+            self.leases.update_count += record.updates.len();
         }
     }
 
@@ -72,7 +77,7 @@ impl Coordinator {
         let term_millis = message.term_millis.clamp(least, most);
         self.state.meta.leases = self.state.meta.leases.next();
         let lease = self.state.meta.leases;
-        self.state.leases.insert(lease, LeaseRecord { id: lease, term_millis });
+        self.state.leases.insert(lease, LeaseRecord::new(lease, term_millis));
         self.outbox.touch(Key::Meta);
         self.outbox.touch(Key::Lease(lease));
         self.leases.renew(lease, now + Duration::from_millis(term_millis));
@@ -125,7 +130,8 @@ impl Coordinator {
             }
             self.leases.by_end.pop_first();
             self.leases.ends.remove(&lease);
-            self.state.leases.remove(&lease);
+            let record = self.state.leases.remove(&lease);
+            self.leases.update_count -= record.map_or(0, |record| record.updates.len());
             self.outbox.touch(Key::Lease(lease));
             self.outbox.report(ramhold_base::Level::Debug, "mark:lease_over");
         }

@@ -19,6 +19,7 @@ mod verify;
 mod leases;
 mod tables;
 mod tablets;
+mod updates;
 
 mod divide;
 mod losses;
@@ -39,5 +40,5 @@ pub use prove::{
 };
 pub use state::{
     EndRecord, Key, LeaseRecord, LoadError, Meta, RecoveryRecord, ServerRecord, State, StreamRecord,
-    TableRecord, TabletRecord,
+    TableRecord, TabletRecord, UpdateRecord, UpdateResult,
 };

@@ -9,14 +9,25 @@
 
 use crate::machine::Coordinator;
 use crate::prove::Proof;
-use crate::state::{Key, TabletRecord};
+use crate::state::{Key, TabletRecord, UpdateResult};
 use crate::tables::least_loaded;
-use ramhold_base::{ClusterTime, Instant, Level, RecoveryId, ServerId, StreamId, TableId};
+use ramhold_base::{ClusterTime, Instant, Level, RecoveryId, ServerId, Status, StreamId, TableId};
 use ramhold_wire::membership::Durability;
-use ramhold_wire::status::LossReport;
+use ramhold_wire::status::{LossAcknowledge, LossReport};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Coordinator {
+    /// The operator has seen a report. One that was acknowledged before stays so.
+    pub(crate) fn acknowledge_loss(&mut self, message: &LossAcknowledge) -> Result<UpdateResult, Status> {
+        if message.id == 0 || message.id > self.state.meta.losses {
+            return Err(Status::NotFound);
+        }
+        if self.state.losses.remove(&message.id).is_some() {
+            self.outbox.touch(Key::Loss(message.id));
+        }
+        Ok(UpdateResult::LossAcknowledged)
+    }
+
     /// One report per stream whose end is gone; `None`: what was filed before stands.
     pub(crate) fn file_losses(
         &mut self,

@@ -360,13 +360,22 @@ impl Coordinator {
             Opcode::ProcessStatus => self.answer_process_status(now, to, header),
             Opcode::ClusterStatus => self.answer_cluster_status(now, to, header),
             Opcode::Recoveries => self.answer_recoveries(to, header),
-            Opcode::LossAcknowledge => self.on_loss_acknowledge(to, header, &decode(body)?),
             Opcode::LeaseOpen => self.on_lease_open(now, to, header, &decode(body)?),
             Opcode::LeaseRenew => self.on_lease_renew(now, to, header, &decode(body)?),
             Opcode::LeaseCheck => self.answer_lease_check(now, to, header, &decode(body)?),
             Opcode::ReadLease => self.on_read_lease(now, from, header),
-            Opcode::TableCreate => self.on_table_create(from, header, &decode(body)?),
-            Opcode::TableDrop => self.on_table_drop(from, header, &decode(body)?),
+            Opcode::TableCreate => {
+                let message = decode(body)?;
+                self.on_update(from, header, |coordinator| coordinator.create_table(&message))
+            }
+            Opcode::TableDrop => {
+                let message = decode(body)?;
+                self.on_update(from, header, |coordinator| coordinator.drop_table(&message))
+            }
+            Opcode::LossAcknowledge => {
+                let message = decode(body)?;
+                self.on_update(from, header, |coordinator| coordinator.acknowledge_loss(&message))
+            }
             Opcode::TableList => self.answer_table_list(to, header),
             Opcode::TableDescribe => self.answer_table_describe(to, header, &decode(body)?),
             Opcode::Enlist => self.on_enlist(now, to, header, decode(body)?),

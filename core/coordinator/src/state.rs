@@ -10,6 +10,9 @@
 //!
 //! Format: docs/formats/store.md. Catalogue: G1, G3.
 
+mod lease;
+
+pub use lease::{LeaseRecord, UpdateRecord, UpdateResult};
 use minicbor::{Decode, Encode};
 use ramhold_base::hash::PlacementSeed;
 use ramhold_base::{
@@ -114,9 +117,7 @@ pub struct TableRecord {
     pub options: TableOptions,
     #[n(3)]
     pub seed: PlacementSeed,
-    /// Of its `TableCreate`.
-    #[n(4)]
-    pub token: u64,
+    // 4 was the token of its `TableCreate`.
     /// The name is free again, clients see it no more; the record goes when every owner has stopped.
     #[n(5)]
     pub dropping: bool,
@@ -234,15 +235,6 @@ pub struct PublishedRecord {
     pub server: ServerId,
 }
 
-/// A client's lease that is not over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct LeaseRecord {
-    #[n(0)]
-    pub id: LeaseId,
-    #[n(1)]
-    pub term_millis: u64,
-}
-
 /// The name of one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
@@ -344,6 +336,7 @@ impl State {
                 "lease" => {
                     let record: LeaseRecord = decode(key, value)?;
                     named(key, Key::Lease(record.id))?;
+                    record.check().map_err(|what| corrupt(key, what))?;
                     state.leases.insert(record.id, record);
                 }
                 _ => return Err(corrupt(key, "its kind is unknown")),

@@ -4,14 +4,11 @@
 
 use crate::machine::{Coordinator, millis};
 use crate::recovery::Recovery;
-use crate::state::{Key, RecoveryRecord};
+use crate::state::RecoveryRecord;
 use ramhold_base::{Instant, Peer, ServerId, Status};
 use ramhold_wire::Header;
-use ramhold_wire::control::Empty;
 use ramhold_wire::membership::ServerEntry;
-use ramhold_wire::status::{
-    ClusterStatus, LossAcknowledge, Pong, ProcessStatus, Recoveries, RecoveryPhase, RecoveryReport,
-};
+use ramhold_wire::status::{ClusterStatus, Pong, ProcessStatus, Recoveries, RecoveryPhase, RecoveryReport};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Lines about what is missing in one report.
@@ -74,22 +71,6 @@ impl Coordinator {
         let newest = self.state.recoveries.values().rev().take(RECOVERY_COUNT_MAX);
         let recoveries = Recoveries { recoveries: newest.map(|r| self.recovery_report(r)).collect() };
         self.outbox.reply_with(to, header, &recoveries);
-        Ok(())
-    }
-
-    pub(crate) fn on_loss_acknowledge(
-        &mut self,
-        to: Peer,
-        header: &Header,
-        message: &LossAcknowledge,
-    ) -> Result<(), Status> {
-        if message.id == 0 || message.id > self.state.meta.losses {
-            return Err(Status::NotFound);
-        }
-        if self.state.losses.remove(&message.id).is_some() {
-            self.outbox.touch(Key::Loss(message.id));
-        }
-        self.outbox.reply_with(to, header, &Empty {});
         Ok(())
     }
 

@@ -4,23 +4,21 @@
 //! A table is stored with its tablets placed before anybody is told to take one; the client is answered when all are
 //! taken. A dropped table is stored as dropping, which frees its name; the record goes when no owner serves it any more.
 //!
-//! Not here: telling masters (`tablets`). Catalogue: A1, B3.
+//! Not here: telling masters (`tablets`); that each update has its effect once, and its answer in time (`updates`).
+//! Catalogue: A1, B3.
 
 use crate::divide::part;
 use crate::machine::Coordinator;
 use crate::membership::check_durability;
-use crate::state::{Key, TableRecord, TabletRecord};
+use crate::state::{Key, TableRecord, TabletRecord, UpdateResult};
 use ramhold_base::hash::PlacementSeed;
 use ramhold_base::limits::{TABLE_COUNT_MAX, TABLE_NAME_BYTES_MAX, TABLET_COUNT_MAX};
-use ramhold_base::{
-    ConnId, KeyHash, Level, Peer, SegmentId, ServerId, ShardId, Status, StreamId, TableId, Version,
-};
+use ramhold_base::{KeyHash, Level, Peer, SegmentId, ServerId, ShardId, Status, StreamId, TableId, Version};
 use ramhold_wire::Header;
-use ramhold_wire::control::Empty;
 use ramhold_wire::membership::Durability;
 use ramhold_wire::table::{
-    LeftOpen, TableCreate, TableCreated, TableDescribe, TableDescription, TableDrop, TableOptions,
-    TableSummary, Tables, TabletDescription, TabletState,
+    LeftOpen, TableCreate, TableDescribe, TableDescription, TableDrop, TableOptions, TableSummary, Tables,
+    TabletDescription, TabletState,
 };
 use std::collections::BTreeMap;
 
@@ -28,24 +26,10 @@ use std::collections::BTreeMap;
 const HASHES: u128 = 1 << 64;
 
 impl Coordinator {
-    pub(crate) fn on_table_create(
-        &mut self,
-        from: ConnId,
-        header: &Header,
-        message: &TableCreate,
-    ) -> Result<(), Status> {
+    pub(crate) fn create_table(&mut self, message: &TableCreate) -> Result<UpdateResult, Status> {
         check_create(message)?;
-        if let Some(table) = self.state.table_named(&message.name) {
-            if table.token != message.token {
-                return Err(Status::TableExists);
-            }
-            let id = table.id;
-            self.progress.wait_for(id, from, header);
-            return Ok(());
-        }
-        if self.state.tables.values().any(|t| t.name == message.name && t.token == message.token) {
-            // A late repetition: what it made is being dropped.
-            return Err(Status::UnknownTable);
+        if self.state.table_named(&message.name).is_some() {
+            return Err(Status::TableExists);
         }
         let options = settle(message, self.config.default_replicas)?;
         if self.state.tables.len() >= TABLE_COUNT_MAX {
@@ -57,7 +41,8 @@ impl Coordinator {
             count => u64::from(count),
         };
         if masters.is_empty() {
-            return Err(Status::NotReady);
+            // For this number for good: the client goes on under another.
+            return Err(Status::Retry);
         }
         let id = self.state.meta.tables.next();
         self.state.meta.tables = id;
@@ -80,7 +65,6 @@ impl Coordinator {
             name: message.name.clone(),
             options,
             seed: PlacementSeed(self.rng.u64()),
-            token: message.token,
             dropping: false,
             tablets,
         };
@@ -90,45 +74,22 @@ impl Coordinator {
         self.outbox.touch(Key::Meta);
         self.outbox.touch(Key::Table(id));
         self.want_tablets(id);
-        self.progress.wait_for(id, from, header);
-        Ok(())
+        Ok(UpdateResult::TableCreated(id))
     }
 
-    pub(crate) fn on_table_drop(
-        &mut self,
-        from: ConnId,
-        header: &Header,
-        message: &TableDrop,
-    ) -> Result<(), Status> {
+    /// Of a table that is being dropped the end is awaited: until then an owner may still serve it.
+    pub(crate) fn drop_table(&mut self, message: &TableDrop) -> Result<UpdateResult, Status> {
         let id = message.table;
-        let Some(table) = self.state.tables.get_mut(&id) else {
-            if id.is_none() || id > self.state.meta.tables {
-                return Err(Status::UnknownTable);
-            }
-            self.outbox.reply_with(Peer::Conn(from), header, &Empty {});
-            return Ok(());
-        };
+        let table = self.state.tables.get_mut(&id).ok_or(Status::UnknownTable)?;
         if !table.dropping {
             table.dropping = true;
             let text = format!("table {id} '{}' is being dropped", table.name.escape_debug());
             self.outbox.report(Level::Info, text);
             self.outbox.touch(Key::Table(id));
-            self.answer_creators(id, Status::UnknownTable);
             self.want_drop(id);
             self.recoveries_without(id);
         }
-        self.progress.wait_for(id, from, header);
-        Ok(())
-    }
-
-    /// Answers whoever waits for this table to be created.
-    pub(crate) fn answer_creators(&mut self, table: TableId, status: Status) {
-        for (conn, header) in self.progress.take_waiting(table) {
-            match status {
-                Status::Ok => self.outbox.reply_with(Peer::Conn(conn), &header, &TableCreated { table }),
-                refused => self.outbox.reply(Peer::Conn(conn), &header, refused),
-            }
-        }
+        Ok(UpdateResult::TableDropped(id))
     }
 
     pub(crate) fn answer_table_list(&mut self, to: Peer, header: &Header) -> Result<(), Status> {

@@ -9,10 +9,9 @@
 
 use crate::machine::{Asked, Coordinator};
 use crate::retry::Retry;
-use crate::state::{Key, TabletRecord};
+use crate::state::{Key, TabletRecord, UpdateResult};
 use crate::tables::least_loaded;
-use ramhold_base::{ConnId, Instant, KeyHash, Level, Peer, ServerId, ShardId, Status, StreamId, TableId};
-use ramhold_wire::control::Empty;
+use ramhold_base::{ConnId, Instant, KeyHash, Level, ServerId, ShardId, Status, StreamId, TableId};
 use ramhold_wire::membership::{Durability, ServerState};
 use ramhold_wire::table::{TabletDrop, TabletTake, TabletTaken};
 use ramhold_wire::{Header, decode};
@@ -21,6 +20,9 @@ use std::collections::BTreeMap;
 /// Clients that wait for one table; others find their request unanswered and repeat it.
 const WAITING_COUNT_MAX: usize = 64;
 
+/// A client that waits, its request, and what that came to.
+type Waiting = (ConnId, Header, UpdateResult);
+
 /// What is under way with tablets; nothing of it is needed after a restart.
 #[derive(Debug)]
 pub(crate) struct Progress {
@@ -28,7 +30,7 @@ pub(crate) struct Progress {
     creating: BTreeMap<(TableId, KeyHash), Retry>,
     /// Of each dropping table the owners that have not answered; also of tables that are gone.
     dropping: BTreeMap<TableId, BTreeMap<ServerId, Retry>>,
-    waiting: BTreeMap<TableId, Vec<(ConnId, Header)>>,
+    waiting: BTreeMap<TableId, Vec<Waiting>>,
     pub wake: Instant,
 }
 
@@ -44,23 +46,27 @@ impl Default for Progress {
 }
 
 impl Progress {
-    /// This client waits for the table to be created, or to be gone.
-    pub fn wait_for(&mut self, table: TableId, conn: ConnId, header: &Header) {
+    /// This client waits for the table to be as far as the result of its update says. A repetition takes the place of
+    /// what came before it on the same connection.
+    pub fn wait_for(&mut self, table: TableId, conn: ConnId, header: &Header, result: UpdateResult) {
         let waiting = self.waiting.entry(table).or_default();
-        waiting.retain(|(c, h)| (*c, h.rpc) != (conn, header.rpc));
+        waiting.retain(|(c, h, _)| (*c, h.lease, h.sequence) != (conn, header.lease, header.sequence));
         if waiting.len() < WAITING_COUNT_MAX {
-            waiting.push((conn, *header));
+            waiting.push((conn, *header, result));
         }
-        self.wake = Instant::ZERO;
     }
 
-    pub fn take_waiting(&mut self, table: TableId) -> Vec<(ConnId, Header)> {
+    pub fn waited_for(&self) -> impl Iterator<Item = TableId> {
+        self.waiting.keys().copied()
+    }
+
+    pub fn take_waiting(&mut self, table: TableId) -> Vec<Waiting> {
         self.waiting.remove(&table).unwrap_or_default()
     }
 
     /// A client has gone.
     pub fn forget(&mut self, conn: ConnId) {
-        self.waiting.values_mut().for_each(|w| w.retain(|(c, _)| *c != conn));
+        self.waiting.values_mut().for_each(|w| w.retain(|(c, ..)| *c != conn));
         self.waiting.retain(|_, w| !w.is_empty());
     }
 
@@ -133,13 +139,7 @@ impl Coordinator {
         self.progress.wake = Instant::FAR;
         self.advance_takes(now);
         self.advance_drops(now);
-        let waited: Vec<TableId> = self.progress.waiting.keys().copied().collect();
-        for table in waited {
-            let record = self.state.tables.get(&table);
-            if record.is_some_and(|t| !t.dropping && t.tablets.iter().all(|t| t.taken)) {
-                self.answer_creators(table, Status::Ok);
-            }
-        }
+        self.answer_waiting();
     }
 
     fn advance_takes(&mut self, now: Instant) {
@@ -280,9 +280,6 @@ impl Coordinator {
             let text = format!("table {table} '{}' is gone", record.name.escape_debug());
             self.outbox.report(Level::Info, text);
             self.outbox.touch(Key::Table(table));
-        }
-        for (conn, header) in self.progress.take_waiting(table) {
-            self.outbox.reply_with(Peer::Conn(conn), &header, &Empty {});
         }
         self.wake_recoveries();
     }

@@ -31,16 +31,14 @@ pub enum LeftOpen {
     Durability,
 }
 
-/// Client to coordinator. Idempotent by (name, token): repeating it gives the same answer; another token with a
-/// name in use gives `TableExists`.
+/// Client to coordinator, under a number of the client's lease: it makes a table once. A name in use gives `TableExists`.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct TableCreate {
     #[n(0)]
     pub name: String,
     #[n(1)]
     pub options: TableOptions,
-    #[n(2)]
-    pub token: u64,
+    // 2 was a token that made it repeatable.
     /// Then the cluster's default counts, and `options.replicas` only for a coordinator that does not know this field.
     /// Means nothing when the durability is `none`.
     #[n(3)]
@@ -59,7 +57,7 @@ impl Message for TableCreate {
     type Reply = TableCreated;
 }
 
-/// Client to coordinator, by id, so that a late repetition cannot hit a namesake. Idempotent.
+/// Client to coordinator, by id and under a number of the client's lease.
 /// Answered when every owner has stopped serving, or is dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct TableDrop {

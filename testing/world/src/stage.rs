@@ -347,10 +347,14 @@ impl Stage {
     }
 
     pub fn begin_table(&mut self, name: &str, replicas: u8) -> Begun {
+        self.begin_table_of(0, name, replicas)
+    }
+
+    pub fn begin_table_of(&mut self, client: usize, name: &str, replicas: u8) -> Begun {
         let durability = if replicas == 0 { Durability::None } else { Durability::Buffered };
         let options = TableOptions { durability, replicas, tablets: 1 };
         let create = core::Operation::CreateTable { name: name.into(), options, left_open: None };
-        self.give(0, create, None)
+        self.give(client, create, None)
     }
 
     pub fn finish_table(&mut self, begun: Begun) -> TableId {
@@ -360,8 +364,12 @@ impl Stage {
         }
     }
 
+    pub fn begin_drop(&mut self, table: TableId) -> Begun {
+        self.give(0, core::Operation::DropTable { table }, None)
+    }
+
     pub fn drop_table(&mut self, table: TableId) {
-        let begun = self.give(0, core::Operation::DropTable { table }, None);
+        let begun = self.begin_drop(table);
         let outcome = self.finish(begun);
         assert!(matches!(outcome, core::Outcome::Done(_)), "dropping {table:?}: {outcome:?}");
     }

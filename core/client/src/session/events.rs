@@ -75,6 +75,8 @@ impl Session {
                 self.end(now, id, outcome);
             }
             Verdict::Again => {
+                // The coordinator says what has a number came to, or nothing of it.
+                running.fate_unknown |= attempt.who == Who::Coordinator && running.number.is_some();
                 self.renumber(id);
                 let trouble = trouble(What::Answered(header.status()));
                 if header.status() == Status::AnswerFull {
@@ -85,6 +87,11 @@ impl Session {
                 } else {
                     self.set_back(now, id, trouble);
                 }
+            }
+            Verdict::Anew => {
+                running.fate_unknown = false;
+                self.renumber(id);
+                self.set_back(now, id, trouble(What::Answered(header.status())));
             }
             Verdict::LeaseOver => {
                 // Perhaps the refusal is of a doubled frame, and the first one was carried out.

@@ -1,6 +1,6 @@
-//! The session's lease, and the numbers that it has given to mutations.
+//! The session's lease, and the numbers that it has given to mutations and to updates at the coordinator.
 //!
-//! The first mutation opens a lease; later ones renew it when a third of its term has passed. When it is over, what was
+//! The first of them opens a lease; later ones renew it when a third of its term has passed. When it is over, what was
 //! sent under it and may have had its effect ends as unknown; all others go on under the next one.
 //!
 //! Protocol: docs/protocols/exactly-once.md, rules 5 and 10.
@@ -91,7 +91,7 @@ impl Session {
         }
     }
 
-    /// Under what an attempt is sent: a mutation keeps its number; nothing else has one.
+    /// Under what an attempt is sent: who has a number keeps it.
     pub(super) fn number(&mut self, id: OperationId) -> (LeaseId, Sequence, Sequence) {
         let running = self.running.get_mut(&id).expect("it runs");
         if running.operation.repeat() != Repeat::Numbered {

@@ -123,7 +123,7 @@ impl Session {
                         });
                         let repeated = running.number.is_some() && running.fate_unknown;
                         encode_item(running.operation.opcode(), repeated, sequence, out, |out| {
-                            running.operation.encode(running.token, out);
+                            running.operation.encode(out);
                         });
                     }
                 });

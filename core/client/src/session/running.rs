@@ -9,8 +9,6 @@ use std::net::SocketAddr;
 pub struct Running {
     pub operation: Operation,
     pub purpose: Purpose,
-    /// Makes a creation repeatable.
-    pub token: u64,
     pub started: Instant,
     pub deadline: Instant,
     pub wake: Instant,
@@ -20,7 +18,7 @@ pub struct Running {
     pub setbacks: u32,
     /// Some attempt may have had its effect although its answer never came.
     pub fate_unknown: bool,
-    /// Under what a mutation is sent; it takes another one when every attempt under it was refused.
+    /// Under what a mutation or an update is sent; it takes another one when every attempt under it was refused.
     pub number: Option<(LeaseId, Sequence)>,
     /// Some process has answered something.
     pub heard: bool,

@@ -15,6 +15,8 @@ pub enum Verdict {
     },
     /// Without effect: ask the same process again after a pause.
     Again,
+    /// Nothing was done under this number, nor will be: go on under another one.
+    Anew,
     /// This attempt was without effect: whoever answered is not, or not any more, the one to ask.
     Elsewhere,
     /// The lease that it was made under is over, and whatever was remembered of it is gone.
@@ -31,9 +33,6 @@ pub fn judge(operation: &Operation, fate_unknown: bool, header: &Header, body: &
             Ok(reply) => Verdict::Done(reply),
             Err(_) => Verdict::Unreadable,
         };
-    }
-    if fate_unknown && let Some(reply) = already_done(operation, status) {
-        return Verdict::Done(reply);
     }
     let is_elsewhere = match operation.place() {
         Place::OwnerOf { .. } => matches!(
@@ -56,6 +55,8 @@ pub fn judge(operation: &Operation, fate_unknown: bool, header: &Header, body: &
     };
     if status == Status::LeaseOver && operation.repeat() == Repeat::Numbered {
         Verdict::LeaseOver
+    } else if status == Status::Retry && is_update(operation) {
+        Verdict::Anew
     } else if is_elsewhere {
         Verdict::Elsewhere
     } else if status.is_retryable() || (fate_unknown && !is_result(operation, status)) {
@@ -66,18 +67,28 @@ pub fn judge(operation: &Operation, fate_unknown: bool, header: &Header, body: &
     }
 }
 
-/// Whether a refusal is what a mutation came to, and so holds for all its attempts; of anything but a mutation, and of a
-/// first attempt, nobody asks.
+/// Whether a refusal is what an operation under a number came to, and so holds for all its attempts; of anything else, and
+/// of a first attempt, nobody asks.
 fn is_result(operation: &Operation, status: Status) -> bool {
-    operation.repeat() != Repeat::Numbered
-        || matches!(
-            status,
-            Status::NotFound
-                | Status::Exists
-                | Status::WrongVersion
-                | Status::NotANumber
-                | Status::OutOfRange
-        )
+    let of_mutations =
+        [Status::NotFound, Status::Exists, Status::WrongVersion, Status::NotANumber, Status::OutOfRange];
+    let of_updates = [
+        Status::NotFound,
+        Status::BadRequest,
+        Status::NameTooLong,
+        Status::NotAllowed,
+        Status::TableExists,
+        Status::TooManyTables,
+        Status::UnknownTable,
+        Status::Unsupported,
+    ];
+    let results = if is_update(operation) { &of_updates[..] } else { &of_mutations[..] };
+    operation.repeat() != Repeat::Numbered || results.contains(&status)
+}
+
+/// Whether the coordinator carries it out, and remembers what it came to.
+fn is_update(operation: &Operation) -> bool {
+    operation.repeat() == Repeat::Numbered && matches!(operation.place(), Place::Coordinator)
 }
 
 /// Whether a refusal may be of another frame than the attempt's first: only the life that has burnt the number speaks for
@@ -92,28 +103,4 @@ pub fn is_before_numbers(status: Status) -> bool {
             | Status::NotCoordinator
             | Status::StaleTerm
     )
-}
-
-/// A repetition that finds nothing left to do: the attempt whose answer got lost has done it.
-fn already_done(operation: &Operation, status: Status) -> Option<Reply> {
-    match operation {
-        Operation::DropTable { .. } if status == Status::UnknownTable => Some(Reply::TableDropped),
-        Operation::AcknowledgeLoss { .. } if status == Status::NotFound => Some(Reply::LossAcknowledged),
-        Operation::DropTable { .. }
-        | Operation::AcknowledgeLoss { .. }
-        | Operation::CreateTable { .. }
-        | Operation::Read { .. }
-        | Operation::Write { .. }
-        | Operation::Remove { .. }
-        | Operation::Increment { .. }
-        | Operation::Scan { .. }
-        | Operation::ListTables
-        | Operation::DescribeTable { .. }
-        | Operation::ClusterStatus
-        | Operation::Recoveries
-        | Operation::ServerStatus { .. }
-        | Operation::OpenLease { .. }
-        | Operation::RenewLease { .. }
-        | Operation::Ping { .. } => None,
-    }
 }

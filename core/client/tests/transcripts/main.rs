@@ -14,3 +14,5 @@ mod packing;
 mod random;
 #[cfg(test)]
 mod routing;
+#[cfg(test)]
+mod updates;

@@ -1,11 +1,12 @@
 //! A coordinator, its store, and servers that answer by script, in one thread and one made-up clock.
 
 use ramhold_base::{
-    ConnId, DirectoryId, Effect, Effects, Input, Instant, KeyHash, Lost, Machine, Peer, RpcId, SegmentId,
-    ServerId, ShardId, Status, StoreRequest, StoreResult, StoreToken, StreamId,
+    ConnId, DirectoryId, Effect, Effects, Input, Instant, KeyHash, LeaseId, Lost, Machine, Peer, RpcId,
+    SegmentId, Sequence, ServerId, ShardId, Status, StoreRequest, StoreResult, StoreToken, StreamId,
 };
 use ramhold_coordinator::{Coordinator, CoordinatorConfig, State};
 use ramhold_wire::control::{Address, Empty, encode_into};
+use ramhold_wire::lease::LeaseOpen;
 use ramhold_wire::membership::*;
 use ramhold_wire::recovery::*;
 use ramhold_wire::status::{ClusterStatus, ClusterStatusRequest, Pong};
@@ -71,6 +72,10 @@ pub struct World {
     inputs: VecDeque<Pending>,
     rpc: u64,
     seed: u64,
+    /// The client's lease, its last number, and under which it has asked for what.
+    pub lease: LeaseId,
+    sequence: Sequence,
+    numbers: BTreeMap<Vec<u8>, Header>,
 }
 
 enum Pending {
@@ -106,6 +111,9 @@ impl World {
             inputs: VecDeque::new(),
             rpc: 1,
             seed,
+            lease: LeaseId::NONE,
+            sequence: Sequence::NONE,
+            numbers: BTreeMap::new(),
         };
         world.start();
         world
@@ -404,10 +412,50 @@ impl World {
         answers.rev().find(|(_, h, _)| h.rpc == rpc).map(|(_, h, body)| (h.status(), body.as_slice()))
     }
 
-    /// A client asks; `None` when nothing comes at once.
+    /// A client asks; `None` when nothing comes at once. An update that it has asked for before is repeated under its
+    /// number.
     pub fn client<M: Message>(&mut self, message: &M) -> Option<Result<M::Reply, Status>> {
-        let header = Header::default();
+        let mut body = vec![u8::try_from(M::OPCODE.code()).expect("a small number")];
+        encode_into(&mut body, message);
+        let header = match M::OPCODE {
+            Opcode::TableCreate | Opcode::TableDrop | Opcode::LossAcknowledge => {
+                match self.numbers.get(&body) {
+                    Some(header) => *header,
+                    None => {
+                        let header = self.number();
+                        self.numbers.insert(body, header);
+                        header
+                    }
+                }
+            }
+            _ => Header::default(),
+        };
         self.ask_as(CLIENT, header, message)
+    }
+
+    /// A client asks for an update under a number of its own.
+    pub fn client_anew<M: Message>(&mut self, message: &M) -> Option<Result<M::Reply, Status>> {
+        let header = self.number();
+        self.ask_as(CLIENT, header, message)
+    }
+
+    /// The next number of the client's lease, with nothing acknowledged.
+    pub fn number(&mut self) -> Header {
+        for _ in 0..10 {
+            if !self.lease.is_none() {
+                break;
+            }
+            // The coordinator may die before it answers.
+            let opened = self.ask_as(CLIENT, Header::default(), &LeaseOpen { term_millis: 30 * 60_000 });
+            self.lease = opened.map_or(LeaseId::NONE, |opened| opened.expect("a lease").lease);
+        }
+        self.sequence = self.sequence.next();
+        Header {
+            lease: self.lease,
+            sequence: self.sequence,
+            unacknowledged: Sequence(1),
+            ..Header::default()
+        }
     }
 
     pub fn ask_as<M: Message>(
@@ -507,11 +555,10 @@ impl World {
     }
 
     pub fn create(&mut self, name: &str, options: TableOptions) -> ramhold_base::TableId {
-        self.rpc += 1;
-        let token = self.rpc;
-        let message = TableCreate { name: name.into(), options, token, left_open: None };
+        let message = TableCreate { name: name.into(), options, left_open: None };
+        let header = self.number();
         for _ in 0..100 {
-            if let Some(answer) = self.client(&message) {
+            if let Some(answer) = self.ask_as(CLIENT, header, &message) {
                 return answer.expect("a table").table;
             }
             self.run(Duration::from_millis(300));

@@ -8,3 +8,4 @@ mod read_leases;
 mod recoveries;
 mod restarts;
 mod tables;
+mod updates;

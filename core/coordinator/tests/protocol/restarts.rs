@@ -75,4 +75,6 @@ fn what_is_in_the_store_is_what_was_in_memory() {
     assert_eq!(after.tables, before.tables);
     assert_eq!(after.recoveries, before.recoveries);
     assert_eq!(after.losses, before.losses);
+    assert_eq!(after.leases, before.leases);
+    assert!(after.leases.values().any(|lease| !lease.updates.is_empty()));
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 fn a_table_is_answered_when_every_tablet_is_served() {
     let mut world = World::cluster(3);
     world.server_mut(2).deaf.insert(Opcode::TabletTake);
-    let message = TableCreate { name: "users".into(), options: buffered(2, 0), token: 9, left_open: None };
+    let message = TableCreate { name: "users".into(), options: buffered(2, 0), left_open: None };
     assert!(world.client(&message).is_none());
     let states: Vec<TabletState> = world.describe("users").tablets.iter().map(|t| t.state).collect();
     assert_eq!(states.iter().filter(|s| **s == TabletState::Creating).count(), 1);
@@ -28,20 +28,15 @@ fn a_table_is_answered_when_every_tablet_is_served() {
         assert!(tablet.address.is_some());
         assert!(!tablet.first_segment.is_none());
     }
-    let other = TableCreate { token: 10, ..message };
-    assert_eq!(world.client(&other), Some(Err(Status::TableExists)));
+    assert_eq!(world.client_anew(&message), Some(Err(Status::TableExists)));
 }
 
 // A1
 #[test]
 fn limits_of_tables_are_answers() {
     let mut world = World::new();
-    let create = |name: &str, options: TableOptions| TableCreate {
-        name: name.into(),
-        options,
-        token: 1,
-        left_open: None,
-    };
+    let create =
+        |name: &str, options: TableOptions| TableCreate { name: name.into(), options, left_open: None };
     let none = |replicas| TableOptions { durability: Durability::None, replicas, tablets: 0 };
     let synced = TableOptions { durability: Durability::Synced, replicas: 3, tablets: 0 };
     let cases = [
@@ -52,7 +47,7 @@ fn limits_of_tables_are_answers() {
         (create("t", none(1)), Status::BadRequest),
         (create("t", buffered(8, 0)), Status::BadRequest),
         (create("t", buffered(3, 4097)), Status::BadRequest),
-        (create("t", buffered(3, 0)), Status::NotReady),
+        (create("t", buffered(3, 0)), Status::Retry),
     ];
     for (message, status) in cases {
         assert_eq!(world.client(&message), Some(Err(status)), "{message:?}");
@@ -74,7 +69,7 @@ fn cluster_with(default_replicas: u8) -> World {
 
 /// A creation that leaves something open; the options say three replicas, for coordinators that do not know better.
 fn leaving(left_open: LeftOpen, name: &str) -> TableCreate {
-    TableCreate { name: name.into(), options: buffered(3, 0), token: 9, left_open: Some(left_open) }
+    TableCreate { name: name.into(), options: buffered(3, 0), left_open: Some(left_open) }
 }
 
 fn has(world: &mut World, name: &str) -> (Durability, u8) {
@@ -145,6 +140,7 @@ fn a_drop_is_answered_when_every_owner_has_stopped() {
     world.server_mut(3).deaf.clear();
     world.run(Duration::from_secs(5));
     assert_eq!(world.client(&TableDrop { table: id }), Some(Ok(Default::default())));
+    assert_eq!(world.client_anew(&TableDrop { table: id }), Some(Err(Status::UnknownTable)));
     assert_eq!(world.client(&TableDrop { table: TableId(77) }), Some(Err(Status::UnknownTable)));
     assert!(!world.state().tables.contains_key(&id));
     assert!(world.state().tables.contains_key(&namesake), "a repeated drop does not hit the namesake");
@@ -155,7 +151,7 @@ fn a_drop_is_answered_when_every_owner_has_stopped() {
 fn a_tablet_that_was_never_taken_moves_when_its_owner_dies() {
     let mut world = World::cluster(3);
     world.server_mut(2).deaf.insert(Opcode::TabletTake);
-    let message = TableCreate { name: "users".into(), options: buffered(2, 3), token: 9, left_open: None };
+    let message = TableCreate { name: "users".into(), options: buffered(2, 3), left_open: None };
     assert!(world.client(&message).is_none());
     world.kill(2);
     world.run_until("gone", |w| w.is_over(ServerId(2)));
@@ -173,8 +169,7 @@ fn whoever_has_taken_a_tablet_of_a_dropped_table_is_told_to_drop_it() {
     for gone in [false, true] {
         let mut world = World::cluster(2);
         world.server_mut(2).tardy = true;
-        let message =
-            TableCreate { name: "users".into(), options: buffered(1, 2), token: 9, left_open: None };
+        let message = TableCreate { name: "users".into(), options: buffered(1, 2), left_open: None };
         assert!(world.client(&message).is_none());
         let id = world.state().meta.tables;
         if !gone {

@@ -17,3 +17,4 @@ mod once;
 mod recovery;
 mod starts;
 mod storage;
+mod updates;

@@ -1,0 +1,92 @@
+//! The record of a client's lease, with what its updates came to.
+//!
+//! Invariant: sequences rise, and none is below the floor.
+//!
+//! Not here: when a lease is over (`leases`), what its updates do (`updates`). Format: docs/formats/store.md.
+
+use crate::updates::UPDATE_COUNT_MAX;
+use minicbor::{Decode, Encode};
+use ramhold_base::{LeaseId, Sequence, Status, TableId};
+
+/// A client's lease that is not over, and what its updates came to.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct LeaseRecord {
+    #[n(0)]
+    pub id: LeaseId,
+    #[n(1)]
+    pub term_millis: u64,
+    /// Its client needs nothing below.
+    #[n(2)]
+    #[cbor(default)]
+    pub floor: Sequence,
+    /// Rising, none below the floor.
+    #[n(3)]
+    #[cbor(default)]
+    pub updates: Vec<UpdateRecord>,
+}
+
+impl LeaseRecord {
+    pub fn new(id: LeaseId, term_millis: u64) -> LeaseRecord {
+        LeaseRecord { id, term_millis, floor: Sequence::NONE, updates: Vec::new() }
+    }
+
+    /// What is wrong with it, if it cannot be used.
+    pub(super) fn check(&self) -> Result<(), &'static str> {
+        let rises = self.updates.windows(2).all(|pair| pair[0].sequence < pair[1].sequence);
+        let is_below = self.updates.first().is_some_and(|update| update.sequence < self.floor);
+        if !rises || is_below || self.updates.len() > UPDATE_COUNT_MAX {
+            return Err("its updates are out of order, acknowledged, or too many");
+        }
+        Ok(())
+    }
+
+    /// Where the result of this number stands, or would stand.
+    pub fn find(&self, sequence: Sequence) -> Result<usize, usize> {
+        self.updates.binary_search_by_key(&sequence, |update| update.sequence)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct UpdateRecord {
+    #[n(0)]
+    pub sequence: Sequence,
+    #[n(1)]
+    pub result: UpdateResult,
+}
+
+/// What an update came to, for good; the table may not be as far yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub enum UpdateResult {
+    #[n(0)]
+    Refused(
+        #[n(0)]
+        #[cbor(with = "status_code")]
+        Status,
+    ),
+    #[n(1)]
+    TableCreated(#[n(0)] TableId),
+    #[n(2)]
+    TableDropped(#[n(0)] TableId),
+    #[n(3)]
+    LossAcknowledged,
+}
+
+mod status_code {
+    use minicbor::decode::Error as Unreadable;
+    use minicbor::encode::{Error as Unwritable, Write};
+    use minicbor::{Decoder, Encoder};
+    use ramhold_base::Status;
+
+    pub fn encode<W: Write, C>(
+        status: &Status,
+        encoder: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), Unwritable<W::Error>> {
+        encoder.u16(status.code())?.ok()
+    }
+
+    pub fn decode<C>(decoder: &mut Decoder<'_>, _: &mut C) -> Result<Status, Unreadable> {
+        let code = decoder.u16()?;
+        Status::from_code(code).ok_or_else(|| Unreadable::message(format!("no status has code {code}")))
+    }
+}
