@@ -162,6 +162,8 @@ defects! {
     FirstSegmentIgnored;
     /// The coordinator's messages do not wait for the store.
     ToldBeforeStored;
+    /// A master takes a tablet of a table that it was told to drop.
+    DroppedTaken;
     /// A server answers requests for an earlier life.
     AnyLifeAnswers;
 

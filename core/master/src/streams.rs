@@ -4,6 +4,7 @@ use crate::Master;
 use crate::tablets::{Tablet, TabletState};
 use ramhold_base::hash::PlacementHasher;
 use ramhold_base::limits::{REPLICA_COUNT_MAX, STREAM_COUNT_MAX};
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ConnId, Effects, Instant, Level, Peer, Status, StreamId};
 use ramhold_log::{Cursor, HashRange};
 use ramhold_wire::membership::Durability;
@@ -69,6 +70,10 @@ impl Master {
         }
         if take.durability == Durability::Synced {
             return Err(Status::Unsupported);
+        }
+        // The network has doubled or held the request: ids of tables are never used again.
+        if self.tablets.was_dropped(take.table) && !planted(Defect::DroppedTaken) {
+            return Err(Status::UnknownTable);
         }
         let range = HashRange { table: take.table, first: take.first, last: take.last };
         if let Some(tablet) = self.tablets.exact(range) {
@@ -151,6 +156,7 @@ impl Master {
     ) {
         match decode::<TabletDrop>(body) {
             Ok(drop) => {
+                self.tablets.note_dropped(drop.table);
                 for range in self.tablets.ranges_of(drop.table) {
                     self.give_up(range);
                 }

@@ -4,6 +4,7 @@ use ramhold_base::hash::{PlacementHasher, PlacementSeed};
 use ramhold_base::map::FastMap;
 use ramhold_base::{KeyHash, SegmentId, StreamId, TableId, Version};
 use ramhold_log::HashRange;
+use std::collections::{BTreeSet, VecDeque};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TabletState {
@@ -33,9 +34,15 @@ struct Table {
     tablets: Vec<Tablet>,
 }
 
+/// Dropped tables that are remembered. A frame is never so late that as many tables were dropped meanwhile.
+const DROPPED_COUNT_MAX: usize = 65_536;
+
 #[derive(Default)]
 pub(crate) struct Tablets {
     tables: FastMap<TableId, Table>,
+    /// Tables that this shard was told to drop, the oldest first: a request to take a tablet of one is of before.
+    dropped: VecDeque<TableId>,
+    is_dropped: BTreeSet<TableId>,
 }
 
 impl Tablets {
@@ -90,6 +97,21 @@ impl Tablets {
         let table = self.tables.get_mut(&range.table)?;
         let at = table.tablets.iter().position(|t| t.range == range)?;
         Some(table.tablets.remove(at))
+    }
+
+    pub fn note_dropped(&mut self, table: TableId) {
+        if !self.is_dropped.insert(table) {
+            return;
+        }
+        self.dropped.push_back(table);
+        if self.dropped.len() > DROPPED_COUNT_MAX {
+            let oldest = self.dropped.pop_front().expect("there are many");
+            self.is_dropped.remove(&oldest);
+        }
+    }
+
+    pub fn was_dropped(&self, table: TableId) -> bool {
+        self.is_dropped.contains(&table)
     }
 
     pub fn ranges_of(&self, table: TableId) -> Vec<HashRange> {

@@ -40,6 +40,24 @@ fn a_doubled_update_that_comes_late_does_nothing() {
     }
 }
 
+/// B3: whatever servers and the coordinator tell each other comes again too, long after the table is gone.
+#[test]
+fn a_dropped_table_stays_dropped_whatever_comes_late() {
+    let mut stage = Stage::new(4);
+    stage.world.network.options =
+        NetworkOptions { duplicate_ppm: 1_000_000, hold_max: 60 * SECOND, ..NetworkOptions::calm() };
+    for _ in 0..12 {
+        let table = stage.table("t", 2);
+        stage.drop_table(table);
+    }
+    stage.pass(10_000);
+    stage.world.network.options = NetworkOptions::calm();
+    stage.pass(70_000);
+    assert!(stage.world.faults["doubled frame"] > 100);
+    // Nobody serves what is no table.
+    stage.close();
+}
+
 /// The coordinator dies before and after each kind of commit, while two clients want the same name.
 #[test]
 fn a_coordinator_that_dies_tells_each_client_what_came_of_its_update() {
