@@ -103,8 +103,8 @@ Examples:
   ramhold incr stats load --by 0.25 --float
   ramhold incr stats visits --if-version 12 --json   (with the version)
 No object counts for 0. One that is to end by itself still ends when it was to.
-However often it has to be sent, it counts once. Exit code 1 when what is there is not such a number, or the sum does
-not fit: integers have 64 bits, floats are finite.")]
+However often it has to be sent, it counts once. Exit code 1 when what is there is not such a
+number, or the sum does not fit: integers have 64 bits, floats are finite.")]
 pub struct Increment {
     table: String,
     key: OsString,

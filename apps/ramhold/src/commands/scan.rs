@@ -18,8 +18,9 @@ Examples:
   ramhold scan users --keys --prefix session/
   ramhold scan users --limit 1000 --json      (one object a line, the last line has the cursor)
   ramhold scan users --limit 1000 --cursor $CURSOR
-Objects come in no order that means anything, their keys and values as text with a tab between. One that is there all
-the time is shown once, whatever fails or moves meanwhile; one that comes or goes meanwhile once or not at all.
+Objects come in no order that means anything, their keys and values as text with a tab between. One
+that is there all the time is shown once, whatever fails or moves meanwhile; one that comes or goes
+meanwhile once or not at all.
 A cursor may be kept as long as the table exists, and goes on whoever owns the objects by then.")]
 pub struct Scan {
     table: String,

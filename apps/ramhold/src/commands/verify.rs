@@ -23,9 +23,11 @@ Examples:
   ramhold import docs --dir /usr/share/doc && ramhold verify docs --dir /usr/share/doc
   ramhold verify docs --dir /usr/share/doc --exact   (and nothing else is in the table)
 
-Each file's object is read back and compared byte for byte. Missing and different objects are listed by name.
+Each file's object is read back and compared byte for byte. Missing and different objects are listed
+by name.
 A file that differs and was modified after its object was written counts as changed, not as lost.
-With --exact the table is then scanned: each file's object must be met exactly once, and no other object.
+With --exact the table is then scanned: each file's object must be met exactly once, and no other
+object.
 Exit code 1 when an object is missing, different or one too many, 3 when one could not be read.")]
 pub struct Verify {
     table: String,
