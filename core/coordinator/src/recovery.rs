@@ -17,6 +17,7 @@ use crate::prove::{Evidence, HeldReplica, Missing, Proof, StreamProof, prove};
 use crate::replaying::Plan;
 use crate::retry::Retry;
 use crate::state::{EndRecord, Key, RecoveryRecord};
+use ramhold_base::limits::READ_LEASE;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{DirectoryId, Instant, KeyHash, Level, Peer, RecoveryId, ServerId, Status, TableId};
 use ramhold_wire::membership::ServerState;
@@ -278,8 +279,8 @@ impl Coordinator {
                 Ok(fenced) => fenced,
                 Err(_) => return,
             },
-            // Its replicas are lost for good.
-            Status::DeviceFailed => Fenced::default(),
+            // Its replicas are lost for good; just before, it may still have granted.
+            Status::DeviceFailed => Fenced { lease_millis: millis(READ_LEASE), ..Fenced::default() },
             _ => return,
         };
         let Some(recovery) = self.recoveries.get_mut(&id) else { return };

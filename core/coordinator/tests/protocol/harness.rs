@@ -44,6 +44,8 @@ pub struct Server {
     pub drops: Vec<ramhold_base::TableId>,
     pub recovers: Vec<Recover>,
     pub fences: u32,
+    /// Its device has failed.
+    pub has_failed: bool,
     /// What it reports to be left of a dead server's read lease.
     pub lease_millis: u64,
     /// It finishes what it is told to recover by itself.
@@ -299,6 +301,9 @@ impl World {
             Opcode::Fence => {
                 let fence: Fence = decode(body).expect("a fence");
                 server.fences += 1;
+                if server.has_failed {
+                    return self.answer(at, &header, Status::DeviceFailed, &Empty {});
+                }
                 let replicas = server.replicas.get(&fence.crashed).cloned().unwrap_or_default();
                 let lease_millis = server.lease_millis;
                 self.answer(at, &header, Status::Ok, &Fenced { replicas, lease_millis });
@@ -515,6 +520,7 @@ impl World {
             drops: Vec::new(),
             recovers: Vec::new(),
             fences: 0,
+            has_failed: false,
             lease_millis: 0,
             diligent: true,
             registered: BTreeMap::new(),

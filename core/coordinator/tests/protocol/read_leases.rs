@@ -4,6 +4,7 @@ use crate::harness::*;
 use ramhold_base::limits::READ_LEASE;
 use ramhold_base::{Instant, ServerId, Status};
 use ramhold_coordinator::Coordinator;
+use ramhold_wire::Opcode;
 use ramhold_wire::lease::ReadLease;
 use ramhold_wire::membership::Durability;
 use ramhold_wire::table::{TableDrop, TableOptions, TabletState};
@@ -62,6 +63,32 @@ fn recovered_tablets_open_when_what_the_coordinator_granted_is_over() {
     let (_, served) = served_at(&mut world);
     assert!(served >= granted + READ_LEASE, "{:?}", served.since(granted));
     assert!(served < granted + READ_LEASE + 30 * MILLI, "{:?}", served.since(granted));
+}
+
+// F8, D2: it granted until its device failed, and nobody else can tell anything.
+#[test]
+fn a_backup_whose_device_has_failed_counts_as_if_it_had_just_granted() {
+    let mut world = World::cluster(3);
+    world.create("users", buffered(1, 1));
+    assert_eq!(world.describe("users").tablets[0].owner, ServerId(1));
+    world.run(READ_LEASE);
+    for port in [2, 3] {
+        let backup = world.server_mut(port);
+        (backup.has_failed, backup.lease_millis) = (true, 0);
+        backup.deaf.insert(Opcode::Fence);
+    }
+    world.kill(1);
+    world.enlist_again(1, Some(ServerId(1)));
+    world.run(Duration::from_secs(3));
+    assert_eq!(world.describe("users").tablets[0].state, TabletState::Recovering);
+    // With their word it is clear that the log is lost.
+    for port in [2, 3] {
+        world.server_mut(port).deaf.clear();
+        world.server_mut(port).fences = 0;
+    }
+    let (answered, served) = served_at(&mut world);
+    assert!(served.since(answered) + MILLI >= READ_LEASE, "{:?}", served.since(answered));
+    assert_eq!(world.status().losses.len(), 1);
 }
 
 // F8, G1: what its predecessor granted it does not know.
