@@ -84,6 +84,13 @@ impl Coordinator {
         id
     }
 
+    /// Whether a table without replicas has a tablet of this dead server.
+    pub(crate) fn has_unreplicated(&self, crashed: ServerId) -> bool {
+        let of_caches =
+            self.state.tables.values().filter(|t| !t.dropping && t.options.durability == Durability::None);
+        of_caches.flat_map(|t| &t.tablets).any(|t| t.owner == crashed && t.taken)
+    }
+
     /// Tablets of `none` tables are given to others, empty, with versions above all that the dead server handed out.
     /// `false`: there is no master yet.
     pub(crate) fn retake_unreplicated(&mut self, now: Instant, crashed: ServerId) -> bool {

@@ -34,7 +34,7 @@ const CEILING_NEEDED_MAX: u64 = 1 << 62;
 const REMOVED_COUNT_MAX: usize = 4096;
 /// Streams of one server over all its shards; bounds its record.
 const SERVER_STREAM_COUNT_MAX: usize = 8 * STREAM_COUNT_MAX as usize;
-/// A master has replaced the replicas of a server that left the list after this time, if it lives.
+/// A master that has heard that a server left the list has replaced its replicas after this time, if it lives.
 const DEPARTED_MILLIS: u64 = 60_000;
 const DEPARTED_COUNT_MAX: usize = 1024;
 /// Recoveries that are over and still told of.
@@ -259,10 +259,17 @@ impl Coordinator {
                 let Ok(answer) = decode::<ServerListReached>(body) else { return };
                 let version = self.state.meta.list_version;
                 let Some(link) = self.links.get_mut(&id) else { return };
+                let before = link.reached;
                 // An answer to an earlier push may come late. A version that was never ours: send it the whole list.
                 link.reached = if answer.version <= version { answer.version.max(link.reached) } else { 0 };
                 if link.reached != version {
                     self.push_wake = self.push_wake.min(link.push.next());
+                }
+                let heard_now = before + 1..=link.reached;
+                let time = self.time(now);
+                for departed in self.state.meta.departed.iter_mut().filter(|d| heard_now.contains(&d.version))
+                {
+                    departed.at = departed.at.max(time);
                 }
             }
             _ => {}
@@ -274,7 +281,7 @@ impl Coordinator {
     /// The verdict. From its commit on the server is fenced, and its recovery exists.
     pub(crate) fn declare_crashed(&mut self, now: Instant, id: ServerId, cause: &str) -> RecoveryId {
         let detected = self.time(now);
-        let directories = self.replica_directories(detected);
+        let directories = self.replica_directories(detected, id);
         let tablets =
             self.state.tables.values().flat_map(|t| &t.tablets).filter(|t| t.owner == id && t.taken);
         let tablets = tablets.count() as u32;
@@ -326,10 +333,13 @@ impl Coordinator {
         recovery
     }
 
-    /// All directories that may hold replicas of a server that dies now.
-    fn replica_directories(&self, now: ClusterTime) -> Vec<DirectoryId> {
+    /// All directories that may hold replicas of a server that dies now. One that has left the list counts as long as
+    /// that server cannot be known to have heard of it: it may go on with its replicas, and be granted a lease by them.
+    fn replica_directories(&self, now: ClusterTime, dying: ServerId) -> Vec<DirectoryId> {
+        let reached = self.links.get(&dying).map_or(0, |link| link.reached);
         let listed = self.state.servers.values().filter(|s| s.entry.backup).map(|s| s.entry.directory);
-        let departed = self.state.meta.departed.iter().filter(|d| d.at.0 + DEPARTED_MILLIS > now.0);
+        let counts = |d: &&Departed| d.at.0 + DEPARTED_MILLIS > now.0 || d.version > reached;
+        let departed = self.state.meta.departed.iter().filter(counts);
         listed.chain(departed.map(|d| d.directory)).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
@@ -338,10 +348,14 @@ impl Coordinator {
         let at = self.time(now);
         let Some(server) = self.state.servers.remove(&id) else { return };
         let directory = server.entry.directory;
+        let all_reached = self.links.values().map(|link| link.reached).min().unwrap_or(u64::MAX);
+        // The one that this removal makes.
+        let version = self.state.meta.list_version + 1;
         let departed = &mut self.state.meta.departed;
-        departed.retain(|d| d.at.0 + DEPARTED_MILLIS > at.0 && d.directory != directory);
+        let counts = |d: &Departed| d.at.0 + DEPARTED_MILLIS > at.0 || d.version > all_reached;
+        departed.retain(|d| counts(d) && d.directory != directory);
         if server.entry.backup && !self.state.servers.values().any(|s| s.entry.directory == directory) {
-            departed.push(Departed { directory, at });
+            departed.push(Departed { directory, at, version });
             let excess = departed.len().saturating_sub(DEPARTED_COUNT_MAX);
             departed.drain(..excess);
         }

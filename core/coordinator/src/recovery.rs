@@ -49,6 +49,8 @@ pub(crate) struct Recovery {
     pub(crate) plan: Option<Plan>,
     /// Until then the dead server may answer reads: as far as backups and coordinators have told what they granted.
     pub(crate) lease_until: Instant,
+    /// That it is over was clear once, and stays so.
+    lease_over: bool,
     /// Results of recovery masters that came before that.
     pub(crate) early: Vec<(Peer, Header, Recovered)>,
     /// Tablets of `none` tables may still name the dead server.
@@ -83,6 +85,7 @@ impl Recovery {
             missing_told: Vec::new(),
             plan: None,
             lease_until,
+            lease_over: false,
             early: Vec::new(),
             retake: true,
             check_done: true,
@@ -98,7 +101,7 @@ impl Recovery {
     /// Whether the dead server answers no reads any more: its log is proven, so backups without which it could not have
     /// the lease refuse it, and what they and the coordinator had granted is over (docs/protocols/read-leases.md).
     pub fn is_lease_over(&self, now: Instant) -> bool {
-        self.proof.is_some() && (now >= self.lease_until || planted(Defect::OpenedEarly))
+        self.lease_over || (self.proof.is_some() && (now >= self.lease_until || planted(Defect::OpenedEarly)))
     }
 
     fn all_answered(&self) -> bool {
@@ -192,6 +195,8 @@ impl Coordinator {
     ) -> bool {
         let Some(record) = self.state.recoveries.get(&id) else { return true };
         let crashed = record.crashed;
+        // Nothing was ever published before.
+        recovery.lease_over |= recovery.is_lease_over(now) || !record.published.is_empty();
         self.ask_backups(now, id, crashed, recovery);
         let patient = recovery.begun + self.config.ask_wait;
         let heard = recovery.all_answered() || patient <= now;
@@ -202,7 +207,10 @@ impl Coordinator {
         if recovery.proof.is_some() && now < recovery.lease_until {
             recovery.wake = recovery.wake.min(recovery.lease_until);
         }
-        if heard && recovery.retake && self.start_check.is_none() && recovery.is_lease_over(now) {
+        recovery.lease_over |= recovery.is_lease_over(now);
+        // Who owned no such table can answer nothing about one.
+        let may_retake = recovery.lease_over || !self.has_unreplicated(crashed);
+        if heard && recovery.retake && self.start_check.is_none() && may_retake {
             recovery.retake = !self.retake_unreplicated(now, crashed);
             recovery.check_done = true;
         }

@@ -67,8 +67,13 @@ pub struct Meta {
 pub struct Departed {
     #[n(0)]
     pub directory: DirectoryId,
+    /// When it left, or when the last server that was up heard of that.
     #[n(1)]
     pub at: ClusterTime,
+    /// The version of the server list that first was without it.
+    #[n(2)]
+    #[cbor(default)]
+    pub version: u64,
 }
 
 /// One life of one server, until nothing is left to recover of it.

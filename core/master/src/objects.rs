@@ -38,6 +38,8 @@ impl Master {
         if let Err(status) =
             self.expire_if_over(now, &tablet, request.table, hash, request.key, view, effects)
         {
+            let is_told = status == Status::Corrupt && !is_leased;
+            let status = if is_told { Status::NotLeased } else { status };
             return self.refuse(from, header, status, effects);
         }
         let found = match self.log.lookup(request.table, hash, request.key) {

@@ -187,3 +187,39 @@ fn tables_without_replicas_move_only_when_a_head_of_the_dead_server_is_fenced() 
     world.run(Duration::from_secs(5));
     assert!(moved(&mut world));
 }
+
+// F8, D9: backups that left the list are where a master that has not heard of it still writes.
+#[test]
+fn a_log_is_not_lost_while_its_master_may_not_have_heard_who_has_left() {
+    let mut world = World::cluster(4);
+    world.create("users", buffered(2, 1));
+    assert_eq!(world.describe("users").tablets[0].owner, ServerId(1));
+    world.server_mut(1).deaf.insert(Opcode::ServerListUpdate);
+    for (port, id) in [(2, ServerId(2)), (3, ServerId(3))] {
+        world.kill(port);
+        world.run_until("gone", |w| w.is_over(id));
+    }
+    world.run(Duration::from_secs(100));
+    world.kill(1);
+    world.enlist_again(1, Some(ServerId(1)));
+    world.run(Duration::from_secs(10));
+    assert_eq!(world.state().losses.len(), 0, "they may come back, and may be what it goes on with");
+    for port in [2, 3] {
+        world.enlist_again(port, None);
+    }
+    world.run_until("nothing is left of it", |w| w.is_over(ServerId(1)));
+    assert_eq!(world.state().losses.len(), 1);
+}
+
+// F8, F6: nobody needs what is missing.
+#[test]
+fn a_dead_server_without_tablets_is_removed_although_its_log_is_gone() {
+    let mut world = World::cluster(3);
+    let id = world.create("users", buffered(2, 1));
+    assert_eq!(world.describe("users").tablets[0].owner, ServerId(1));
+    assert_eq!(world.client(&TableDrop { table: id }), Some(Ok(Default::default())));
+    world.run(Duration::from_secs(2));
+    assert!(world.state().tables.is_empty());
+    world.kill(1);
+    world.run_until("gone", |w| w.is_over(ServerId(1)));
+}
