@@ -40,7 +40,7 @@ use ramhold_base::{
 use ramhold_log::{Geometry, Log, LogConfig};
 use ramhold_replication::{ReplicationConfig, Replicator, Segments, Tail};
 use ramhold_wire::membership::ReplicasNeeded;
-use ramhold_wire::{Call, Calls, Header, Opcode, View, decode, reply, reply_with};
+use ramhold_wire::{Call, Calls, Header, Opcode, Standing, View, decode, reply, reply_with};
 use read_lease::ReadLease;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -293,6 +293,11 @@ impl Master {
             Opcode::TabletTake => self.on_tablet_take(now, header, body, from, view, effects),
             Opcode::TabletDrop => self.on_tablet_drop(header, body, from, effects),
             Opcode::Recover => self.on_recover(now, header, body, from, view, effects),
+            // Its list may know an asker's directory under the id of an earlier life only: what it counts on there may
+            // be the very replicas that are asked about.
+            Opcode::ReplicasNeeded if view.list.standing(header.sender) != Standing::Up => {
+                reply(effects, Peer::Conn(from), header, Status::NotInCluster);
+            }
             Opcode::ReplicasNeeded => match decode::<ReplicasNeeded>(body) {
                 Ok(asked) => {
                     let answer = self.replicator.not_needed(header.sender, &asked);

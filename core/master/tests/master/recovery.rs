@@ -264,3 +264,27 @@ fn waiting_reads_are_bounded() {
     }
     assert!(rig.answers.len() > before, "70000 reads of 10 kB are all kept in memory");
 }
+
+// D7, D9: the asker is the next life of a backup that this master still takes for alive, so it holds what is counted on.
+#[test]
+fn nothing_is_given_up_to_an_asker_that_the_list_does_not_have_yet() {
+    let mut rig = Rig::new();
+    rig.take_table();
+    let asked = ReplicasNeeded { replicas: vec![] };
+    let mut body = Vec::new();
+    encode_into(&mut body, &asked);
+    for (sender, status) in [(77, Status::NotInCluster), (1, Status::Ok)] {
+        rig.rpc += 1;
+        let header = Header {
+            cluster: rig.view.cluster,
+            sender: ServerId(sender),
+            target: rig.view.me,
+            ..Header::request(Opcode::ReplicasNeeded, RpcId(rig.rpc))
+        };
+        let mut effects = Effects::new();
+        let (now, opcode) = (rig.now, Opcode::ReplicasNeeded);
+        rig.master.on_request(now, opcode, &header, &body, ConnId(1), &rig.view, &mut effects);
+        rig.take(effects);
+        assert_eq!(rig.answer_to(header.rpc).unwrap().0, status);
+    }
+}
