@@ -330,7 +330,7 @@ impl Machine for ServerNode {
             Input::Lost { addr, how } => self.on_lost(now, addr, how, effects),
             Input::Closed { .. } => {}
             Input::Disk { token, result } => self.backup.on_disk(now, token, result, &self.view, effects),
-            Input::Store { .. } => {}
+            Input::Store { .. } | Input::Bytes { .. } => {}
             Input::Stop => self.stop(now, effects),
         }
         if self.phase == Phase::Ended {
