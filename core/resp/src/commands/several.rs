@@ -89,7 +89,7 @@ fn msetnx(call: &mut Call<'_>) -> Result<(), Stop> {
 /// Keys and values in turn, all of which may be written.
 fn pairs<'a>(call: &Call<'a>, name: &str) -> Result<&'a [&'a [u8]], Stop> {
     let pairs = &call.args[1..];
-    if pairs.len() % 2 != 0 {
+    if !pairs.len().is_multiple_of(2) {
         return Err(Fault::wrong_arity(name).into());
     }
     for value in pairs.iter().skip(1).step_by(2) {
