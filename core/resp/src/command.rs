@@ -14,15 +14,41 @@ pub struct Command {
     pub arity: i32,
     pub flags: Flags,
     pub keys: KeyPlaces,
+    /// What is done with the keys, in the words of Redis's key specifications: one entry for all of them, or one for each,
+    /// of which the last also holds for those behind it.
+    pub access: &'static [&'static str],
     pub group: &'static str,
     /// The version of Redis that had it first.
     pub since: &'static str,
     pub complexity: &'static str,
+    /// What follows the name.
+    pub usage: &'static str,
     /// One sentence.
     pub summary: &'static str,
+    /// Hints for clients of clusters, in the words of Redis.
+    pub tips: &'static [&'static str],
     /// Where it differs from Redis, for the documentation; empty: nowhere.
     pub note: &'static str,
     pub run: Run,
+}
+
+impl Command {
+    /// What a row need not say.
+    pub(crate) const BASE: Command = Command {
+        name: "",
+        arity: 1,
+        flags: Flags::NONE,
+        keys: KeyPlaces::NONE,
+        access: &[],
+        group: "",
+        since: "",
+        complexity: "O(1)",
+        usage: "",
+        summary: "",
+        tips: &[],
+        note: "",
+        run: Run::Container(&[]),
+    };
 }
 
 /// Bits of `COMMAND`'s third field, and what follows from them.
@@ -51,6 +77,14 @@ impl Flags {
     pub const SENTINEL: Flags = Flags(1 << 16);
     /// Access class `@dangerous` beside what group and flags give.
     pub const DANGEROUS: Flags = Flags(1 << 17);
+    /// Access class `@keyspace`.
+    pub const KEYSPACE: Flags = Flags(1 << 18);
+    /// Access class `@connection`.
+    pub const CONNECTION: Flags = Flags(1 << 19);
+    /// Access class `@admin` without the flag.
+    pub const ADMINISTRATIVE: Flags = Flags(1 << 20);
+    /// At any time: of Redis also while it loads or has lost its master.
+    pub const ANYTIME: Flags = Flags::LOADING.with(Flags::STALE);
 
     pub const fn with(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
@@ -73,7 +107,13 @@ pub struct KeyPlaces {
 impl KeyPlaces {
     pub const NONE: KeyPlaces = KeyPlaces { first: 0, last: 0, step: 0 };
     pub const ONE: KeyPlaces = KeyPlaces { first: 1, last: 1, step: 1 };
+    pub const TWO: KeyPlaces = KeyPlaces { first: 1, last: 2, step: 1 };
     pub const ALL: KeyPlaces = KeyPlaces { first: 1, last: -1, step: 1 };
+    /// Each followed by its value.
+    pub const PAIRS: KeyPlaces = KeyPlaces { first: 1, last: -1, step: 2 };
+    /// Behind a word that says what to do.
+    pub const SECOND: KeyPlaces = KeyPlaces { first: 2, last: 2, step: 1 };
+    pub const FROM_SECOND: KeyPlaces = KeyPlaces { first: 2, last: -1, step: 1 };
 
     /// The keys among these arguments, of which there are as many as the arity demands.
     pub fn of<'a>(self, args: &'a [&'a [u8]]) -> impl Iterator<Item = &'a [u8]> {

@@ -12,6 +12,13 @@ impl Fault {
     pub const NOT_A_FLOAT: Fault = Fault::fixed("ERR value is not a valid float");
     pub const OVERFLOW: Fault = Fault::fixed("ERR increment or decrement would overflow");
     pub const NO_SUCH_KEY: Fault = Fault::fixed("ERR no such key");
+    pub const SAME_OBJECT: Fault = Fault::fixed("ERR source and destination objects are the same");
+    pub const NO_SUCH_DATABASE: Fault = Fault::fixed("ERR DB index is out of range");
+    pub const NOT_A_SMALL_INTEGER: Fault =
+        Fault::fixed("ERR value is out of range, value must between -2147483648 and 2147483647");
+    pub const OFFSET_OUT_OF_RANGE: Fault = Fault::fixed("ERR offset is out of range");
+    pub const EXPIRE_TOO_FAR: Fault =
+        Fault::fixed("ERR expire time is too far ahead: an object lives at most 3155760000000 milliseconds");
     pub const WRONG_TYPE: Fault =
         Fault::fixed("WRONGTYPE Operation against a key holding the wrong kind of value");
     pub const VALUE_TOO_LARGE: Fault =

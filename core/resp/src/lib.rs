@@ -20,4 +20,4 @@ pub use command::{Command, Fast, Flags, Front, Handler, KeyPlaces, Run, find};
 pub use fault::{Fault, Stop};
 pub use parse::{Limits, Parsed, Parser};
 pub use reply::{Protocol, Reply};
-pub use transaction::{Call, Change, Object, Transaction};
+pub use transaction::{Call, Change, DATABASE_COUNT_DEFAULT, Object, Place, Transaction};

@@ -6,8 +6,10 @@
 //!
 //! Invariant: `get` shows what was seen, changed by what was wanted since.
 
-use crate::{Reply, Stop};
+use crate::parse::integer;
+use crate::{Fault, Reply, Stop};
 use ramhold_base::Version;
+use ramhold_base::limits::VALUE_BYTES_MAX;
 use std::collections::BTreeMap;
 
 /// An object as it was read.
@@ -35,10 +37,21 @@ struct Entry {
 }
 
 /// The keys of one command, or of several that are to take effect together.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Transaction {
     entries: BTreeMap<Place, Entry>,
     needed: Vec<Place>,
+    /// Databases that there are.
+    pub database_count: u16,
+}
+
+/// Databases, unless the operator says otherwise; Redis has as many.
+pub const DATABASE_COUNT_DEFAULT: u16 = 16;
+
+impl Default for Transaction {
+    fn default() -> Transaction {
+        Transaction { entries: BTreeMap::new(), needed: Vec::new(), database_count: DATABASE_COUNT_DEFAULT }
+    }
 }
 
 impl Transaction {
@@ -58,6 +71,15 @@ impl Transaction {
             Some(Change::Remove) => None,
             None => entry.seen.as_ref().and_then(|seen| seen.as_ref().map(|(_, object)| object)),
         })
+    }
+
+    /// Asks for all of these at once that are not known yet, so that they are fetched together.
+    pub fn need<'k>(&mut self, keys: impl IntoIterator<Item = (u16, &'k [u8])>) -> Result<(), Stop> {
+        let mut result = Ok(());
+        for (db, key) in keys {
+            result = self.get(db, key).map(|_| ()).and(result);
+        }
+        result
     }
 
     /// The version that the key had when it was read; `None`: it was not there.
@@ -144,12 +166,45 @@ impl Call<'_> {
         self.keys.get(self.db, key)
     }
 
+    /// Asks for all of these at once that are not known yet.
+    pub fn need(&mut self, keys: &[&[u8]]) -> Result<(), Stop> {
+        self.keys.need(keys.iter().map(|key| (self.db, *key)))
+    }
+
+    /// The version that the key had before the transaction; 0: it was not there.
+    pub fn version(&mut self, key: &[u8]) -> Result<i64, Stop> {
+        let version = self.keys.version(self.db, key)?;
+        Ok(version.map_or(0, |version| i64::try_from(version.0).unwrap_or(i64::MAX)))
+    }
+
+    /// Wants the key to hold this, or to be gone if that has ended already.
     pub fn put(&mut self, key: &[u8], value: Vec<u8>, expires: Option<u64>) {
+        if expires.is_some_and(|ends| ends <= self.now) {
+            return self.remove(key);
+        }
         self.keys.put(self.db, key, value, expires);
     }
 
     pub fn remove(&mut self, key: &[u8]) {
         self.keys.remove(self.db, key);
+    }
+
+    /// The integer that an argument is.
+    pub fn integer(&self, at: usize) -> Result<i64, Fault> {
+        integer(self.args[at]).ok_or(Fault::NOT_AN_INTEGER)
+    }
+
+    /// The database that an argument names.
+    pub fn database(&self, text: &[u8]) -> Result<u16, Fault> {
+        let index = integer(text).ok_or(Fault::NOT_AN_INTEGER)?;
+        let index = i32::try_from(index).map_err(|_| Fault::NOT_A_SMALL_INTEGER)?;
+        let index = u16::try_from(index).ok().filter(|index| *index < self.keys.database_count);
+        index.ok_or(Fault::NO_SUCH_DATABASE)
+    }
+
+    /// Refuses a value of more bytes than a value has.
+    pub fn check_value(&self, length: usize) -> Result<(), Fault> {
+        if length > VALUE_BYTES_MAX { Err(Fault::VALUE_TOO_LARGE) } else { Ok(()) }
     }
 }
 
