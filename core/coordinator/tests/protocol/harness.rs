@@ -596,7 +596,7 @@ impl World {
 }
 
 pub fn buffered(replicas: u8, tablets: u32) -> TableOptions {
-    TableOptions { durability: Durability::Buffered, replicas, tablets }
+    TableOptions { durability: Durability::Buffered, replicas, tablets, slots: false }
 }
 
 pub fn recovered(recover: &Recover, outcome: RecoveryOutcome) -> Recovered {
