@@ -57,6 +57,10 @@ impl Master {
         std::mem::swap(&mut self.multis.local, answers);
     }
 
+    pub fn has_local_answers(&self) -> bool {
+        !self.multis.local.is_empty()
+    }
+
     /// What a mutation of this process passes: there is no number to recall, and no lease of its client.
     pub(crate) fn admit_local(
         &mut self,

@@ -12,12 +12,14 @@
 pub mod command;
 pub mod commands;
 mod fault;
+mod front;
 mod parse;
 mod reply;
 mod transaction;
 
 pub use command::{Command, Fast, Flags, Front, Handler, KeyPlaces, Run, find};
 pub use fault::{Fault, Stop};
+pub use front::{CALLS_ROLE, Host, Resp, RespConfig, RespStats};
 pub use parse::{Limits, Parsed, Parser};
 pub use reply::{Protocol, Reply};
 pub use transaction::{Call, Change, DATABASE_COUNT_DEFAULT, Object, Place, Transaction};

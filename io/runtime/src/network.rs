@@ -23,6 +23,7 @@ use crate::error::StartError;
 use crate::pending::Pending;
 use crate::poll::{Interest, Poller, Ready};
 use accepting::Listener;
+pub(crate) use accepting::Sharing;
 use ramhold_base::limits::{CONNECTION_COUNT_MAX, SERVER_COUNT_MAX};
 use ramhold_base::map::FastMap;
 use ramhold_base::{ConnId, Instant, Lost};
@@ -130,7 +131,7 @@ pub(crate) enum Event {
 
 impl Network {
     pub(crate) fn new(
-        listen: &[SocketAddr],
+        listen: &[(SocketAddr, Sharing)],
         limits: NetworkLimits,
         waker: impl AsFd,
     ) -> Result<Network, StartError> {
@@ -142,8 +143,8 @@ impl Network {
         poller.add(waker, KEY_WAKER, Interest::IN).map_err(refused)?;
         assert!(listen.len() as u64 <= LISTENER_COUNT_MAX);
         let mut listeners = Vec::new();
-        for (key, addr) in (0..).map(|place| KEY_LISTENER - place).zip(listen.iter().copied()) {
-            let listener = Listener::new(addr, key, &poller)
+        for (key, (addr, sharing)) in (0..).map(|place| KEY_LISTENER - place).zip(listen.iter().copied()) {
+            let listener = Listener::new(addr, sharing, key, &poller)
                 .map_err(|error| StartError::Listen { addr, error: error.into() })?;
             listeners.push(listener);
         }

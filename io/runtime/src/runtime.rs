@@ -15,7 +15,7 @@ use crate::clock;
 use crate::config::{Poll, RuntimeConfig};
 use crate::disk::{Disk, open_disk};
 use crate::error::StartError;
-use crate::network::{Event, Fed, Network, Stats};
+use crate::network::{Event, Fed, Network, Sharing, Stats};
 use crate::pending::Pending;
 use crate::poll::{Ready, Waker};
 use crate::receive::ReceiveBuffer;
@@ -120,7 +120,9 @@ impl<M: Machine> Runtime<M> {
             }
             None => None,
         };
-        let listen: Vec<SocketAddr> = config.listen.into_iter().chain(config.listen_also).collect();
+        let alone = config.listen.map(|addr| (addr, Sharing::Alone));
+        let shared = config.listen_also.into_iter().map(|addr| (addr, Sharing::Shared));
+        let listen: Vec<(SocketAddr, Sharing)> = alone.into_iter().chain(shared).collect();
         let mut network = Network::new(&listen, config.limits, &*waker)?;
         network.hears_bytes = config.hears_bytes;
         let mut runtime = Runtime {

@@ -258,6 +258,7 @@ impl Cluster {
                 needed_interval: Duration::from_secs(2),
                 mode: "buffers".into(),
             },
+            resp: None,
             detector: DetectorConfig::default(),
             memory_bytes: log_bytes + INDEX_BYTES,
             read_speed: 100,

@@ -22,6 +22,13 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 
+/// Whether other processes may listen at the same address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sharing {
+    Alone,
+    Shared,
+}
+
 pub(super) struct Listener {
     pub addr: SocketAddr,
     key: u64,
@@ -31,10 +38,16 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    pub(super) fn new(addr: SocketAddr, key: u64, poller: &Poller) -> rustix::io::Result<Listener> {
+    pub(super) fn new(
+        addr: SocketAddr,
+        sharing: Sharing,
+        key: u64,
+        poller: &Poller,
+    ) -> rustix::io::Result<Listener> {
         let socket = rustix::net::socket_with(family(addr), SocketType::STREAM, FLAGS, None)?;
         // A restarted process takes its address over from connections that are still fading out.
         sockopt::set_socket_reuseaddr(&socket, true)?;
+        sockopt::set_socket_reuseport(&socket, sharing == Sharing::Shared)?;
         rustix::net::bind(&socket, &addr)?;
         rustix::net::listen(&socket, WAITING_COUNT_MAX)?;
         let addr = socket_addr(rustix::net::getsockname(&socket)?)?;
