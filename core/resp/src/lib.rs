@@ -12,6 +12,7 @@
 pub mod command;
 pub mod commands;
 mod fault;
+pub mod glob;
 mod parse;
 mod reply;
 mod transaction;
