@@ -2,6 +2,7 @@
 
 mod cluster;
 mod connection;
+pub mod describe;
 mod expiry;
 mod keys;
 mod lifetime;

@@ -13,6 +13,7 @@ pub mod command;
 pub mod commands;
 mod fault;
 mod front;
+pub mod glob;
 mod parse;
 mod reply;
 mod transaction;

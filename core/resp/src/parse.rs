@@ -148,6 +148,8 @@ impl Parser {
         }
         let line = &bytes[..end];
         let line = line.strip_suffix(b"\r").unwrap_or(line);
+        // To Redis a line ends at a zero, too.
+        let line = line.split(|byte| *byte == 0).next().unwrap_or(line);
         self.words(line).ok_or(Fault::fixed("ERR Protocol error: unbalanced quotes in request"))?;
         if self.args.len() > limits.args || self.args.iter().any(|arg| arg.len() > limits.arg_bytes) {
             return Err(Fault::fixed("ERR Protocol error: too big inline request"));
@@ -192,7 +194,7 @@ impl Parser {
             match (quote, byte) {
                 (None, None) => return Some(at),
                 (Some(_), None) => return None,
-                (None, Some(b' ' | b'\n' | b'\r' | b'\t' | 0)) => return Some(at),
+                (None, Some(b' ' | b'\n' | b'\r' | b'\t')) => return Some(at),
                 (None, Some(byte @ (b'"' | b'\''))) => quote = Some(byte),
                 (Some(b'"'), Some(b'\\')) => {
                     let hex = |at: usize| line.get(at).and_then(|digit| (*digit as char).to_digit(16));
@@ -311,6 +313,7 @@ mod tests {
             ("*0\r\n*-1\r\n\r\nPING\r\n", &[&[], &[], &[], &["PING"]]),
             ("set \"a\\x41\\n\" 'b\\'c'\r\n", &[&["set", "aA\n", "b'c"]]),
             ("''\r\n", &[&[""]]),
+            ("get 'a' \0'b'\r\nget a\0b c\r\n", &[&["get", "a"], &["get", "a"]]),
             ("*1\r\n$0\r\n\r\n", &[&[""]]),
         ];
         for (bytes, want) in table {

@@ -1,7 +1,7 @@
 //! What redis-server 7.0 answers to the commands in tests/transcripts, and what the handlers answer (J1).
 //!
 //! A line that starts with `>` is a request as one types it, the next one its reply, with escapes and without its last
-//! line break. `! wait N` lets N milliseconds pass, `! resp3` changes the protocol, `! db N` the database. The replies are
+//! line break. `! wait N` lets N milliseconds pass, `! resp2` and `! resp3` change the protocol, `! db N` the database. The replies are
 //! written by `tests/transcripts/record.py`, which asks a redis-server; those in `own.txt` are of commands that it does
 //! not have.
 
@@ -37,6 +37,7 @@ fn replay(text: &str, name: &str) -> (usize, Vec<String>) {
             match directive.split_once(' ').unwrap_or((directive, "")) {
                 ("wait", millis) => model.now += millis.parse::<u64>().expect("a number of milliseconds"),
                 ("db", index) => model.db = index.parse().expect("a database"),
+                ("resp2", "") => model.protocol = Protocol::Resp2,
                 ("resp3", "") => model.protocol = Protocol::Resp3,
                 other => panic!("{place}: {other:?}"),
             }

@@ -1,8 +1,8 @@
 //! The front's part for commands about keys, over a map.
 
 use ramhold_base::Version;
-use ramhold_resp::commands::resolve;
-use ramhold_resp::{Call, Change, Object, Place, Protocol, Reply, Run, Stop, Transaction};
+use ramhold_resp::commands::{describe, resolve};
+use ramhold_resp::{Call, Change, Front, Object, Place, Protocol, Reply, Run, Stop, Transaction};
 use std::collections::BTreeMap;
 
 pub struct Model {
@@ -25,7 +25,8 @@ impl Model {
         let handler = match resolve(args) {
             Ok(row) => match row.run {
                 Run::Keys(handler) | Run::Fast(_, handler) => handler,
-                Run::Front(_) | Run::Container(_) => panic!("{} is not about keys", row.name),
+                Run::Front(front) => return self.describe(front, args),
+                Run::Container(_) => panic!("{} is no command by itself", row.name),
             },
             Err(fault) => {
                 Reply::new(&mut out, self.protocol).fault(&fault);
@@ -61,6 +62,29 @@ impl Model {
             }
         }
         panic!("{args:?} does not end");
+    }
+
+    /// What the front answers out of the table.
+    fn describe(&self, front: Front, args: &[&[u8]]) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut reply = Reply::new(&mut out, self.protocol);
+        let result = match front {
+            Front::CommandInfo => {
+                describe::info(&mut reply, &args[2..]);
+                Ok(())
+            }
+            Front::CommandDocs => {
+                describe::docs(&mut reply, &args[2..]);
+                Ok(())
+            }
+            Front::CommandList => describe::list(&mut reply, &args[2..]),
+            Front::CommandGetKeys => describe::keys_of(&mut reply, &args[2..]),
+            other => panic!("{other:?} is not about keys, nor about the table"),
+        };
+        if let Err(fault) = result {
+            reply.fault(&fault);
+        }
+        out
     }
 
     fn has_ended(&self, object: &Object) -> bool {

@@ -44,8 +44,8 @@ def record(port, path):
         elif line.startswith("! db "):
             ask("SELECT " + line.split()[2])
             out.append(line)
-        elif line == "! resp3":
-            ask("HELLO 3")
+        elif line.startswith("! resp"):
+            ask("HELLO " + line[6:])
             out.append(line)
         elif line == "" or line.startswith("#"):
             out.append(line)
