@@ -18,7 +18,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
 
 /// Roles: each meets the others only in `wire`; only `node` may know several.
 const ROLES: &[&str] = &["master", "backup", "coordinator", "client"];
-const MAY_KNOW_ROLES: &[&str] = &["node"];
+const MAY_KNOW_ROLES: &[&str] = &["node", "resp"];
 
 /// Single crates that a folder may import beyond its list, as (importing folder, folder, crate): the steps of workloads,
 /// pure and without I/O, must be the same for `ramhold bench` and for what it is compared with.

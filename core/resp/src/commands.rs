@@ -1,0 +1,189 @@
+//! The one table of commands, in the order of their names; which row a request is about, or why there is none.
+
+mod cluster;
+mod connection;
+pub mod describe;
+mod expiry;
+mod keys;
+mod lifetime;
+mod numbers;
+mod parts;
+mod pubsub;
+mod server;
+mod several;
+mod strings;
+mod transactions;
+
+use crate::Fault;
+use crate::command::{Command, Run, find};
+use ramhold_base::limits::KEY_BYTES_MAX;
+
+pub const ALL: &[Command] = &[
+    parts::APPEND,
+    connection::AUTH,
+    connection::CLIENT,
+    cluster::CLUSTER,
+    server::COMMAND,
+    server::CONFIG,
+    keys::COPY,
+    keys::DBSIZE,
+    server::DEBUG,
+    numbers::DECR,
+    numbers::DECRBY,
+    keys::DEL,
+    strings::DELIFEQ,
+    transactions::DISCARD,
+    connection::ECHO,
+    transactions::EXEC,
+    keys::EXISTS,
+    expiry::EXPIRE,
+    expiry::EXPIREAT,
+    expiry::EXPIRETIME,
+    keys::FLUSHALL,
+    keys::FLUSHDB,
+    strings::GET,
+    strings::GETDEL,
+    strings::GETEX,
+    parts::GETRANGE,
+    strings::GETSET,
+    strings::GETVER,
+    connection::HELLO,
+    numbers::INCR,
+    numbers::INCRBY,
+    server::INFO,
+    keys::KEYS,
+    server::LASTSAVE,
+    server::LATENCY,
+    several::MGET,
+    keys::MOVE,
+    several::MSET,
+    several::MSETNX,
+    transactions::MULTI,
+    expiry::PERSIST,
+    expiry::PEXPIRE,
+    expiry::PEXPIREAT,
+    expiry::PEXPIRETIME,
+    connection::PING,
+    strings::PSETEX,
+    pubsub::PSUBSCRIBE,
+    expiry::PTTL,
+    pubsub::PUBLISH,
+    pubsub::PUBSUB,
+    pubsub::PUNSUBSCRIBE,
+    connection::QUIT,
+    keys::RANDOMKEY,
+    cluster::READONLY,
+    cluster::READWRITE,
+    keys::RENAME,
+    keys::RENAMENX,
+    connection::RESET,
+    server::ROLE,
+    keys::SCAN,
+    connection::SELECT,
+    strings::SET,
+    strings::SETEX,
+    strings::SETNX,
+    parts::SETRANGE,
+    server::SLOWLOG,
+    parts::STRLEN,
+    pubsub::SUBSCRIBE,
+    parts::SUBSTR,
+    server::TIME,
+    keys::TOUCH,
+    expiry::TTL,
+    keys::TYPE,
+    keys::UNLINK,
+    pubsub::UNSUBSCRIBE,
+    transactions::UNWATCH,
+    server::WAIT,
+    server::WAITAOF,
+    transactions::WATCH,
+];
+
+/// The row of a request: its command's, or its subcommand's if the command is a container. It has as many arguments as
+/// the row demands, and no key that is too large. `args` is not empty.
+pub fn resolve(args: &[&[u8]]) -> Result<&'static Command, Fault> {
+    let row = find(args[0]).ok_or_else(|| unknown_command(args))?;
+    if let Run::Container(_) = row.run {
+        let Some(name) = args.get(1) else {
+            let bare = (row.name == server::BARE_COMMAND.name).then_some(&server::BARE_COMMAND);
+            return bare.ok_or_else(|| Fault::wrong_arity(row.name));
+        };
+        let subcommand = row.subcommand(name).ok_or_else(|| unknown_subcommand(args))?;
+        if !subcommand.takes(args.len()) {
+            return Err(Fault::wrong_arity(&format!("{}|{}", row.name, subcommand.name)));
+        }
+        return check_keys(subcommand, args);
+    }
+    if !row.takes(args.len()) {
+        return Err(Fault::wrong_arity(row.name));
+    }
+    check_keys(row, args)
+}
+
+fn check_keys(row: &'static Command, args: &[&[u8]]) -> Result<&'static Command, Fault> {
+    let fits = row.keys.of(args).all(|key| key.len() <= KEY_BYTES_MAX);
+    if fits { Ok(row) } else { Err(Fault::KEY_TOO_LARGE) }
+}
+
+/// Bytes of a client's words that an error repeats.
+const REPEATED_BYTES_MAX: usize = 128;
+
+/// What Redis says of a name that is none: so much of it, and of what follows, as fits.
+pub fn unknown_command(args: &[&[u8]]) -> Fault {
+    let mut shown = String::new();
+    let mut bytes = 0;
+    for arg in &args[1..] {
+        if bytes >= REPEATED_BYTES_MAX {
+            break;
+        }
+        let arg = repeated(arg, REPEATED_BYTES_MAX - bytes);
+        bytes += arg.len() + 3;
+        shown.push_str(&format!("'{}' ", String::from_utf8_lossy(arg)));
+    }
+    let name = String::from_utf8_lossy(repeated(args[0], REPEATED_BYTES_MAX));
+    Fault::said(format!("ERR unknown command '{name}', with args beginning with: {shown}"))
+}
+
+/// What Redis says when a container has no such subcommand.
+pub fn unknown_subcommand(args: &[&[u8]]) -> Fault {
+    let container = String::from_utf8_lossy(args[0]).to_uppercase();
+    let name = String::from_utf8_lossy(repeated(args[1], REPEATED_BYTES_MAX));
+    Fault::said(format!("ERR unknown subcommand '{name}'. Try {container} HELP."))
+}
+
+/// The beginning of `word`, up to a zero.
+fn repeated(word: &[u8], bytes_max: usize) -> &[u8] {
+    let word = &word[..word.len().min(bytes_max)];
+    word.split(|byte| *byte == 0).next().unwrap_or(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::{Flags, KeyPlaces};
+
+    fn check(rows: &[Command]) {
+        for pair in rows.windows(2) {
+            assert!(pair[0].name < pair[1].name, "{} is out of order", pair[1].name);
+        }
+        for row in rows {
+            assert_eq!(row.name, row.name.to_ascii_lowercase());
+            if let Run::Container(commands) = row.run {
+                check(commands);
+            }
+            let has_keys = row.keys != KeyPlaces::NONE || row.flags.has(Flags::MOVABLEKEYS);
+            match row.run {
+                Run::Keys(_) | Run::Fast(..) => assert!(has_keys, "{}", row.name),
+                Run::Front(_) => assert!(!has_keys || row.name == "watch", "{}", row.name),
+                Run::Container(_) => assert!(!has_keys, "{}", row.name),
+            }
+            assert_eq!(has_keys, !row.access.is_empty(), "{}", row.name);
+        }
+    }
+
+    #[test]
+    fn rows_are_in_order() {
+        check(ALL);
+    }
+}

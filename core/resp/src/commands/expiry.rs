@@ -1,0 +1,256 @@
+//! When keys end.
+
+use super::lifetime::{Since, Unit, bounded, moment};
+use crate::command::{Command, Flags, KeyPlaces, Run};
+use crate::{Call, Fault, Stop};
+
+pub const EXPIRE: Command = Command {
+    name: "expire",
+    arity: -3,
+    flags: Flags::WRITE.with(Flags::FAST).with(Flags::KEYSPACE),
+    keys: KeyPlaces::ONE,
+    access: &["RW update"],
+    group: "generic",
+    since: "1.0.0",
+    complexity: "O(1)",
+    usage: "key seconds [NX | XX | GT | LT]",
+    summary: "Set a key's time to live in seconds.",
+    run: Run::Keys(expire),
+    ..Command::BASE
+};
+
+fn expire(call: &mut Call<'_>) -> Result<(), Stop> {
+    end(call, Unit::Seconds, Since::Now, "expire")
+}
+
+pub const PEXPIRE: Command = Command {
+    name: "pexpire",
+    arity: -3,
+    flags: Flags::WRITE.with(Flags::FAST).with(Flags::KEYSPACE),
+    keys: KeyPlaces::ONE,
+    access: &["RW update"],
+    group: "generic",
+    since: "2.6.0",
+    complexity: "O(1)",
+    usage: "key milliseconds [NX | XX | GT | LT]",
+    summary: "Set a key's time to live in milliseconds.",
+    run: Run::Keys(pexpire),
+    ..Command::BASE
+};
+
+fn pexpire(call: &mut Call<'_>) -> Result<(), Stop> {
+    end(call, Unit::Millis, Since::Now, "pexpire")
+}
+
+pub const EXPIREAT: Command = Command {
+    name: "expireat",
+    arity: -3,
+    flags: Flags::WRITE.with(Flags::FAST).with(Flags::KEYSPACE),
+    keys: KeyPlaces::ONE,
+    access: &["RW update"],
+    group: "generic",
+    since: "1.2.0",
+    complexity: "O(1)",
+    usage: "key unix-time-seconds [NX | XX | GT | LT]",
+    summary: "Set the expiration for a key as a UNIX timestamp.",
+    run: Run::Keys(expireat),
+    ..Command::BASE
+};
+
+fn expireat(call: &mut Call<'_>) -> Result<(), Stop> {
+    end(call, Unit::Seconds, Since::Epoch, "expireat")
+}
+
+pub const PEXPIREAT: Command = Command {
+    name: "pexpireat",
+    arity: -3,
+    flags: Flags::WRITE.with(Flags::FAST).with(Flags::KEYSPACE),
+    keys: KeyPlaces::ONE,
+    access: &["RW update"],
+    group: "generic",
+    since: "2.6.0",
+    complexity: "O(1)",
+    usage: "key unix-time-milliseconds [NX | XX | GT | LT]",
+    summary: "Set the expiration for a key as a UNIX timestamp specified in milliseconds.",
+    run: Run::Keys(pexpireat),
+    ..Command::BASE
+};
+
+fn pexpireat(call: &mut Call<'_>) -> Result<(), Stop> {
+    end(call, Unit::Millis, Since::Epoch, "pexpireat")
+}
+
+/// Which ends may be replaced; none at all counts as one that never comes.
+#[derive(Default)]
+struct Rules {
+    /// `NX`: only none.
+    none: bool,
+    /// `XX`: only one that is there.
+    some: bool,
+    /// `GT`: only an earlier one.
+    later: bool,
+    /// `LT`: only a later one.
+    earlier: bool,
+}
+
+impl Rules {
+    fn parse(words: &[&[u8]]) -> Result<Rules, Fault> {
+        let mut rules = Rules::default();
+        for word in words {
+            match &word.to_ascii_lowercase()[..] {
+                b"nx" => rules.none = true,
+                b"xx" => rules.some = true,
+                b"gt" => rules.later = true,
+                b"lt" => rules.earlier = true,
+                _ => {
+                    let word = String::from_utf8_lossy(word);
+                    return Err(Fault::said(format!("ERR Unsupported option {word}")));
+                }
+            }
+        }
+        if rules.none && (rules.some || rules.later || rules.earlier) {
+            return Err(Fault::fixed("ERR NX and XX, GT or LT options at the same time are not compatible"));
+        }
+        if rules.later && rules.earlier {
+            return Err(Fault::fixed("ERR GT and LT options at the same time are not compatible"));
+        }
+        Ok(rules)
+    }
+
+    fn allow(&self, before: Option<u64>, after: u64) -> bool {
+        let before_or_never = before.unwrap_or(u64::MAX);
+        !(self.none && before.is_some()
+            || self.some && before.is_none()
+            || self.later && after <= before_or_never
+            || self.earlier && after >= before_or_never)
+    }
+}
+
+fn end(call: &mut Call<'_>, unit: Unit, since: Since, name: &str) -> Result<(), Stop> {
+    let key = call.args[1];
+    let rules = Rules::parse(&call.args[3..])?;
+    let count = call.integer(2)?;
+    let ends = moment(call, count, unit, since).ok_or(Fault::invalid_expire(name))?;
+    let ends = bounded(call, ends)?;
+    let object = call.get(key)?.filter(|object| rules.allow(object.expires, ends)).cloned();
+    call.reply.integer(i64::from(object.is_some()));
+    if let Some(object) = object {
+        call.put(key, object.value, Some(ends));
+    }
+    Ok(())
+}
+
+pub const PERSIST: Command = Command {
+    name: "persist",
+    arity: 2,
+    flags: Flags::WRITE.with(Flags::FAST).with(Flags::KEYSPACE),
+    keys: KeyPlaces::ONE,
+    access: &["RW update"],
+    group: "generic",
+    since: "2.2.0",
+    complexity: "O(1)",
+    usage: "key",
+    summary: "Remove the expiration from a key.",
+    run: Run::Keys(persist),
+    ..Command::BASE
+};
+
+fn persist(call: &mut Call<'_>) -> Result<(), Stop> {
+    let key = call.args[1];
+    let object = call.get(key)?.filter(|object| object.expires.is_some()).cloned();
+    call.reply.integer(i64::from(object.is_some()));
+    if let Some(object) = object {
+        call.put(key, object.value, None);
+    }
+    Ok(())
+}
+
+pub const TTL: Command = Command {
+    name: "ttl",
+    arity: 2,
+    flags: Flags::READONLY.with(Flags::FAST).with(Flags::KEYSPACE),
+    keys: KeyPlaces::ONE,
+    access: &["RO access"],
+    group: "generic",
+    since: "1.0.0",
+    complexity: "O(1)",
+    usage: "key",
+    summary: "Get the time to live for a key in seconds.",
+    tips: &["nondeterministic_output"],
+    run: Run::Keys(ttl),
+    ..Command::BASE
+};
+
+fn ttl(call: &mut Call<'_>) -> Result<(), Stop> {
+    let now = call.now;
+    tell(call, |ends| (ends.saturating_sub(now) + 500) / 1000)
+}
+
+pub const PTTL: Command = Command {
+    name: "pttl",
+    arity: 2,
+    flags: Flags::READONLY.with(Flags::FAST).with(Flags::KEYSPACE),
+    keys: KeyPlaces::ONE,
+    access: &["RO access"],
+    group: "generic",
+    since: "2.6.0",
+    complexity: "O(1)",
+    usage: "key",
+    summary: "Get the time to live for a key in milliseconds.",
+    tips: &["nondeterministic_output"],
+    run: Run::Keys(pttl),
+    ..Command::BASE
+};
+
+fn pttl(call: &mut Call<'_>) -> Result<(), Stop> {
+    let now = call.now;
+    tell(call, |ends| ends.saturating_sub(now))
+}
+
+pub const EXPIRETIME: Command = Command {
+    name: "expiretime",
+    arity: 2,
+    flags: Flags::READONLY.with(Flags::FAST).with(Flags::KEYSPACE),
+    keys: KeyPlaces::ONE,
+    access: &["RO access"],
+    group: "generic",
+    since: "7.0.0",
+    complexity: "O(1)",
+    usage: "key",
+    summary: "Get the expiration Unix timestamp for a key.",
+    run: Run::Keys(expiretime),
+    ..Command::BASE
+};
+
+fn expiretime(call: &mut Call<'_>) -> Result<(), Stop> {
+    tell(call, |ends| (ends + 500) / 1000)
+}
+
+pub const PEXPIRETIME: Command = Command {
+    name: "pexpiretime",
+    arity: 2,
+    flags: Flags::READONLY.with(Flags::FAST).with(Flags::KEYSPACE),
+    keys: KeyPlaces::ONE,
+    access: &["RO access"],
+    group: "generic",
+    since: "7.0.0",
+    complexity: "O(1)",
+    usage: "key",
+    summary: "Get the expiration Unix timestamp for a key in milliseconds.",
+    run: Run::Keys(pexpiretime),
+    ..Command::BASE
+};
+
+fn pexpiretime(call: &mut Call<'_>) -> Result<(), Stop> {
+    tell(call, |ends| ends)
+}
+
+/// Answers when the key ends, in the unit that `count` gives it; -1: never; -2: there is none.
+fn tell(call: &mut Call<'_>, count: impl Fn(u64) -> u64) -> Result<(), Stop> {
+    let answer = match call.get(call.args[1])? {
+        None => -2,
+        Some(object) => object.expires.map_or(-1, |ends| i64::try_from(count(ends)).unwrap_or(i64::MAX)),
+    };
+    call.reply.integer(answer);
+    Ok(())
+}

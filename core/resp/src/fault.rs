@@ -1,0 +1,64 @@
+//! Errors as Redis words them: clients compare the first word, people read the rest.
+
+use std::borrow::Cow;
+
+/// One error line, without the leading `-`. Never holds a line break: what came from a client is escaped.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fault(pub Cow<'static, str>);
+
+impl Fault {
+    pub const SYNTAX: Fault = Fault::fixed("ERR syntax error");
+    pub const NOT_AN_INTEGER: Fault = Fault::fixed("ERR value is not an integer or out of range");
+    pub const NOT_A_FLOAT: Fault = Fault::fixed("ERR value is not a valid float");
+    pub const OVERFLOW: Fault = Fault::fixed("ERR increment or decrement would overflow");
+    pub const NO_SUCH_KEY: Fault = Fault::fixed("ERR no such key");
+    pub const SAME_OBJECT: Fault = Fault::fixed("ERR source and destination objects are the same");
+    pub const NO_SUCH_DATABASE: Fault = Fault::fixed("ERR DB index is out of range");
+    pub const NOT_A_SMALL_INTEGER: Fault =
+        Fault::fixed("ERR value is out of range, value must between -2147483648 and 2147483647");
+    pub const OFFSET_OUT_OF_RANGE: Fault = Fault::fixed("ERR offset is out of range");
+    pub const EXPIRE_TOO_FAR: Fault =
+        Fault::fixed("ERR expire time is too far ahead: an object lives at most 3155760000000 milliseconds");
+    pub const WRONG_TYPE: Fault =
+        Fault::fixed("WRONGTYPE Operation against a key holding the wrong kind of value");
+    pub const VALUE_TOO_LARGE: Fault =
+        Fault::fixed("ERR string exceeds maximum allowed size: a value has at most 1048576 bytes");
+    pub const KEY_TOO_LARGE: Fault = Fault::fixed("ERR key is too large: a key has at most 65535 bytes");
+    pub const OUT_OF_MEMORY: Fault = Fault::fixed("OOM command not allowed when used memory > 'maxmemory'.");
+    pub const CROSS_SLOT: Fault = Fault::fixed("CROSSSLOT Keys in request don't hash to the same slot");
+
+    pub const fn fixed(text: &'static str) -> Fault {
+        Fault(Cow::Borrowed(text))
+    }
+
+    /// `text` may hold bytes of a client: control characters are taken out of it.
+    pub fn said(text: impl Into<String>) -> Fault {
+        let text: String = text.into();
+        if text.chars().any(char::is_control) {
+            return Fault(Cow::Owned(text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()));
+        }
+        Fault(Cow::Owned(text))
+    }
+
+    pub fn wrong_arity(name: &str) -> Fault {
+        Fault::said(format!("ERR wrong number of arguments for '{name}' command"))
+    }
+
+    pub fn invalid_expire(name: &str) -> Fault {
+        Fault::said(format!("ERR invalid expire time in '{name}' command"))
+    }
+}
+
+/// Why a handler did not come to an end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Stop {
+    /// It has to see keys that are not known yet; it runs again, from its beginning, when they are.
+    Need,
+    Fault(Fault),
+}
+
+impl From<Fault> for Stop {
+    fn from(fault: Fault) -> Stop {
+        Stop::Fault(fault)
+    }
+}
