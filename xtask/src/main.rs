@@ -28,7 +28,8 @@ cargo xtask COMMAND
   clients    sessions of redis-cli, redis-benchmark, redis-py, go-redis and ioredis against five servers, and servers
              killed under their load   [--only NAME] [--at ADDRESS,...] [--kills N]
   bench      bench compare: beside redis-server in one run; bench compare memory: live data by resident memory, beside
-             redis-server and memcached; bench shard: what one operation costs, without sockets
+             redis-server and memcached; bench resp: over Redis's protocol, beside redis-server and an empty
+             server, the floor; bench limits: that floor alone; bench shard: what one operation costs, without sockets
   fix        formats the code (the only command that writes)
 
 `test` needs only the Rust toolchain. What else is missing (Go, redis-server, memcached) is skipped by name;
