@@ -3,6 +3,7 @@
 use super::connection::Connection;
 use super::running::Running;
 use super::{Host, Resp, RespConfig};
+use crate::glob::{Case, matches};
 use crate::parse::integer;
 use crate::{Fault, Front, Reply};
 use ramhold_base::Instant;
@@ -241,9 +242,8 @@ pub fn config(resp: &mut Resp, front: Front, args: &[&[u8]], mut reply: Reply<'_
     match front {
         Front::ConfigGet => {
             let settings = settings(&resp.config);
-            let is_asked = |name: &str| {
-                args[2..].iter().any(|pattern| matches(&pattern.to_ascii_lowercase(), name.as_bytes()))
-            };
+            let is_asked =
+                |name: &str| args[2..].iter().any(|pattern| matches(pattern, name.as_bytes(), Case::Ignored));
             let found: Vec<_> = settings.iter().filter(|(name, _)| is_asked(name)).collect();
             reply.map(found.len());
             for (name, value) in found {
@@ -294,14 +294,6 @@ fn set(config: &mut RespConfig, name: &[u8], value: &[u8]) -> Result<(), Fault> 
         }
     }
     Ok(())
-}
-
-/// Only a `*` at the end stands for something else here.
-fn matches(pattern: &[u8], name: &[u8]) -> bool {
-    match pattern.strip_suffix(b"*") {
-        Some(start) => name.starts_with(start),
-        None => name == pattern,
-    }
 }
 
 pub fn cluster(front: Front, args: &[&[u8]], mut reply: Reply<'_>, host: &mut impl Host) {

@@ -1,6 +1,8 @@
 //! A command that has begun and whose reply is not out.
 
 use super::fast::FastWork;
+use super::keyspace::Walk;
+use super::pubsub::Publish;
 use super::transact::Transact;
 use crate::Command;
 use ramhold_base::Instant;
@@ -48,6 +50,8 @@ pub enum Work {
     Waiting,
     Fast(FastWork),
     Transact(Box<Transact>),
+    Walk(Box<Walk>),
+    Publish(Publish),
 }
 
 #[derive(Debug)]
