@@ -1,12 +1,16 @@
 //! The one table of commands, in the order of their names; which row a request is about, or why there is none.
 
+mod bitfield;
+mod bits;
 mod cluster;
 mod connection;
 pub mod describe;
 mod expiry;
 mod keys;
+mod lcs;
 mod lifetime;
 mod numbers;
+mod object;
 mod parts;
 mod pubsub;
 mod server;
@@ -21,6 +25,11 @@ use ramhold_base::limits::KEY_BYTES_MAX;
 pub const ALL: &[Command] = &[
     parts::APPEND,
     connection::AUTH,
+    bits::BITCOUNT,
+    bitfield::BITFIELD,
+    bitfield::BITFIELD_RO,
+    bits::BITOP,
+    bits::BITPOS,
     connection::CLIENT,
     cluster::CLUSTER,
     server::COMMAND,
@@ -42,6 +51,7 @@ pub const ALL: &[Command] = &[
     keys::FLUSHALL,
     keys::FLUSHDB,
     strings::GET,
+    bits::GETBIT,
     strings::GETDEL,
     strings::GETEX,
     parts::GETRANGE,
@@ -54,11 +64,14 @@ pub const ALL: &[Command] = &[
     keys::KEYS,
     server::LASTSAVE,
     server::LATENCY,
+    lcs::LCS,
+    object::MEMORY,
     several::MGET,
     keys::MOVE,
     several::MSET,
     several::MSETNX,
     transactions::MULTI,
+    object::OBJECT,
     expiry::PERSIST,
     expiry::PEXPIRE,
     expiry::PEXPIREAT,
@@ -81,6 +94,7 @@ pub const ALL: &[Command] = &[
     keys::SCAN,
     connection::SELECT,
     strings::SET,
+    bits::SETBIT,
     strings::SETEX,
     strings::SETNX,
     parts::SETRANGE,
