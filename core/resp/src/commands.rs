@@ -5,6 +5,7 @@ mod bits;
 mod cluster;
 mod connection;
 pub mod describe;
+mod dump;
 mod expiry;
 mod keys;
 mod lcs;
@@ -42,6 +43,7 @@ pub const ALL: &[Command] = &[
     keys::DEL,
     strings::DELIFEQ,
     transactions::DISCARD,
+    dump::DUMP,
     connection::ECHO,
     transactions::EXEC,
     keys::EXISTS,
@@ -60,6 +62,7 @@ pub const ALL: &[Command] = &[
     connection::HELLO,
     numbers::INCR,
     numbers::INCRBY,
+    numbers::INCRBYFLOAT,
     server::INFO,
     keys::KEYS,
     server::LASTSAVE,
@@ -90,6 +93,7 @@ pub const ALL: &[Command] = &[
     keys::RENAME,
     keys::RENAMENX,
     connection::RESET,
+    dump::RESTORE,
     server::ROLE,
     keys::SCAN,
     connection::SELECT,

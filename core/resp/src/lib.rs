@@ -11,11 +11,13 @@
 
 pub mod command;
 pub mod commands;
+mod extended;
 mod fault;
 pub mod glob;
 mod parse;
 mod reply;
 mod transaction;
+mod whole;
 
 pub use command::{Command, Fast, Flags, Front, Handler, KeyPlaces, Run, find};
 pub use fault::{Fault, Stop};
