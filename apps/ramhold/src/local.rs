@@ -18,7 +18,7 @@ mod ports;
 mod waiting;
 
 pub use child::{Child, Output, tail};
-pub use ports::{check_free, find_free};
+pub use ports::{check_free, find_free, is_free};
 pub use waiting::{connect_to, wait_until_healthy};
 
 use crate::failure::Failure;
@@ -44,6 +44,8 @@ pub struct Plan {
     pub disk_bytes: u64,
     /// Of tables that are made without a number; at most one per server but the one that keeps the data.
     pub default_replicas: u8,
+    /// Where Redis clients are heard beside the servers' own ports: all servers share it.
+    pub resp_port: Option<u16>,
     /// Where buffers go; none: where a server puts them by default.
     pub buffer_dir: Option<PathBuf>,
     pub output: Output,
@@ -84,6 +86,9 @@ impl Plan {
             push("--memory", self.memory_bytes.to_string().into());
             push("--disk", self.disk_bytes.to_string().into());
             push("--label", format!("host={}", name(member)).into());
+            if let Some(port) = self.resp_port {
+                push("--resp-port", port.to_string().into());
+            }
             if let Some(dir) = self.buffers_of(member) {
                 push("--buffer-dir", dir.into());
             }

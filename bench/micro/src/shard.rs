@@ -73,6 +73,7 @@ impl Shard {
             durability: Durability::None,
             replicas: 0,
             version_floor: Version(0),
+            slots: false,
         };
         let mut body = Vec::new();
         control::encode_into(&mut body, &take);

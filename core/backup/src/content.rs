@@ -5,7 +5,7 @@
 //! Catalogue: F2, F4, F9.
 
 use crate::replica::ReplicaKey;
-use ramhold_base::hash::{PlacementHasher, PlacementSeed};
+use ramhold_base::hash::{Placement, PlacementHasher};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{KeyHash, Status, TableId};
 use ramhold_log::{Entry, EntryReader, opening};
@@ -42,7 +42,7 @@ pub(crate) fn segment_start(bytes: &[u8], key: &ReplicaKey) -> SegmentStart {
 
 /// The ranges of one table that concern one segment.
 struct TableRanges {
-    seed: PlacementSeed,
+    placement: Placement,
     hasher: PlacementHasher,
     /// By first hash: last hash, partition.
     ranges: BTreeMap<KeyHash, (KeyHash, u32)>,
@@ -55,7 +55,7 @@ pub(crate) struct Division {
 }
 
 impl Division {
-    /// `BadRequest`: ranges overlap, end before they begin, or give one table two seeds.
+    /// `BadRequest`: ranges overlap, end before they begin, or hash one table in two ways.
     pub fn new(key: &ReplicaKey, ranges: &[PartitionRange]) -> Result<Division, Status> {
         let mut tables: BTreeMap<TableId, TableRanges> = BTreeMap::new();
         let concerned = ranges.iter().filter(|range| {
@@ -66,13 +66,13 @@ impl Division {
         let mut partitions = Vec::new();
         for range in concerned {
             let table = tables.entry(range.table).or_insert_with(|| TableRanges {
-                seed: range.seed,
-                hasher: PlacementHasher::new(range.seed),
+                placement: range.placement(),
+                hasher: PlacementHasher::new(range.placement()),
                 ranges: BTreeMap::new(),
             });
             let before = table.ranges.range(..=range.last).next_back();
             let overlaps = before.is_some_and(|(_, (last, _))| *last >= range.first);
-            if overlaps || range.first > range.last || table.seed != range.seed {
+            if overlaps || range.first > range.last || table.placement != range.placement() {
                 return Err(Status::BadRequest);
             }
             table.ranges.insert(range.first, (range.last, range.partition));

@@ -4,29 +4,107 @@
 //! clients (test vectors: testing/vectors/placement_hash.hex). The *index hash* decides the place in an index, and the
 //! order of scans: a further mix with a secret of the cluster's servers, so that who knows the placement seed cannot aim
 //! at one bucket.
+//!
+//! Of a table *by slots* the top 14 bits of the placement hash are the key's *slot* in the sense of Redis Cluster: keys
+//! with the same hash tag are neighbours there, and clients that know slots find the owner of a key by themselves.
+//! Test vectors: testing/vectors/slot.hex. Source: Redis cluster specification, "Key distribution model", "Hash tags".
 
 use crate::{KeyHash, TableId};
+
+/// How many slots there are: a key's is the CRC16 of its hash tag modulo this.
+pub const SLOT_COUNT: u16 = 1 << SLOT_BITS;
+const SLOT_BITS: u32 = 14;
+/// The bits of a placement hash below its slot.
+const BELOW_SLOT_BITS: u32 = u64::BITS - SLOT_BITS;
 
 /// A table's seed for the placement hash; random, made with the table, sent to clients with its tablets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, minicbor::Encode, minicbor::Decode)]
 #[cbor(transparent)]
 pub struct PlacementSeed(#[n(0)] pub u64);
 
+/// What a table's placement hash is worked out with. It never changes while the table exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Placement {
+    pub seed: PlacementSeed,
+    /// The top 14 bits of a hash are the key's slot; the others are those of the hash without it.
+    pub slots: bool,
+}
+
+impl From<PlacementSeed> for Placement {
+    fn from(seed: PlacementSeed) -> Placement {
+        Placement { seed, slots: false }
+    }
+}
+
 /// The secrets of one table's placement hash, worked out once from its seed.
 #[derive(Clone, Copy)]
 pub struct PlacementHasher {
     secrets: rapidhash::v3::RapidSecrets,
+    slots: bool,
 }
 
 impl PlacementHasher {
-    pub fn new(seed: PlacementSeed) -> PlacementHasher {
-        PlacementHasher { secrets: rapidhash::v3::RapidSecrets::seed(seed.0) }
+    pub fn new(placement: impl Into<Placement>) -> PlacementHasher {
+        let Placement { seed, slots } = placement.into();
+        PlacementHasher { secrets: rapidhash::v3::RapidSecrets::seed(seed.0), slots }
     }
 
     pub fn hash(&self, key: &[u8]) -> KeyHash {
-        KeyHash(rapidhash::v3::rapidhash_v3_seeded(key, &self.secrets))
+        let hash = rapidhash::v3::rapidhash_v3_seeded(key, &self.secrets);
+        if self.slots {
+            KeyHash(first_hash_of(slot_of(key)).0 | hash & ((1 << BELOW_SLOT_BITS) - 1))
+        } else {
+            KeyHash(hash)
+        }
     }
 }
+
+/// The lowest hash of a slot, below [`SLOT_COUNT`], in a table by slots. The slot's hashes go up to the next one's.
+pub fn first_hash_of(slot: u16) -> KeyHash {
+    assert!(slot < SLOT_COUNT);
+    KeyHash(u64::from(slot) << BELOW_SLOT_BITS)
+}
+
+/// The slot of a hash of a table by slots.
+pub fn slot_of_hash(hash: KeyHash) -> u16 {
+    (hash.0 >> BELOW_SLOT_BITS) as u16
+}
+
+/// A key's slot: CRC16 (XMODEM) of its hash tag modulo [`SLOT_COUNT`]. The tag is what stands between the first `{` and
+/// the first `}` behind it; if there are none, or nothing is between them, the whole key.
+pub fn slot_of(key: &[u8]) -> u16 {
+    crc16(hash_tag(key)) % SLOT_COUNT
+}
+
+fn hash_tag(key: &[u8]) -> &[u8] {
+    let inside = key.iter().position(|byte| *byte == b'{').map(|open| &key[open + 1..]);
+    let tag = inside.and_then(|rest| rest.iter().position(|byte| *byte == b'}').map(|close| &rest[..close]));
+    tag.filter(|tag| !tag.is_empty()).unwrap_or(key)
+}
+
+/// CRC16 XMODEM: polynomial 0x1021, from 0, nothing reflected.
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc: u16, byte| {
+        let [high, low] = crc.to_be_bytes();
+        u16::from_be_bytes([low, 0]) ^ CRC16[usize::from(high ^ byte)]
+    })
+}
+
+const CRC16: [u16; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut crc = (byte as u16) << 8;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = crc << 1 ^ if crc & 0x8000 != 0 { 0x1021 } else { 0 };
+            bit += 1;
+        }
+        table[byte] = crc;
+        byte += 1;
+    }
+    table
+};
 
 /// The place of (table, placement hash) in a process's index.
 pub fn index_hash(secret: u64, table: TableId, hash: KeyHash) -> u64 {
@@ -62,6 +140,39 @@ mod tests {
             count += 1;
         }
         assert!(count >= 8);
+    }
+
+    fn bytes_of(hex: &str) -> Vec<u8> {
+        (0..hex.len() / 2).map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap()).collect()
+    }
+
+    /// B3: Redis clients must agree on the slot of a key.
+    #[test]
+    fn slots_are_those_of_redis_cluster() {
+        let vectors = include_str!("../../../testing/vectors/slot.hex");
+        let mut count = 0;
+        for line in vectors.lines().filter(|l| !l.is_empty() && !l.starts_with('#')) {
+            let (key, slot) = line.split_once(' ').unwrap();
+            let key = bytes_of(key.trim_start_matches("key="));
+            assert_eq!(slot_of(&key), slot.parse::<u16>().unwrap(), "{line}");
+            count += 1;
+        }
+        assert!(count >= 10);
+    }
+
+    // B3
+    #[test]
+    fn a_table_by_slots_has_the_slot_on_top_and_the_rest_as_without() {
+        let seed = PlacementSeed(7);
+        let (by_slots, plain) =
+            (PlacementHasher::new(Placement { seed, slots: true }), PlacementHasher::new(seed));
+        for key in [&b"foo"[..], b"", b"{user1000}.following", &[0; 300]] {
+            let hash = by_slots.hash(key);
+            assert_eq!(slot_of_hash(hash), slot_of(key));
+            assert_eq!(hash.0 << SLOT_BITS, plain.hash(key).0 << SLOT_BITS);
+            assert!(first_hash_of(slot_of(key)) <= hash);
+        }
+        assert_eq!(first_hash_of(SLOT_COUNT - 1).0, u64::MAX << BELOW_SLOT_BITS);
     }
 
     #[test]

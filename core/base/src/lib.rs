@@ -20,8 +20,8 @@ pub mod time;
 
 pub use id::*;
 pub use machine::{
-    ConnId, DiskError, DiskFile, DiskToken, Effect, Effects, Input, Level, Lost, Machine, Peer,
-    StoreCondition, StoreRequest, StoreResult, StoreToken,
+    ConnId, DiskError, DiskFile, DiskToken, Effect, Effects, Input, Level, Lost, Machine, Peer, Rest,
+    StoreCondition, StoreRequest, StoreResult, StoreToken, Taken,
 };
 pub use number::Number;
 pub use rng::Rng;

@@ -121,6 +121,12 @@ pub enum Input<'a> {
         from: ConnId,
         bytes: &'a [u8],
     },
+    /// What has come over an accepted connection that does not speak in frames, from the first byte on that the machine has
+    /// not taken. It says in [`Effects::taken`] what it takes. Comes only to processes that are started to hear such.
+    Bytes {
+        from: ConnId,
+        bytes: &'a [u8],
+    },
     /// An outgoing connection ended or could not be opened.
     Lost {
         addr: SocketAddr,
@@ -160,6 +166,10 @@ pub enum Effect {
     },
     /// Ends a connection after what was sent before has gone out.
     Close {
+        conn: ConnId,
+    },
+    /// Offers the bytes of a connection again that were left with [`Rest::Held`].
+    Hear {
         conn: ConnId,
     },
     DiskWrite {
@@ -214,11 +224,31 @@ pub enum Effect {
     },
 }
 
+/// When the rest of an [`Input::Bytes`] is offered again, together with what comes after it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Rest {
+    /// When more has come.
+    #[default]
+    Part,
+    /// In the next turn.
+    More,
+    /// When the machine says so with [`Effect::Hear`]; perhaps also after something was sent.
+    Held,
+}
+
+/// What became of an [`Input::Bytes`]: so many bytes from the front are done with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Taken {
+    pub bytes: usize,
+    pub rest: Rest,
+}
+
 /// The effects of one step, and the bytes that they speak of. Reused from turn to turn.
 #[derive(Default, Debug)]
 pub struct Effects {
     pub bytes: Vec<u8>,
     pub list: Vec<Effect>,
+    pub taken: Taken,
 }
 
 impl Effects {
@@ -229,6 +259,7 @@ impl Effects {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.list.clear();
+        self.taken = Taken::default();
     }
 
     /// Appends with `write` to `bytes` and sends what was appended. Usually called through `wire::frame`.

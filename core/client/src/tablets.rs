@@ -94,7 +94,7 @@ impl TabletCache {
             doubted: false,
         });
         let table = Table {
-            hasher: PlacementHasher::new(description.seed),
+            hasher: PlacementHasher::new(description.placement()),
             fetched: now,
             version: self.versions,
             tablets: tablets.collect(),
@@ -191,7 +191,7 @@ mod tests {
         TableDescription {
             table: TableId(table),
             name: format!("table {table}"),
-            options: TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 0 },
+            options: TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 0, slots: false },
             seed: PlacementSeed(77),
             tablets: tablets.collect(),
         }
@@ -207,14 +207,19 @@ mod tests {
     #[test]
     fn every_key_is_routed_to_the_tablet_that_covers_its_hash() {
         // B3, B5
-        let seed = 3;
+        (0..2).for_each(|seed| routes_every_key(seed, false));
+        (0..2).for_each(|seed| routes_every_key(seed, true));
+    }
+
+    fn routes_every_key(seed: u64, slots: bool) {
         let mut rng = Rng::new(seed);
         let mut cuts: Vec<u64> = (0..20).map(|_| rng.id()).collect();
         cuts.sort_unstable();
-        let description = description(1, &cuts);
+        let mut description = description(1, &cuts);
+        description.options.slots = slots;
         let mut cache = TabletCache::default();
         assert!(cache.keep(Instant::ZERO, &description));
-        let hasher = PlacementHasher::new(description.seed);
+        let hasher = PlacementHasher::new(description.placement());
         for number in 0..2000u32 {
             let key = number.to_le_bytes();
             let hash = hasher.hash(&key);

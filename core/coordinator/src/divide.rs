@@ -2,14 +2,16 @@
 //!
 //! Pure: tablets and the statistics of their streams' heads go in, ranges with partition numbers come out. A tablet is
 //! cut into equal hash ranges until each is below the bounds; ranges are then packed in order into partitions below
-//! the same bounds. What was written since the statistics is at most one segment, so room for one is left in each.
+//! the same bounds. A tablet of a table by slots is cut between slots only, so the smallest part is a slot, however heavy.
+//! What was written since the statistics is at most one segment, so room for one is left in each.
 //!
 //! Invariants: the ranges cover exactly the tablets; every tablet has at least one; a partition of several ranges is
-//! below the bounds.
+//! below the bounds; tablets of tables by slots begin and end at slots.
 //!
 //! Protocol: docs/protocols/recovery.md, 4. Catalogue: F3. Source: SOSP11 3.5.
 
 use ramhold_base::KeyHash;
+use ramhold_base::hash::{SLOT_COUNT, first_hash_of, slot_of_hash};
 use ramhold_wire::recovery::{PartitionRange, TabletStat};
 
 #[derive(Clone, Copy, Debug)]
@@ -95,12 +97,17 @@ impl Weight {
 fn cut(tablet: &DeadTablet, limit: Weight, pieces_max: u64) -> Vec<(u64, u64)> {
     let (first, last) = (tablet.range.first.0, tablet.range.last.0);
     let whole = weight_of(&tablet.stats, first, last);
-    let width = u128::from(last - first) + 1;
-    let pieces_max = u64::try_from(width).unwrap_or(u64::MAX).min(pieces_max);
+    let part = if tablet.range.slots { part_at_slots } else { part };
+    let pieces_max = if tablet.range.slots {
+        u64::from(slot_of_hash(tablet.range.last) - slot_of_hash(tablet.range.first)) + 1
+    } else {
+        (last - first).saturating_add(1)
+    }
+    .min(pieces_max);
     let needed = whole.bytes.div_ceil(limit.bytes).max(whole.records.div_ceil(limit.records));
     let mut pieces = needed.clamp(1, pieces_max);
     loop {
-        let parts: Vec<(u64, u64)> = (0..pieces).map(|i| part(first, width, i, pieces)).collect();
+        let parts: Vec<(u64, u64)> = (0..pieces).map(|i| part(first, last, i, pieces)).collect();
         // Hashes are spread evenly within one statistic, but statistics may differ along the tablet.
         let all_fit = parts.iter().all(|(first, last)| weight_of(&tablet.stats, *first, *last).fits(limit));
         if all_fit || pieces == pieces_max {
@@ -110,8 +117,18 @@ fn cut(tablet: &DeadTablet, limit: Weight, pieces_max: u64) -> Vec<(u64, u64)> {
     }
 }
 
-/// The `index`-th of `count` equal parts of the `width` hashes from `first` on.
-pub(crate) fn part(first: u64, width: u128, index: u64, count: u64) -> (u64, u64) {
+/// The `index`-th of `count` equal parts of the slots from that of `first` to that of `last`, of which there are as many.
+pub(crate) fn part_at_slots(first: u64, last: u64, index: u64, count: u64) -> (u64, u64) {
+    let slot = |hash| u64::from(slot_of_hash(KeyHash(hash)));
+    let (from, to) = part(slot(first), slot(last), index, count);
+    let first_of = |slot: u64| first_hash_of(u16::try_from(slot).expect("a part of a range of slots")).0;
+    let behind = (to + 1 < u64::from(SLOT_COUNT)).then(|| first_of(to + 1));
+    (first_of(from), behind.map_or(u64::MAX, |behind| behind - 1))
+}
+
+/// The `index`-th of `count` equal parts of the hashes from `first` to `last`.
+pub(crate) fn part(first: u64, last: u64, index: u64, count: u64) -> (u64, u64) {
+    let width = u128::from(last - first) + 1;
     let at = |index: u64| {
         width / u128::from(count) * u128::from(index)
             + width % u128::from(count) * u128::from(index) / u128::from(count)

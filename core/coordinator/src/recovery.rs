@@ -454,6 +454,7 @@ impl Coordinator {
                     first_segment: tablet.first_segment,
                     durability: table.options.durability,
                     replicas: table.options.replicas,
+                    slots: table.options.slots,
                 };
                 let mut streams = proof.streams.iter();
                 let stream = streams.find(|s| (s.shard, s.stream) == (tablet.shard, tablet.stream));

@@ -7,11 +7,11 @@
 //! Not here: telling masters (`tablets`); that each update has its effect once, and its answer in time (`updates`).
 //! Catalogue: A1, B3.
 
-use crate::divide::part;
+use crate::divide::{part, part_at_slots};
 use crate::machine::Coordinator;
 use crate::membership::check_durability;
 use crate::state::{Key, TableRecord, TabletRecord, UpdateResult};
-use ramhold_base::hash::PlacementSeed;
+use ramhold_base::hash::{PlacementSeed, SLOT_COUNT};
 use ramhold_base::limits::{TABLE_COUNT_MAX, TABLE_NAME_BYTES_MAX, TABLET_COUNT_MAX};
 use ramhold_base::{KeyHash, Level, Peer, SegmentId, ServerId, ShardId, Status, StreamId, TableId, Version};
 use ramhold_wire::Header;
@@ -21,9 +21,6 @@ use ramhold_wire::table::{
     TabletDescription, TabletState,
 };
 use std::collections::BTreeMap;
-
-/// All hashes.
-const HASHES: u128 = 1 << 64;
 
 impl Coordinator {
     pub(crate) fn create_table(&mut self, message: &TableCreate) -> Result<UpdateResult, Status> {
@@ -47,7 +44,8 @@ impl Coordinator {
         let id = self.state.meta.tables.next();
         self.state.meta.tables = id;
         let tablet = |index: u64, owner: ServerId| {
-            let (first, last) = part(0, HASHES, index, count);
+            let part = if options.slots { part_at_slots } else { part };
+            let (first, last) = part(0, u64::MAX, index, count);
             TabletRecord {
                 first: KeyHash(first),
                 last: KeyHash(last),
@@ -178,6 +176,9 @@ fn settle(message: &TableCreate, default_replicas: u8) -> Result<TableOptions, S
         (Some(_), _) => Ok(TableOptions { replicas: default_replicas, ..said }),
     }
 }
+
+// Of a table by slots each tablet has at least one.
+const _: () = assert!(TABLET_COUNT_MAX <= SLOT_COUNT as u32);
 
 /// The master with the fewest tablets, which then has one more. There must be one.
 pub(crate) fn least_loaded(masters: &mut BTreeMap<ServerId, u32>) -> ServerId {

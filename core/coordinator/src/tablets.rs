@@ -178,6 +178,7 @@ impl Coordinator {
             durability: record.options.durability,
             replicas: record.options.replicas,
             version_floor: tablet.version_floor,
+            slots: record.options.slots,
         };
         Some((*tablet, message))
     }

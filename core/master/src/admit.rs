@@ -25,6 +25,15 @@ impl Master {
         view: &View,
         effects: &mut Effects,
     ) -> Option<(Tablet, KeyHash)> {
+        if let Asker::Local(_) = from {
+            return match self.admit_local(now, table, key) {
+                Ok(admitted) => Some(admitted),
+                Err(status) => {
+                    self.refuse(from, header, status, effects);
+                    None
+                }
+            };
+        }
         let (lease, sequence) = (header.lease, header.sequence);
         if lease.is_none() || sequence.is_none() {
             self.refuse(from, header, Status::BadRequest, effects);

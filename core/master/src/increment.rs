@@ -26,11 +26,22 @@ impl Master {
         view: &View,
         effects: &mut Effects,
     ) {
-        let request = match IncrementRequest::decode(body) {
-            Ok(request) => request,
-            Err(status) => return self.refuse(from, header, status, effects),
-        };
-        let IncrementRequest { table, rules, by, key } = request;
+        match IncrementRequest::decode(body) {
+            Ok(request) => self.increment(now, header, &request, from, view, effects),
+            Err(status) => self.refuse(from, header, status, effects),
+        }
+    }
+
+    pub(crate) fn increment(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        request: &IncrementRequest<'_>,
+        from: Asker,
+        view: &View,
+        effects: &mut Effects,
+    ) {
+        let IncrementRequest { table, rules, by, key } = *request;
         let admitted = self.admit(now, header, table, key, from, view, effects);
         let Some((tablet, hash)) = admitted else { return };
         if let Err(status) = self.expire_if_over(now, &tablet, table, hash, key, view, effects) {

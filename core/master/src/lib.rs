@@ -17,6 +17,7 @@ mod ceiling;
 mod cleaning;
 mod increment;
 mod leases;
+mod local;
 mod multi;
 mod objects;
 mod parked;

@@ -1,7 +1,8 @@
 //! Frames with many requests: each is treated as if it had come alone, and one frame answers all of them.
 //!
-//! Whatever answers a request knows its asker only as one of these two: a connection, or a place in such a frame. What
-//! has become of the items is collected until the last one is settled; some wait for replication meanwhile.
+//! Whatever answers a request knows its asker only as one of these: a connection, a place in such a frame, or somebody in
+//! this process. What has become of the items is collected until the last one is settled; some wait for replication
+//! meanwhile.
 //!
 //! Invariants:
 //! - every item of a frame is settled once: answered, or said not to be;
@@ -14,6 +15,7 @@ use crate::parked::Answer;
 use ramhold_base::map::FastMap;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ConnId, Effects, Instant, Level, Peer, Status};
+use ramhold_wire::local::LocalAnswers;
 use ramhold_wire::multi::{ANSWER_ITEM_BYTES, MULTI_ANSWER_BYTES_MAX, MultiRequest, encode_answer};
 use ramhold_wire::{Header, Opcode, View, frame, reply};
 
@@ -21,7 +23,12 @@ use ramhold_wire::{Header, Opcode, View, frame, reply};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Asker {
     Conn(ConnId),
-    Item { multi: u64, place: u16 },
+    Item {
+        multi: u64,
+        place: u16,
+    },
+    /// In this process, who gave this ticket.
+    Local(u64),
 }
 
 /// The answer to a frame while it is put together.
@@ -40,6 +47,7 @@ pub(crate) struct Multis {
     last: u64,
     /// Of all bodies.
     bytes: usize,
+    pub local: LocalAnswers,
     /// The item that is being treated, as long as it is neither answered nor parked.
     in_hand: Option<Asker>,
 }
@@ -59,6 +67,7 @@ impl Multis {
                 frame::write(out, &request.answer(status), body);
             }),
             Asker::Item { multi, place } => self.settle(multi, place, Some(status), body, effects),
+            Asker::Local(ticket) => self.local.push(ticket, status, body),
         }
     }
 

@@ -25,10 +25,21 @@ impl Master {
         view: &View,
         effects: &mut Effects,
     ) {
-        let request = match KeyRequest::decode(body) {
-            Ok(request) => request,
-            Err(status) => return self.refuse(from, header, status, effects),
-        };
+        match KeyRequest::decode(body) {
+            Ok(request) => self.read(now, header, &request, from, view, effects),
+            Err(status) => self.refuse(from, header, status, effects),
+        }
+    }
+
+    pub(crate) fn read(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        request: &KeyRequest<'_>,
+        from: Asker,
+        view: &View,
+        effects: &mut Effects,
+    ) {
         let (tablet, hash) = match self.serving(request.table, request.key) {
             Ok(found) => found,
             Err(status) => return self.refuse(from, header, status, effects),
@@ -91,10 +102,21 @@ impl Master {
         view: &View,
         effects: &mut Effects,
     ) {
-        let request = match WriteRequest::decode(body) {
-            Ok(request) => request,
-            Err(status) => return self.refuse(from, header, status, effects),
-        };
+        match WriteRequest::decode(body) {
+            Ok(request) => self.write(now, header, &request, from, view, effects),
+            Err(status) => self.refuse(from, header, status, effects),
+        }
+    }
+
+    pub(crate) fn write(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        request: &WriteRequest<'_>,
+        from: Asker,
+        view: &View,
+        effects: &mut Effects,
+    ) {
         let admitted = self.admit(now, header, request.table, request.key, from, view, effects);
         let Some((tablet, hash)) = admitted else { return };
         if let Err(status) =
@@ -151,8 +173,7 @@ impl Master {
         if !self.ceiling.admits(object.version) {
             return self.refuse(from, header, Status::Retry, effects);
         }
-        let is_logged = !tablet.unreplicated && !planted(Defect::ResultNotLogged);
-        let logged = is_logged.then_some(result);
+        let logged = is_logged(tablet, result).then_some(result);
         let written = self.append(now, tablet, Purpose::Ordinary, view, effects, |master, is_moved| {
             let replaces =
                 if is_moved { master.found_again(object.table, result.hash, object.key)? } else { replaces };
@@ -178,10 +199,21 @@ impl Master {
         view: &View,
         effects: &mut Effects,
     ) {
-        let request = match KeyRequest::decode(body) {
-            Ok(request) => request,
-            Err(status) => return self.refuse(from, header, status, effects),
-        };
+        match KeyRequest::decode(body) {
+            Ok(request) => self.remove(now, header, &request, from, view, effects),
+            Err(status) => self.refuse(from, header, status, effects),
+        }
+    }
+
+    pub(crate) fn remove(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        request: &KeyRequest<'_>,
+        from: Asker,
+        view: &View,
+        effects: &mut Effects,
+    ) {
         let admitted = self.admit(now, header, request.table, request.key, from, view, effects);
         let Some((tablet, hash)) = admitted else { return };
         if let Err(status) =
@@ -212,8 +244,7 @@ impl Master {
         };
         let (at, version) = (found.at, self.next_version(&tablet, Some(found.version)));
         let result = result(Status::Ok, version);
-        let is_logged = !tablet.unreplicated && !planted(Defect::ResultNotLogged);
-        let removal = (at, version, is_logged.then_some(&result));
+        let removal = (at, version, is_logged(&tablet, &result).then_some(&result));
         match self.take_out(now, &tablet, request.table, hash, request.key, removal, view, effects) {
             Ok(position) => {
                 self.counters.writes += 1;
@@ -243,6 +274,11 @@ impl Master {
             self.keep_if_unreplicated(tablet, result);
             return self.send(from, header, &answer, effects);
         }
+        if result.lease.is_none() {
+            // Nobody will ask again: it tells what is there, as a read does.
+            let position = self.log.head_end(tablet.stream);
+            return self.answer_read(now, tablet.stream, position, from, header, answer, effects);
+        }
         if planted(Defect::RefusalNotLogged) {
             let position = self.log.head_end(tablet.stream);
             return self.answer_mutation(tablet, position, from, header, answer, effects);
@@ -257,7 +293,7 @@ impl Master {
     }
 
     fn keep_if_unreplicated(&mut self, tablet: &Tablet, result: &RpcResult) {
-        if tablet.unreplicated {
+        if tablet.unreplicated && !result.lease.is_none() {
             self.log.keep_result(result);
         }
     }
@@ -473,6 +509,11 @@ pub(crate) fn result_of(
 ) -> RpcResult {
     let (lease, sequence, floor) = (header.lease, header.sequence, header.unacknowledged);
     RpcResult { table, hash, lease, sequence, floor, status, version, number: None }
+}
+
+/// Whether a mutation's result goes into the log with its effect: of one without a number nobody asks again.
+fn is_logged(tablet: &Tablet, result: &RpcResult) -> bool {
+    !tablet.unreplicated && !result.lease.is_none() && !planted(Defect::ResultNotLogged)
 }
 
 fn check_serving(tablet: &Tablet) -> Result<Tablet, Status> {

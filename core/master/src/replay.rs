@@ -232,7 +232,7 @@ impl Master {
         }
         let mine: Vec<PartitionRange> =
             recover.ranges.iter().filter(|r| r.partition == recover.partition).copied().collect();
-        if !is_sound(&mine) || mine.iter().any(|r| !self.tablets.agrees(r.table, r.seed)) {
+        if !is_sound(&mine) || mine.iter().any(|r| !self.tablets.agrees(r.table, r.placement())) {
             return Status::BadRequest;
         }
         if mine.iter().any(|r| r.durability != Durability::Buffered) {
@@ -273,7 +273,7 @@ impl Master {
                 unreplicated: false,
                 version_floor: recover.version_floor,
             };
-            self.tablets.insert(range.seed, tablet);
+            self.tablets.insert(range.placement(), tablet);
         }
         // The newest first: what older segments hold of the same keys is then not taken in at all.
         let mut jobs: Vec<Job> = recover
@@ -706,12 +706,13 @@ impl Master {
     }
 }
 
-/// Ranges that can be recovered together: replicated, in order, of one seed per table, none overlapping another.
+/// Ranges that can be recovered together: replicated, in order, of one way of hashing per table, none overlapping another.
 fn is_sound(ranges: &[PartitionRange]) -> bool {
     let mut sorted: Vec<&PartitionRange> = ranges.iter().collect();
     sorted.sort_unstable_by_key(|r| (r.table, r.first));
     let apart = sorted.windows(2).all(|pair| {
-        pair[0].table != pair[1].table || (pair[0].last < pair[1].first && pair[0].seed == pair[1].seed)
+        pair[0].table != pair[1].table
+            || (pair[0].last < pair[1].first && pair[0].placement() == pair[1].placement())
     });
     let each = ranges.iter().all(|r| r.first <= r.last && (1..=REPLICA_COUNT_MAX).contains(&r.replicas));
     apart && each && !ranges.is_empty()

@@ -64,7 +64,7 @@ impl Master {
     ) -> Result<HashRange, Status> {
         let take: TabletTake = decode(body)?;
         let consistent = (take.replicas == 0) == (take.durability == Durability::None);
-        let agrees = self.tablets.agrees(take.table, take.seed);
+        let agrees = self.tablets.agrees(take.table, take.placement());
         if take.first > take.last || take.replicas > REPLICA_COUNT_MAX || !consistent || !agrees {
             return Err(Status::BadRequest);
         }
@@ -91,7 +91,7 @@ impl Master {
         self.log.raise_safe_version(take.version_floor);
         self.log.track(range);
         self.tablets.insert(
-            take.seed,
+            take.placement(),
             Tablet {
                 range,
                 state: TabletState::Taking,

@@ -1,6 +1,6 @@
 //! Which ranges of which tables this shard owns, and what it may do with them.
 
-use ramhold_base::hash::{PlacementHasher, PlacementSeed};
+use ramhold_base::hash::{Placement, PlacementHasher};
 use ramhold_base::map::FastMap;
 use ramhold_base::{KeyHash, SegmentId, StreamId, TableId, Version};
 use ramhold_log::HashRange;
@@ -28,7 +28,7 @@ pub(crate) struct Tablet {
 }
 
 struct Table {
-    seed: PlacementSeed,
+    placement: Placement,
     hasher: PlacementHasher,
     /// Ordered by first hash, disjoint.
     tablets: Vec<Tablet>,
@@ -82,11 +82,11 @@ impl Tablets {
         })
     }
 
-    pub fn insert(&mut self, seed: PlacementSeed, tablet: Tablet) {
+    pub fn insert(&mut self, placement: Placement, tablet: Tablet) {
         assert!(!self.overlaps(tablet.range), "a hash has one tablet");
         let table = self.tables.entry(tablet.range.table).or_insert_with(|| Table {
-            seed,
-            hasher: PlacementHasher::new(seed),
+            placement,
+            hasher: PlacementHasher::new(placement),
             tablets: Vec::new(),
         });
         let at = table.tablets.partition_point(|t| t.range.first < tablet.range.first);
@@ -118,9 +118,9 @@ impl Tablets {
         self.tables.get(&table).map(|t| t.tablets.iter().map(|t| t.range).collect()).unwrap_or_default()
     }
 
-    /// Whether a table's keys are hashed with this seed here, if we know the table.
-    pub fn agrees(&self, table: TableId, seed: PlacementSeed) -> bool {
-        self.tables.get(&table).is_none_or(|t| t.seed == seed)
+    /// Whether a table's keys are hashed like this here, if we know the table.
+    pub fn agrees(&self, table: TableId, placement: Placement) -> bool {
+        self.tables.get(&table).is_none_or(|t| t.placement == placement)
     }
 
     pub fn hasher(&self, table: TableId) -> Option<PlacementHasher> {

@@ -3,6 +3,7 @@
 use ramhold_backup::BackupConfig;
 use ramhold_detector::DetectorConfig;
 use ramhold_master::MasterConfig;
+use ramhold_resp::RespConfig;
 use ramhold_wire::membership::Label;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,6 +19,8 @@ pub struct ServerConfig {
     pub master_config: MasterConfig,
     pub backup_config: BackupConfig,
     pub detector: DetectorConfig,
+    /// How the Redis protocol is spoken; none: not at all.
+    pub resp: Option<RespConfig>,
     /// `--memory`: what log, index and buffers make together; shown in the status.
     pub memory_bytes: u64,
     /// Measured read speed of the device, megabytes per second.

@@ -9,10 +9,12 @@
 mod config;
 mod enlisting;
 mod requests;
+mod resp;
 mod server;
 
 pub use config::ServerConfig;
 pub use ramhold_coordinator::{Coordinator, CoordinatorConfig};
+pub use ramhold_resp::RespConfig;
 pub use server::{Phase, ServerNode};
 
 /// How a server process ends when the cluster has declared it dead.

@@ -172,22 +172,7 @@ impl ServerNode {
     }
 
     fn status(&self, now: Instant) -> ProcessStatus {
-        let mut status = ProcessStatus {
-            server: self.view.me,
-            version: self.config.version.clone(),
-            uptime_millis: u64::try_from(now.since(self.started).as_millis()).unwrap_or(u64::MAX),
-            memory_bytes: self.config.memory_bytes,
-            backup: Some(self.backup.status()),
-            bad_frames: self.bad_frames,
-            ..ProcessStatus::default()
-        };
-        if let Some(master) = &self.master {
-            master.status_into(&mut status, &self.view);
-        }
-        status.buffer_bytes = status
-            .memory_bytes
-            .saturating_sub(self.config.master_config.log_bytes)
-            .saturating_sub(self.config.master_config.index_bytes_max);
-        status
+        let (master, uptime) = (self.master.as_ref(), now.since(self.started));
+        crate::resp::status(&self.config, &self.view, &self.backup, master, self.bad_frames, uptime)
     }
 }

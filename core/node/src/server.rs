@@ -1,5 +1,6 @@
 //! A storage server: its phases, its roles, and the routing between them.
 
+use crate::resp::For;
 use crate::{EXIT_DECLARED_DEAD, EXIT_MEMORY_DAMAGED, ServerConfig};
 use ramhold_backup::Backup;
 use ramhold_base::time::earliest;
@@ -8,6 +9,7 @@ use ramhold_base::{
 };
 use ramhold_detector::Detector;
 use ramhold_master::Master;
+use ramhold_resp::Resp;
 use ramhold_wire::membership::{MembershipVerify, SuspectServer};
 use ramhold_wire::status::{Ping, Pong};
 use ramhold_wire::{Calls, Header, Kind, Standing, View, calls, decode, frame, request};
@@ -52,6 +54,7 @@ pub struct ServerNode {
     pub(crate) backup: Backup,
     pub(crate) master: Option<Master>,
     pub(crate) detector: Detector,
+    pub(crate) resp: Option<Resp>,
     pub(crate) calls: Calls<Context>,
     pub(crate) rng: Rng,
     /// The master's memory until there is a master.
@@ -81,6 +84,7 @@ impl ServerNode {
             backup: Backup::new(config.backup_config.clone(), rng.u64()),
             master: None,
             detector: Detector::new(config.detector, rng.u64()),
+            resp: config.resp.clone().map(|config| Resp::new(config, rng.u64())),
             calls: Calls::new(CALLS_ROLE, rng.u64()),
             region: Some(region),
             token: rng.id(),
@@ -144,6 +148,9 @@ impl ServerNode {
         };
         match header.kind {
             Kind::Request => self.on_request(now, &header, body, from, effects),
+            Kind::Reply if calls::role_of(header.rpc) == ramhold_resp::CALLS_ROLE => {
+                self.resp(now, For::Session(Input::Frame { from, bytes }), effects);
+            }
             Kind::Reply => self.on_reply(now, &header, body, effects),
         }
     }
@@ -246,6 +253,7 @@ impl ServerNode {
             master.on_lost(now, addr, &self.view, effects);
         }
         self.backup.on_lost(now, addr, &self.view, effects);
+        self.resp(now, For::Session(Input::Lost { addr, how }), effects);
         if how == Lost::Refused || how == Lost::Broken {
             let gone: Vec<ServerId> =
                 self.view.list.up().filter(|e| e.address.0 == addr).map(|e| e.id).collect();
@@ -271,6 +279,9 @@ impl ServerNode {
         self.backup.tick(now, &self.view, effects);
         if let Some(master) = &mut self.master {
             master.tick(now, &self.view, effects);
+        }
+        if self.resp.as_ref().and_then(Resp::deadline).is_some_and(|at| at <= now) {
+            self.resp(now, For::Session(Input::Tick), effects);
         }
         if self.phase == Phase::Serving && now.since(self.heard) >= SILENCE_MAX {
             self.heard = now;
@@ -328,7 +339,8 @@ impl Machine for ServerNode {
             Input::Tick => self.on_tick(now, effects),
             Input::Frame { from, bytes } => self.on_frame(now, from, bytes, effects),
             Input::Lost { addr, how } => self.on_lost(now, addr, how, effects),
-            Input::Closed { .. } => {}
+            Input::Closed { conn } => self.resp(now, For::Closed(conn), effects),
+            Input::Bytes { from, bytes } => self.resp(now, For::Bytes { from, bytes }, effects),
             Input::Disk { token, result } => self.backup.on_disk(now, token, result, &self.view, effects),
             Input::Store { .. } => {}
             Input::Stop => self.stop(now, effects),
@@ -338,6 +350,9 @@ impl Machine for ServerNode {
         }
         self.advance_life(now, effects);
         self.act_on_events(now, effects);
+        if self.phase != Phase::Ended && self.master.as_ref().is_some_and(Master::has_local_answers) {
+            self.resp(now, For::Answers, effects);
+        }
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -349,6 +364,7 @@ impl Machine for ServerNode {
         if let Some(master) = &self.master {
             at = earliest(at, master.deadline());
         }
+        at = earliest(at, self.resp.as_ref().and_then(Resp::deadline));
         if self.phase == Phase::Serving {
             at = earliest(at, Some(self.detector.deadline()));
             at = earliest(at, Some(self.heard + SILENCE_MAX));

@@ -11,6 +11,7 @@ pub mod control;
 pub mod data;
 pub mod frame;
 pub mod lease;
+pub mod local;
 pub mod membership;
 pub mod multi;
 pub mod opcode;

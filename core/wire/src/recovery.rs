@@ -4,7 +4,7 @@ use crate::Opcode;
 use crate::control::{Address, Empty, Message};
 use crate::membership::Durability;
 use minicbor::{Decode, Encode};
-use ramhold_base::hash::PlacementSeed;
+use ramhold_base::hash::{Placement, PlacementSeed};
 use ramhold_base::{
     ClusterTime, Epoch, KeyHash, LogId, RecoveryId, SegmentId, ServerId, ShardId, StreamId, TableId, Version,
 };
@@ -114,6 +114,15 @@ pub struct PartitionRange {
     pub durability: Durability,
     #[n(9)]
     pub replicas: u8,
+    #[n(10)]
+    #[cbor(default)]
+    pub slots: bool,
+}
+
+impl PartitionRange {
+    pub fn placement(&self) -> Placement {
+        Placement { seed: self.seed, slots: self.slots }
+    }
 }
 
 /// One segment of a dead log, and who holds a usable replica, the best first.

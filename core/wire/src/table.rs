@@ -4,7 +4,7 @@ use crate::Opcode;
 use crate::control::{Address, Empty, Message};
 use crate::membership::Durability;
 use minicbor::{Decode, Encode};
-use ramhold_base::hash::PlacementSeed;
+use ramhold_base::hash::{Placement, PlacementSeed};
 use ramhold_base::{KeyHash, SegmentId, ServerId, ShardId, StreamId, TableId};
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -17,6 +17,11 @@ pub struct TableOptions {
     /// Tablets to begin with; 0 lets the coordinator choose one per master.
     #[n(2)]
     pub tablets: u32,
+    /// Whether the placement hash begins with the key's slot in the sense of Redis Cluster; then tablets begin and end
+    /// at slots.
+    #[n(3)]
+    #[cbor(default)]
+    pub slots: bool,
 }
 
 /// What whoever creates a table leaves to the cluster.
@@ -123,6 +128,12 @@ pub struct TableDescription {
     pub tablets: Vec<TabletDescription>,
 }
 
+impl TableDescription {
+    pub fn placement(&self) -> Placement {
+        Placement { seed: self.seed, slots: self.options.slots }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum TabletState {
@@ -186,6 +197,15 @@ pub struct TabletTake {
     /// The new owner's versions start at least here (after a loss: the dead owner's ceiling).
     #[n(6)]
     pub version_floor: ramhold_base::Version,
+    #[n(7)]
+    #[cbor(default)]
+    pub slots: bool,
+}
+
+impl TabletTake {
+    pub fn placement(&self) -> Placement {
+        Placement { seed: self.seed, slots: self.slots }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]

@@ -196,8 +196,12 @@ fn the_limits_that_the_page_tells_are_those_of_the_code() {
     assert!(below("#### Enlist").contains(&format!("at most {LABEL_COUNT_MAX} |")));
 }
 
+fn by_slots() -> TableOptions {
+    TableOptions { slots: true, ..table_create(None).options }
+}
+
 fn table_create(left_open: Option<LeftOpen>) -> TableCreate {
-    let options = TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 0 };
+    let options = TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 0, slots: false };
     TableCreate { name: "t".into(), options, left_open }
 }
 
@@ -251,6 +255,9 @@ fn old_and_new_understand_each_other_as_the_page_says() {
     assert_eq!(decode(&[0x81, 5, 0x00]), Ok(SuspectServer { server: ServerId(5) }));
     // Before `left_open` was a field, all was said.
     assert_eq!(decode(&[0x83, 0x61, b't', 0x83, 1, 3, 0, 9]), Ok(table_create(None)));
+    // Before `slots` was a field, no table was placed by them.
+    let said = TableCreate { name: "t".into(), options: by_slots(), left_open: None };
+    assert_eq!(decode(&[0x82, 0x61, b't', 0x84, 1, 3, 0, 0xf5]), Ok(said));
     // What stands where a field was is passed over.
     assert_eq!(decode(&[0x84, 0x61, b't', 0x83, 1, 3, 0, 9, 0]), Ok(table_create(Some(LeftOpen::Replicas))));
     // A name that is not known is refused.

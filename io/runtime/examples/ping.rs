@@ -23,7 +23,8 @@ impl Machine for Echo {
             | Input::Lost { .. }
             | Input::Closed { .. }
             | Input::Disk { .. }
-            | Input::Store { .. } => {}
+            | Input::Store { .. }
+            | Input::Bytes { .. } => {}
         }
     }
 

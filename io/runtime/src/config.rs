@@ -26,6 +26,12 @@ impl Poll {
 pub struct RuntimeConfig {
     /// Where to accept connections; port 0 lets the kernel choose.
     pub listen: Option<SocketAddr>,
+    /// Further addresses at which connections are accepted. Several processes may share one: the kernel gives each
+    /// connection to one of them.
+    pub listen_also: Vec<SocketAddr>,
+    /// Whether connections whose first byte begins no frame are heard: the machine is handed their bytes as they come.
+    /// Otherwise they are told that they are wrong here.
+    pub hears_bytes: bool,
     pub poll: Poll,
     pub limits: NetworkLimits,
     /// Needed by machines with disk effects.
@@ -39,6 +45,8 @@ impl Default for RuntimeConfig {
     fn default() -> RuntimeConfig {
         RuntimeConfig {
             listen: None,
+            listen_also: Vec::new(),
+            hears_bytes: false,
             poll: Poll::ADAPTIVE,
             limits: NetworkLimits::default(),
             disk: None,

@@ -38,7 +38,7 @@ pub(crate) enum Backlog {
     Empty,
     /// Waits in the network's list; the next turn hands them on.
     Listed,
-    /// Waits until what this connection was answered has gone out.
+    /// Waits until what this connection was answered has gone out, or until the machine wants it.
     Held,
 }
 
@@ -56,6 +56,8 @@ pub(crate) struct Connection {
     pub ended: bool,
     /// A first whole frame has come.
     pub spoken: bool,
+    /// Its first byte was no frame's, and it is heard as bytes.
+    pub is_bytes: bool,
     /// Is in the list of those to flush.
     pub dirty: bool,
     /// Something came or went since the last sweep.
@@ -85,6 +87,7 @@ impl Connection {
             interest: Interest::empty(),
             ended: false,
             spoken: false,
+            is_bytes: false,
             dirty: false,
             busy: true,
             deadline: Some(deadline),

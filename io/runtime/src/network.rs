@@ -23,6 +23,7 @@ use crate::error::StartError;
 use crate::pending::Pending;
 use crate::poll::{Interest, Poller, Ready};
 use accepting::Listener;
+pub(crate) use accepting::Sharing;
 use ramhold_base::limits::{CONNECTION_COUNT_MAX, SERVER_COUNT_MAX};
 use ramhold_base::map::FastMap;
 use ramhold_base::{ConnId, Instant, Lost};
@@ -33,9 +34,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use timing::Timers;
 
-/// Poller keys that are no connection.
-const KEY_LISTENER: u64 = u64::MAX;
-const KEY_WAKER: u64 = u64::MAX - 1;
+/// Poller keys that are no connection; listeners count down from theirs.
+const KEY_WAKER: u64 = u64::MAX;
+const KEY_LISTENER: u64 = u64::MAX - 1;
+const LISTENER_COUNT_MAX: u64 = 8;
 
 /// Connections that this process opens: one to each server and coordinator, with room for those just replaced.
 const OPENED_COUNT_MAX: usize = 2 * SERVER_COUNT_MAX;
@@ -105,7 +107,8 @@ pub(crate) struct Network {
     /// Ends of connections, for the machine.
     pub ends: Vec<Pending>,
     poller: Poller,
-    listener: Option<Listener>,
+    pub hears_bytes: bool,
+    listeners: Vec<Listener>,
     slots: Slots,
     accepted_count: usize,
     /// Opened connections that have not ended.
@@ -128,7 +131,7 @@ pub(crate) enum Event {
 
 impl Network {
     pub(crate) fn new(
-        listen: Option<SocketAddr>,
+        listen: &[(SocketAddr, Sharing)],
         limits: NetworkLimits,
         waker: impl AsFd,
     ) -> Result<Network, StartError> {
@@ -138,19 +141,20 @@ impl Network {
             |error: rustix::io::Errno| StartError::System { what: "an event queue", error: error.into() };
         let poller = Poller::new().map_err(refused)?;
         poller.add(waker, KEY_WAKER, Interest::IN).map_err(refused)?;
-        let listener = match listen {
-            Some(addr) => Some(
-                Listener::new(addr, &poller)
-                    .map_err(|error| StartError::Listen { addr, error: error.into() })?,
-            ),
-            None => None,
-        };
+        assert!(listen.len() as u64 <= LISTENER_COUNT_MAX);
+        let mut listeners = Vec::new();
+        for (key, (addr, sharing)) in (0..).map(|place| KEY_LISTENER - place).zip(listen.iter().copied()) {
+            let listener = Listener::new(addr, sharing, key, &poller)
+                .map_err(|error| StartError::Listen { addr, error: error.into() })?;
+            listeners.push(listener);
+        }
         Ok(Network {
             limits,
             stats: Stats::default(),
             ends: Vec::new(),
             poller,
-            listener,
+            hears_bytes: false,
+            listeners,
             slots: Slots::default(),
             accepted_count: 0,
             by_addr: FastMap::default(),
@@ -161,7 +165,7 @@ impl Network {
     }
 
     pub(crate) fn local_addr(&self) -> Option<SocketAddr> {
-        self.listener.as_ref().map(|listener| listener.addr)
+        self.listeners.first().map(|listener| listener.addr)
     }
 
     /// Connections that are there now, accepted and opened.
@@ -183,8 +187,8 @@ impl Network {
     pub(crate) fn on_ready(&mut self, ready: Ready, now: Instant) -> Event {
         match ready.key {
             KEY_WAKER => Event::Woken,
-            KEY_LISTENER => {
-                self.accept(now);
+            key if key > KEY_LISTENER - LISTENER_COUNT_MAX => {
+                self.accept((KEY_LISTENER - key) as usize, now);
                 Event::Done
             }
             key => self.on_connection_ready(ConnId(key), ready.flags, now),

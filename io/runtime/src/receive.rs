@@ -1,7 +1,7 @@
 //! Bytes that came in over one connection and are not yet handed on.
 //!
 //! Memory follows what has arrived, at most about twice that, never what a header claims.
-//! The front of the buffer is always the start of a frame.
+//! The front of the buffer is always the start of a frame, or of what the machine has not taken.
 
 use ramhold_wire::BadFrame;
 use ramhold_wire::frame;
@@ -84,11 +84,16 @@ impl ReceiveBuffer {
         }
     }
 
+    /// All that has come and is not handed on.
+    pub(crate) fn waiting(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+
     pub(crate) fn bytes(&self, range: Range<usize>) -> &[u8] {
         &self.bytes[range]
     }
 
-    /// The frame at the front has been handed on.
+    /// So many bytes at the front have been handed on.
     pub(crate) fn consume(&mut self, bytes: usize) {
         assert!(bytes <= self.bytes.len() - self.start);
         self.start += bytes;

@@ -15,13 +15,14 @@ use crate::clock;
 use crate::config::{Poll, RuntimeConfig};
 use crate::disk::{Disk, open_disk};
 use crate::error::StartError;
-use crate::network::{Event, Fed, Network, Stats};
+use crate::network::{Event, Fed, Network, Sharing, Stats};
 use crate::pending::Pending;
 use crate::poll::{Ready, Waker};
+use crate::receive::ReceiveBuffer;
 use crate::report::{Report, Throttle};
 use crate::store::StoreThread;
 use ramhold_base::time::earliest;
-use ramhold_base::{ConnId, Effects, Input, Instant, Machine, ServerId};
+use ramhold_base::{ConnId, Effects, Input, Instant, Machine, Rest, ServerId};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -119,7 +120,11 @@ impl<M: Machine> Runtime<M> {
             }
             None => None,
         };
-        let network = Network::new(config.listen, config.limits, &*waker)?;
+        let alone = config.listen.map(|addr| (addr, Sharing::Alone));
+        let shared = config.listen_also.into_iter().map(|addr| (addr, Sharing::Shared));
+        let listen: Vec<(SocketAddr, Sharing)> = alone.into_iter().chain(shared).collect();
+        let mut network = Network::new(&listen, config.limits, &*waker)?;
+        network.hears_bytes = config.hears_bytes;
         let mut runtime = Runtime {
             machine,
             effects: Effects::new(),
@@ -144,7 +149,7 @@ impl<M: Machine> Runtime<M> {
         Ok(runtime)
     }
 
-    /// Where this process accepts connections.
+    /// Where this process accepts connections; the first of its addresses.
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.network.local_addr()
     }
@@ -287,6 +292,9 @@ impl<M: Machine> Runtime<M> {
     fn feed(&mut self, id: ConnId) {
         let Some(mut input) = self.network.take_input(id) else { return };
         let now = clock::now();
+        if self.network.speaks_bytes(id, &input) {
+            return self.feed_bytes(id, input, now);
+        }
         let mut frame_count = 0;
         let fed = loop {
             if self.exit.is_some() || frame_count == FRAME_COUNT_MAX || !self.network.is_heard(id) {
@@ -308,6 +316,27 @@ impl<M: Machine> Runtime<M> {
             }
         };
         self.network.give_back(id, input, frame_count, fed, now);
+        self.settle(now);
+    }
+
+    /// Hands on what has come over a connection that does not speak in frames.
+    fn feed_bytes(&mut self, id: ConnId, mut input: ReceiveBuffer, now: Instant) {
+        let mut fed = Fed::More;
+        let mut is_taken = false;
+        if self.exit.is_none() && self.network.is_heard(id) {
+            let bytes = input.waiting();
+            self.machine.step(now, Input::Bytes { from: id, bytes }, &mut self.effects);
+            let taken = self.effects.taken;
+            self.execute(now);
+            input.consume(taken.bytes);
+            is_taken = taken.bytes > 0;
+            fed = match taken.rest {
+                Rest::Part => Fed::Drained,
+                Rest::More => Fed::More,
+                Rest::Held => Fed::Held,
+            };
+        }
+        self.network.give_back(id, input, u64::from(is_taken), fed, now);
         self.settle(now);
     }
 

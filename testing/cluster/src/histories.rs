@@ -59,8 +59,12 @@ pub fn run(plan: &Plan, tell: impl FnMut(&str)) -> Result<Sums, Failure> {
         None => Cluster::start(options)?,
         Some(network) => Cluster::start_in(network, options)?,
     };
-    let table =
-        TableOptions { durability: Durability::Buffered, replicas: REPLICA_COUNT, tablets: TABLET_COUNT };
+    let table = TableOptions {
+        durability: Durability::Buffered,
+        replicas: REPLICA_COUNT,
+        tablets: TABLET_COUNT,
+        slots: false,
+    };
     cluster.client(PATIENCE)?.create_table(TABLE, table)?;
 
     let dir = cluster.scratch.dir().join("histories");

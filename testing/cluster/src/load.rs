@@ -38,7 +38,8 @@ struct Shared {
 impl Load {
     /// Makes the table and begins. `seed` decides keys and values.
     pub fn start(cluster: &Cluster, name: &str, replicas: u8, seed: u64) -> Result<Load, Failure> {
-        let options = TableOptions { durability: Durability::Buffered, replicas, tablets: TABLET_COUNT };
+        let options =
+            TableOptions { durability: Durability::Buffered, replicas, tablets: TABLET_COUNT, slots: false };
         let table = cluster.client(PATIENCE)?.create_table(name, options)?;
         let shared = Arc::new(Shared::default());
         let mut threads = Vec::new();

@@ -258,6 +258,7 @@ impl Cluster {
                 needed_interval: Duration::from_secs(2),
                 mode: "buffers".into(),
             },
+            resp: None,
             detector: DetectorConfig::default(),
             memory_bytes: log_bytes + INDEX_BYTES,
             read_speed: 100,
@@ -466,9 +467,10 @@ impl ClusterSession {
         let mut rng = Rng::new(seed);
         config.lease_term = Duration::from_millis(rng.between(1000, 12_000));
         let packs = rng.chance(1, 2);
+        let slots = rng.chance(1, 2);
         ClusterSession {
             session: core::Session::new(config, seed),
-            options: TableOptions { durability: Durability::Buffered, replicas, tablets: 8 },
+            options: TableOptions { durability: Durability::Buffered, replicas, tablets: 8, slots },
             table: None,
             creating: None,
             lanes: rng.between(1, if packs { PACKED_LANES_MAX } else { LANES_MAX }) as usize,

@@ -352,7 +352,7 @@ impl Stage {
 
     pub fn begin_table_of(&mut self, client: usize, name: &str, replicas: u8) -> Begun {
         let durability = if replicas == 0 { Durability::None } else { Durability::Buffered };
-        let options = TableOptions { durability, replicas, tablets: 1 };
+        let options = TableOptions { durability, replicas, tablets: 1, slots: false };
         let create = core::Operation::CreateTable { name: name.into(), options, left_open: None };
         self.give(client, create, None)
     }

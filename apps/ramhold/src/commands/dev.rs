@@ -10,7 +10,7 @@ mod supervisor;
 pub use record::Record;
 
 use crate::failure::Failure;
-use crate::local::{Output, Plan, check_free, tail};
+use crate::local::{Output, Plan, check_free, is_free, tail};
 use crate::memory::check_available;
 use crate::output;
 use crate::size::{bytes_text, parse_bytes};
@@ -28,6 +28,9 @@ const START_WITHIN: Duration = Duration::from_secs(60);
 /// A server's replicas take at most what the others' logs hold, three times over, and as much again during recoveries.
 const DISK_PER_MEMORY: u64 = 4;
 
+/// Where Redis listens.
+const RESP_PORT: u16 = 6379;
+
 const HELP: &str = "\
 Every server is a process of its own and counts as a failure domain of its own: this protects against the death of
 processes, not of the machine. Ctrl-C (or 'ramhold stop') ends it cleanly; the same --dir again brings everything back.
@@ -41,7 +44,8 @@ Examples:
 Then, in another terminal:
   ramhold table create notes
   ramhold put notes hello world
-  ramhold get notes hello";
+  ramhold get notes hello
+  redis-cli set hello world                     any Redis client, at port 6379";
 
 /// Run a cluster on this machine.
 #[derive(Args, Clone, Debug)]
@@ -68,6 +72,9 @@ pub struct Dev {
     /// The coordinator's port; the servers take the next ones.
     #[arg(long, env = "RAMHOLD_PORT", default_value_t = 7400)]
     port: u16,
+    /// Where Redis clients are heard, by all servers. [default: 6379, if it is free]
+    #[arg(long, env = "RAMHOLD_RESP_PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    resp_port: Option<u16>,
     /// Return as soon as the cluster is healthy; it goes on in the background.
     #[arg(long, requires = "dir")]
     detach: bool,
@@ -138,15 +145,31 @@ fn prepare(arguments: &Dev, dir: &Path) -> Result<Plan, Failure> {
     })?;
     let ports: Vec<u16> = (arguments.port..=last).collect();
     check_free(&ports)?;
+    let resp_port = resp_port(arguments, &ports)?;
     Ok(Plan {
         dir: dir.to_owned(),
         ports,
         memory_bytes: arguments.memory,
         disk_bytes: arguments.disk.unwrap_or(arguments.memory.saturating_mul(DISK_PER_MEMORY)),
         default_replicas: replicas,
+        resp_port,
         buffer_dir: None,
         output: Output::Warnings,
     })
+}
+
+/// The port for Redis clients that is asked for, or the usual one if nobody listens there.
+fn resp_port(arguments: &Dev, ports: &[u16]) -> Result<Option<u16>, Failure> {
+    match arguments.resp_port {
+        Some(port) if ports.contains(&port) => Err(Failure::usage(format!(
+            "--resp-port {port} is the port of a process of this cluster: choose another"
+        ))),
+        Some(port) if !is_free(port) => Err(Failure::usage(format!(
+            "port {port} of 127.0.0.1 is in use; choose another with --resp-port"
+        ))),
+        Some(port) => Ok(Some(port)),
+        None => Ok(Some(RESP_PORT).filter(|port| is_free(*port) && !ports.contains(port))),
+    }
 }
 
 /// What `--replicas` says, or what fits. Writes to a table wait until each of its copies has a server of its own, so a
@@ -183,6 +206,9 @@ fn detach(arguments: &Dev) -> Result<(), Failure> {
     command.args(["--servers", &arguments.servers.to_string(), "--port", &arguments.port.to_string()]);
     command.args(["--replicas", &plan.default_replicas.to_string()]);
     command.args(["--memory", &plan.memory_bytes.to_string(), "--disk", &plan.disk_bytes.to_string()]);
+    if let Some(port) = plan.resp_port {
+        command.args(["--resp-port", &port.to_string()]);
+    }
     if arguments.no_respawn {
         command.arg("--no-respawn");
     }

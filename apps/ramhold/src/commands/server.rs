@@ -13,19 +13,21 @@ use crate::size::{bytes_text, parse_bytes, parse_duration};
 use buffers::BufferPlace;
 use clap::{Args, ValueEnum};
 use ramhold_backup::{BackupConfig, Buffers};
-use ramhold_base::limits::{LABEL_BYTES_MAX, LABEL_COUNT_MAX, SEGLET_BYTES, SEGMENT_BYTES};
+use ramhold_base::limits::{
+    LABEL_BYTES_MAX, LABEL_COUNT_MAX, SEGLET_BYTES, SEGMENT_BYTES, TABLE_NAME_BYTES_MAX,
+};
 use ramhold_client::parse_addresses;
 use ramhold_detector::DetectorConfig;
 use ramhold_log::Geometry;
 use ramhold_master::MasterConfig;
-use ramhold_node::{ServerConfig, ServerNode};
+use ramhold_node::{RespConfig, ServerConfig, ServerNode};
 use ramhold_runtime::{
     DiskConfig, Poll, Runtime, RuntimeConfig, StartError, memory_available, raise_file_limit,
 };
 use ramhold_wire::membership::Label;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Frames reserved on the device in one step: 128 MiB are there in milliseconds and last for a while.
@@ -123,6 +125,23 @@ pub struct Server {
         value_parser = parse_duration
     )]
     flush_interval: Duration,
+    /// Where else to listen for Redis clients, at the address of --bind: several servers of one machine may share a port,
+    /// and each connection goes to one of them. Redis clients are heard at --bind too.
+    #[arg(long, env = "RAMHOLD_RESP_PORT", value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    resp_port: Option<u16>,
+    /// The table of a Redis database, where it is not db0, db1 and so on: NUMBER=TABLE.
+    #[arg(long, env = "RAMHOLD_RESP_TABLE", value_name = "NUMBER=TABLE", value_delimiter = ',', value_parser = parse_database)]
+    resp_table: Vec<(u16, String)>,
+    /// Databases that Redis clients may select.
+    #[arg(long, env = "RAMHOLD_RESP_DATABASES", value_name = "COUNT", default_value_t = 16,
+        value_parser = clap::value_parser!(u16).range(1..=4096))]
+    resp_databases: u16,
+    /// A file whose first line is the password that Redis clients must give.
+    #[arg(long, env = "RAMHOLD_RESP_PASSWORD_FILE", value_name = "FILE")]
+    resp_password_file: Option<PathBuf>,
+    /// Do not speak the Redis protocol.
+    #[arg(long, env = "RAMHOLD_NO_RESP", conflicts_with_all = ["resp_port", "resp_table", "resp_password_file"])]
+    no_resp: bool,
     /// How to wait for work; busy takes a core for itself.
     #[arg(long, env = "RAMHOLD_POLL", default_value = "adaptive")]
     poll: PollMode,
@@ -154,6 +173,28 @@ fn parse_label(text: &str) -> Result<Label, String> {
     Ok(Label { name: name.to_owned(), value: value.to_owned() })
 }
 
+fn parse_database(text: &str) -> Result<(u16, String), String> {
+    let parsed = text.split_once('=').and_then(|(number, table)| Some((number.parse().ok()?, table)));
+    match parsed {
+        Some((number, table)) if (1..=TABLE_NAME_BYTES_MAX).contains(&table.len()) => {
+            Ok((number, table.to_owned()))
+        }
+        _ => Err(format!(
+            "'{text}' is not like 0=sessions: the number of a database and the name of its table"
+        )),
+    }
+}
+
+/// The first line of a password file.
+fn password(path: &Path) -> Result<String, Failure> {
+    let about = |text: String| Failure::usage(format!("--resp-password-file {}: {text}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| about(error.to_string()))?;
+    match text.lines().next().map(str::trim_end) {
+        Some("") | None => Err(about("its first line is empty".into())),
+        Some(password) => Ok(password.to_owned()),
+    }
+}
+
 pub fn run(arguments: Server) -> Result<(), Failure> {
     if let Some(parent) = arguments.end_with {
         process::end_with(parent)?;
@@ -182,6 +223,7 @@ struct Prepared {
     mode: Buffers,
     frames_max: u32,
     read_speed: device::ReadSpeed,
+    resp: Option<RespConfig>,
 }
 
 impl Prepared {
@@ -215,9 +257,10 @@ impl Prepared {
         check_available(memory.total_bytes, buffers.held_bytes(), memory_available())
             .map_err(Failure::usage)?;
         let frames_max = if roles.backup { device::frames_max(&dir, arguments.disk)? } else { 0 };
+        let resp = if arguments.no_resp { None } else { Some(resp_config(arguments, coordinator)?) };
         let mode = buffers.reserve(&memory)?;
         let read_speed = device::ReadSpeed::of(&dir);
-        Ok(Prepared { coordinator, memory, buffers, mode, frames_max, read_speed })
+        Ok(Prepared { coordinator, memory, buffers, mode, frames_max, read_speed, resp })
     }
 
     /// Opens everything. The address must be known before the machine is made, so a port of 0 is settled here.
@@ -234,6 +277,12 @@ impl Prepared {
             let node = ServerNode::new(self.server_config(arguments, advertise), region, seed);
             let config = RuntimeConfig {
                 listen: Some(listen),
+                listen_also: arguments
+                    .resp_port
+                    .map(|port| SocketAddr::new(listen.ip(), port))
+                    .into_iter()
+                    .collect(),
+                hears_bytes: self.resp.is_some(),
                 poll: match arguments.poll {
                     PollMode::Adaptive => Poll::ADAPTIVE,
                     PollMode::Busy => Poll::Busy,
@@ -276,6 +325,7 @@ impl Prepared {
                 mode: self.mode_text(),
             },
             detector: DetectorConfig::default(),
+            resp: self.resp.clone(),
             memory_bytes: self.memory.total_bytes,
             read_speed: self.read_speed.megabytes_per_second,
             enlist_interval: ENLIST_INTERVAL,
@@ -297,6 +347,13 @@ impl Prepared {
             format!("ramhold server {}", env!("CARGO_PKG_VERSION")),
             format!("  coordinator  {}", self.coordinator),
             format!("  listens      {}", listens.expect("a server always listens")),
+            match (&self.resp, arguments.resp_port) {
+                (None, _) => "  redis        not spoken".to_owned(),
+                (Some(_), None) => "  redis        there too".to_owned(),
+                (Some(_), Some(port)) => {
+                    format!("  redis        there, and at {}", SocketAddr::new(arguments.bind.ip(), port))
+                }
+            },
             format!("  data         {}", arguments.dir.display()),
             format!("  memory       {}", self.memory.text()),
         ];
@@ -315,6 +372,15 @@ impl Prepared {
         }
         println!("{}", lines.join("\n"));
     }
+}
+
+/// How the Redis protocol is to be spoken.
+fn resp_config(arguments: &Server, coordinator: SocketAddr) -> Result<RespConfig, Failure> {
+    let mut config = RespConfig::new(coordinator);
+    config.databases = arguments.resp_databases;
+    config.tables = arguments.resp_table.clone();
+    config.password = arguments.resp_password_file.as_deref().map(password).transpose()?;
+    Ok(config)
 }
 
 /// An address with a port: the given one, or one that is free now.

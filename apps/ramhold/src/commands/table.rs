@@ -4,6 +4,7 @@ use crate::cli::Global;
 use crate::failure::{Failure, REFUSED};
 use crate::output::{self, Columns};
 use clap::{Args, Subcommand, ValueEnum};
+use ramhold_base::hash::slot_of_hash;
 use ramhold_base::limits::{REPLICA_COUNT_DEFAULT, REPLICA_COUNT_MAX};
 use ramhold_client::{
     Client, Durability, Error, LeftOpen, Status, TableDescription, TableId, TableOptions, TableSummary,
@@ -42,7 +43,8 @@ enum TableCommand {
 Examples:
   ramhold table create users
   ramhold table create cache --durability none
-  ramhold table create users --replicas 2 --if-absent")]
+  ramhold table create users --replicas 2 --if-absent
+  ramhold table create sessions --slots")]
 struct Create {
     /// 1 to 255 bytes.
     name: String,
@@ -66,6 +68,9 @@ pub struct OptionArguments {
     /// What an acknowledged write is good for; by default 'buffered', and 'none' without replicas.
     #[arg(long, value_enum)]
     durability: Option<DurabilityArgument>,
+    /// Place keys by the hash slots of Redis Cluster: keys with the same {tag} are on one server.
+    #[arg(long)]
+    slots: bool,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
@@ -113,7 +118,7 @@ impl OptionArguments {
             }
             (Some(DurabilityArgument::None), None) | (_, Some(_)) => None,
         };
-        Ok(Wish { options: TableOptions { durability, replicas, tablets }, left_open })
+        Ok(Wish { options: TableOptions { durability, replicas, tablets, slots: self.slots }, left_open })
     }
 }
 
@@ -195,11 +200,14 @@ impl Create {
                 "name": self.name,
                 "durability": durability,
                 "replicas": made.replicas,
+                "slots": made.slots,
             }))
         } else {
             output::print(&format!(
-                "table '{}' is {table}: {durability}, {} replicas\n",
-                self.name, made.replicas
+                "table '{}' is {table}: {durability}, {} replicas{}\n",
+                self.name,
+                made.replicas,
+                by_slots(&made)
             ))
         }
     }
@@ -217,7 +225,7 @@ fn list(global: &Global) -> Result<(), Failure> {
 }
 
 pub fn tables_text(tables: &[TableSummary]) -> String {
-    let mut columns = Columns::new(["table", "id", "durability", "replicas", "tablets", "losses"]);
+    let mut columns = Columns::new(["table", "id", "durability", "replicas", "tablets", "slots", "losses"]);
     for table in tables {
         columns.row([
             output::bytes_for_eyes(table.name.as_bytes()),
@@ -225,6 +233,7 @@ pub fn tables_text(tables: &[TableSummary]) -> String {
             table.options.durability.name().to_owned(),
             table.options.replicas.to_string(),
             table.tablets.to_string(),
+            if table.options.slots { "yes" } else { "no" }.to_owned(),
             table.losses.to_string(),
         ]);
     }
@@ -238,24 +247,31 @@ pub fn summary_json(table: &TableSummary) -> serde_json::Value {
         "durability": table.options.durability.name(),
         "replicas": table.options.replicas,
         "tablets": table.tablets,
+        "slots": table.options.slots,
         "losses": table.losses,
     })
 }
 
 fn description_text(table: &TableDescription) -> String {
     let mut text = format!(
-        "table '{}' ({}): {}, {} replicas, {} tablets\n",
+        "table '{}' ({}): {}, {} replicas, {} tablets{}\n",
         output::bytes_for_eyes(table.name.as_bytes()),
         table.table,
         table.options.durability.name(),
         table.options.replicas,
-        table.tablets.len()
+        table.tablets.len(),
+        by_slots(&table.options)
     );
-    let mut columns = Columns::new(["first hash", "last hash", "state", "owner", "address"]);
+    let bounds = if table.options.slots { ["first slot", "last slot"] } else { ["first hash", "last hash"] };
+    let bound = |hash| match table.options.slots {
+        true => slot_of_hash(hash).to_string(),
+        false => format!("{hash:?}"),
+    };
+    let mut columns = Columns::new([bounds[0], bounds[1], "state", "owner", "address"]);
     for tablet in &table.tablets {
         columns.row([
-            format!("{:?}", tablet.first),
-            format!("{:?}", tablet.last),
+            bound(tablet.first),
+            bound(tablet.last),
             state_name(tablet.state).to_owned(),
             format!("{}/{}", tablet.owner, tablet.shard),
             tablet.address.map_or_else(|| "-".to_owned(), |address| address.0.to_string()),
@@ -263,6 +279,10 @@ fn description_text(table: &TableDescription) -> String {
     }
     text.push_str(&columns.text());
     text
+}
+
+fn by_slots(options: &TableOptions) -> &'static str {
+    if options.slots { ", by slots" } else { "" }
 }
 
 fn description_json(table: &TableDescription) -> serde_json::Value {
@@ -282,6 +302,7 @@ fn description_json(table: &TableDescription) -> serde_json::Value {
         "name": table.name,
         "durability": table.options.durability.name(),
         "replicas": table.options.replicas,
+        "slots": table.options.slots,
         "placement_seed": format!("{:016x}", table.seed.0),
         "tablets": tablets.collect::<Vec<_>>(),
     })
@@ -301,12 +322,12 @@ mod tests {
     use super::*;
 
     fn options(replicas: Option<u8>, durability: Option<DurabilityArgument>) -> Option<(&'static str, u8)> {
-        let options = OptionArguments { replicas, durability }.wish(0).ok()?.options;
+        let options = OptionArguments { replicas, durability, slots: false }.wish(0).ok()?.options;
         Some((options.durability.name(), options.replicas))
     }
 
     fn left_open(replicas: Option<u8>, durability: Option<DurabilityArgument>) -> Option<LeftOpen> {
-        OptionArguments { replicas, durability }.wish(0).unwrap().left_open
+        OptionArguments { replicas, durability, slots: false }.wish(0).unwrap().left_open
     }
 
     #[test]

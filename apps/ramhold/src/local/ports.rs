@@ -9,7 +9,8 @@ use std::net::{Ipv4Addr, TcpListener};
 const FIRST: u16 = 20_000;
 const COUNT: u16 = 12_000;
 
-fn is_free(port: u16) -> bool {
+/// Whether nobody listens there.
+pub fn is_free(port: u16) -> bool {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
 }
 

@@ -16,18 +16,24 @@ fn a_table_is_made_listed_described_and_dropped() {
     let twice = played.ramhold(&["table", "create", "users"]).failed(3);
     assert!(twice.contains("'users'") && twice.contains("--if-absent"), "{twice}");
     let again = ["table", "create", "users", "--replicas", "2", "--if-absent", "--json"];
-    let wanted = serde_json::json!({ "table": 1, "name": "users", "durability": "buffered", "replicas": 3 });
+    let wanted = serde_json::json!({
+        "table": 1, "name": "users", "durability": "buffered", "replicas": 3, "slots": false
+    });
     assert_eq!(played.ramhold(&again).ok().json(), wanted, "what it has, not what was asked for");
     let list = played.ramhold(&["table", "list"]).ok().text();
     assert_eq!(
         list.lines().nth(1).unwrap().split_whitespace().collect::<Vec<_>>(),
-        ["users", "t1", "buffered", "3", "1", "0"]
+        ["users", "t1", "buffered", "3", "1", "no", "0"]
     );
     let described = played.ramhold(&["table", "describe", "users", "--json"]).ok().json();
     assert_eq!(described["tablets"][0]["last_hash"], "ffffffffffffffff");
     assert_eq!(described["tablets"][0]["state"], "serving");
     assert!(played.ramhold(&["table", "describe", "users"]).ok().text().contains("s1/sh0"));
     assert_eq!(played.ramhold(&["table", "drop", "users"]).ok().text(), "dropped table 'users' (t1)\n");
+    let made = played.ramhold(&["table", "create", "by slots", "--slots"]).ok().text();
+    assert_eq!(made, "table 'by slots' is t2: buffered, 3 replicas, by slots\n");
+    let described = played.ramhold(&["table", "describe", "by slots"]).ok().text();
+    assert!(described.contains("last slot") && described.contains("16383"), "{described}");
     let gone = played.ramhold(&["table", "describe", "users"]).failed(3);
     assert!(gone.contains("'users'") && gone.contains("no such table"), "{gone}");
 }

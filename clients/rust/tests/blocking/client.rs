@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
 fn options() -> TableOptions {
-    TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 0 }
+    TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 0, slots: false }
 }
 
 fn connect(played: &Played) -> (Client, TableId) {

@@ -41,6 +41,7 @@ pub fn range(partition: u32, first: u64, last: u64) -> PartitionRange {
         first_segment: SegmentId(1),
         durability: Durability::Buffered,
         replicas: 3,
+        slots: false,
     }
 }
 

@@ -358,7 +358,7 @@ pub fn cluster_status(cluster: ClusterId) -> ClusterStatus {
 }
 
 pub fn options() -> TableOptions {
-    TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 1 }
+    TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 1, slots: false }
 }
 
 pub fn description(parts: &[Part]) -> TableDescription {

@@ -1,7 +1,7 @@
 //! A division covers exactly the tablets, and its parts are within the bounds.
 
 use proptest::prelude::*;
-use ramhold_base::hash::PlacementSeed;
+use ramhold_base::hash::{PlacementSeed, SLOT_COUNT, first_hash_of};
 use ramhold_base::{KeyHash, SegmentId, ShardId, StreamId, TableId};
 use ramhold_coordinator::{Bounds, DeadTablet, divide};
 use ramhold_wire::membership::Durability;
@@ -22,6 +22,7 @@ fn tablet(table: u32, first: u64, last: u64, stats: &[(u64, u64)]) -> DeadTablet
         first_segment: SegmentId(1),
         durability: Durability::Buffered,
         replicas: 3,
+        slots: false,
     };
     let stat = |(bytes, records): &(u64, u64)| TabletStat {
         table,
@@ -66,7 +67,50 @@ fn uneven_statistics_are_cut_where_they_are_heavy() {
     assert!(heavy.windows(2).all(|w| w[0] != w[1]));
 }
 
+/// As many tablets as cuts leave of the slots, with what each weighs.
+fn by_slots(cuts: &std::collections::BTreeSet<u16>, weights: &[(u64, u64)]) -> Vec<DeadTablet> {
+    let firsts: Vec<u16> = [0].into_iter().chain(cuts.iter().copied()).collect();
+    let lasts = cuts.iter().map(|cut| first_hash_of(*cut).0 - 1).chain([u64::MAX]);
+    let tablet_of = |((first, last), weight): ((&u16, u64), &(u64, u64))| {
+        let mut tablet = tablet(1, first_hash_of(*first).0, last, &[*weight]);
+        tablet.range.slots = true;
+        tablet
+    };
+    firsts.iter().zip(lasts).zip(weights).map(tablet_of).collect()
+}
+
+fn is_at_slots(first: KeyHash, last: KeyHash) -> bool {
+    let below = u64::MAX / u64::from(SLOT_COUNT);
+    first.0 & below == 0 && last.0 & below == below
+}
+
+// B3
+#[test]
+fn a_slot_is_never_cut_however_heavy() {
+    let heavy = by_slots(&[1, 2].into(), &[(50_000_000, 1), (0, 0), (50_000_000, 1)]);
+    let ranges = divide(&heavy, &BOUNDS);
+    assert!(ranges.len() > 40);
+    assert!(ranges.iter().all(|range| range.slots && is_at_slots(range.first, range.last)));
+    assert_eq!(ranges.iter().filter(|range| range.last < first_hash_of(1)).count(), 1);
+}
+
 proptest! {
+    // F3, B3
+    #[test]
+    fn tables_by_slots_are_cut_between_slots(
+        cuts in proptest::collection::btree_set(1u16..SLOT_COUNT, 0..12),
+        weights in proptest::collection::vec((0u64..20_000_000, 0u64..200_000), 13),
+    ) {
+        let ranges = divide(&by_slots(&cuts, &weights), &BOUNDS);
+        let mut next = Some(0u64);
+        for range in &ranges {
+            prop_assert_eq!(next, Some(range.first.0));
+            prop_assert!(is_at_slots(range.first, range.last));
+            next = range.last.0.checked_add(1);
+        }
+        prop_assert_eq!(next, None);
+    }
+
     // F3
     #[test]
     fn a_division_covers_exactly_the_tablets_within_the_bounds(

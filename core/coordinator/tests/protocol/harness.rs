@@ -144,7 +144,7 @@ impl World {
     pub fn step(&mut self, input: Input<'_>) {
         let mut effects = Effects::new();
         self.coordinator.step(self.now, input, &mut effects);
-        let Effects { bytes, list } = effects;
+        let Effects { bytes, list, .. } = effects;
         for effect in list {
             assert!(self.exit.is_none(), "nothing follows an exit");
             match effect {
@@ -152,7 +152,7 @@ impl World {
                 Effect::Store { token, request } => self.held.push_back((token, request)),
                 Effect::Report { text, .. } => self.reports.push(text),
                 // Bytes that were no frame: the sender is told why, then the connection ends.
-                Effect::Close { .. } => {}
+                Effect::Close { .. } | Effect::Hear { .. } => {}
                 Effect::Exit { code, reason } => self.exit = Some((code, reason)),
                 other => panic!("a coordinator has no effect like {other:?}"),
             }
@@ -596,7 +596,7 @@ impl World {
 }
 
 pub fn buffered(replicas: u8, tablets: u32) -> TableOptions {
-    TableOptions { durability: Durability::Buffered, replicas, tablets }
+    TableOptions { durability: Durability::Buffered, replicas, tablets, slots: false }
 }
 
 pub fn recovered(recover: &Recover, outcome: RecoveryOutcome) -> Recovered {

@@ -19,6 +19,7 @@ fn story(crash_at: Option<(u64, bool)>) -> (World, u64) {
         durability: ramhold_wire::membership::Durability::None,
         replicas: 0,
         tablets: 4,
+        slots: false,
     };
     world.create("cache", cache);
     world.give_head(ServerId(1), 2, &[2, 3, 4]);

@@ -31,14 +31,41 @@ fn a_table_is_answered_when_every_tablet_is_served() {
     assert_eq!(world.client_anew(&message), Some(Err(Status::TableExists)));
 }
 
+// B3
+#[test]
+fn tablets_of_a_table_by_slots_begin_at_slots_and_their_owners_know_it() {
+    let mut world = World::cluster(3);
+    for (name, tablets) in [("one each", 0), ("many", 4096), ("odd", 7)] {
+        let options = TableOptions { slots: true, ..buffered(2, tablets) };
+        let table = world.create(name, options);
+        world.run(Duration::from_secs(3));
+        let description = world.describe(name);
+        assert!(description.placement().slots);
+        assert_covered(&description);
+        assert_eq!(description.tablets.len() as u32, if tablets == 0 { 3 } else { tablets });
+        for tablet in &description.tablets {
+            assert_eq!(tablet.first.0 << 14, 0);
+            assert_eq!(tablet.last.0 << 14, u64::MAX << 14);
+        }
+        let takes = world.servers.values().flat_map(|server| &server.takes);
+        let slots: Vec<bool> = takes.filter(|take| take.table == table).map(|take| take.slots).collect();
+        assert_eq!(slots, vec![true; description.tablets.len()]);
+    }
+    let listed = world.client(&TableList {}).unwrap().unwrap().tables;
+    assert!(listed.iter().all(|table| table.options.slots));
+    world.restart();
+    world.run(Duration::from_secs(3));
+    assert!(world.describe("odd").options.slots, "the store keeps it");
+}
+
 // A1
 #[test]
 fn limits_of_tables_are_answers() {
     let mut world = World::new();
     let create =
         |name: &str, options: TableOptions| TableCreate { name: name.into(), options, left_open: None };
-    let none = |replicas| TableOptions { durability: Durability::None, replicas, tablets: 0 };
-    let synced = TableOptions { durability: Durability::Synced, replicas: 3, tablets: 0 };
+    let none = |replicas| TableOptions { durability: Durability::None, replicas, tablets: 0, slots: false };
+    let synced = TableOptions { durability: Durability::Synced, replicas: 3, tablets: 0, slots: false };
     let cases = [
         (create("", buffered(3, 0)), Status::NameTooLong),
         (create(&"x".repeat(256), buffered(3, 0)), Status::NameTooLong),
@@ -98,7 +125,7 @@ fn what_a_creator_leaves_open_is_the_clusters_default() {
     }
     world.create("said", buffered(1, 0));
     assert_eq!(has(&mut world, "said"), (Durability::Buffered, 1));
-    let none = TableOptions { durability: Durability::None, replicas: 0, tablets: 0 };
+    let none = TableOptions { durability: Durability::None, replicas: 0, tablets: 0, slots: false };
     let cache = TableCreate { options: none, ..leaving(LeftOpen::Replicas, "cache") };
     assert!(world.client(&cache).unwrap().is_ok());
     assert_eq!(has(&mut world, "cache"), (Durability::None, 0));

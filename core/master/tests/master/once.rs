@@ -415,6 +415,7 @@ fn recover(rig: &mut Rig, entries: &[Entry<'_>]) {
         first_segment: SegmentId(1),
         durability: Durability::Buffered,
         replicas: 2,
+        slots: false,
     };
     let source = SegmentSource {
         backup: ServerId(1),

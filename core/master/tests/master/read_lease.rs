@@ -158,6 +158,7 @@ fn writes_without_replicas_need_the_lease_that_the_coordinator_grants() {
         durability: Durability::None,
         replicas: 0,
         version_floor: Version(0),
+        slots: false,
     };
     assert_eq!(rig.request(&take), Status::Ok);
     // The first is refused until the client's lease is known.

@@ -25,6 +25,7 @@ fn range(first: u64, last: u64) -> PartitionRange {
         first_segment: SegmentId(1),
         durability: Durability::Buffered,
         replicas: 2,
+        slots: false,
     }
 }
 fn recover(attempt: u32, segments: Vec<RecoverySegment>) -> Recover {

@@ -63,6 +63,7 @@ impl World {
             durability: if replicas == 0 { Durability::None } else { Durability::Buffered },
             replicas,
             version_floor: Version(0),
+            slots: false,
         };
         let mut body = Vec::new();
         encode_into(&mut body, &take);

@@ -200,6 +200,7 @@ impl Rig {
             durability,
             replicas,
             version_floor: Version(0),
+            slots: false,
         };
         assert_eq!(self.request(&take), Status::Ok);
         self.confirm_lease(4);

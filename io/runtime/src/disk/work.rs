@@ -95,6 +95,7 @@ impl DiskFiles {
             Effect::DiskReserve { token, file, bytes } => (token, Work::Reserve { file, bytes }),
             Effect::Send { .. }
             | Effect::Close { .. }
+            | Effect::Hear { .. }
             | Effect::Store { .. }
             | Effect::Report { .. }
             | Effect::Named { .. }

@@ -3,7 +3,7 @@
 //! Who comes when there are too many is let in and shut out at once, so that the queue in the kernel stays short.
 //! When the process has no descriptor for another one, it stops listening for a moment instead of spinning.
 
-use super::{KEY_LISTENER, Network};
+use super::Network;
 use crate::connection::{Connection, Phase, Side, tune};
 use crate::poll::{Interest, Poller};
 use ramhold_base::Instant;
@@ -22,36 +22,51 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 
+/// Whether other processes may listen at the same address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sharing {
+    Alone,
+    Shared,
+}
+
 pub(super) struct Listener {
     pub addr: SocketAddr,
+    key: u64,
     socket: OwnedFd,
     /// Accepting is paused until then.
     pub again: Option<Instant>,
 }
 
 impl Listener {
-    pub(super) fn new(addr: SocketAddr, poller: &Poller) -> rustix::io::Result<Listener> {
+    pub(super) fn new(
+        addr: SocketAddr,
+        sharing: Sharing,
+        key: u64,
+        poller: &Poller,
+    ) -> rustix::io::Result<Listener> {
         let socket = rustix::net::socket_with(family(addr), SocketType::STREAM, FLAGS, None)?;
         // A restarted process takes its address over from connections that are still fading out.
         sockopt::set_socket_reuseaddr(&socket, true)?;
+        sockopt::set_socket_reuseport(&socket, sharing == Sharing::Shared)?;
         rustix::net::bind(&socket, &addr)?;
         rustix::net::listen(&socket, WAITING_COUNT_MAX)?;
         let addr = socket_addr(rustix::net::getsockname(&socket)?)?;
-        poller.add(&socket, KEY_LISTENER, Interest::IN)?;
-        Ok(Listener { addr, socket, again: None })
+        poller.add(&socket, key, Interest::IN)?;
+        Ok(Listener { addr, key, socket, again: None })
     }
 }
 
 impl Network {
-    pub(super) fn accept(&mut self, now: Instant) {
+    /// `place`: of the listener.
+    pub(super) fn accept(&mut self, place: usize, now: Instant) {
         for _ in 0..ACCEPT_COUNT_MAX {
-            let Some(listener) = &self.listener else { return };
+            let Some(listener) = self.listeners.get(place) else { return };
             match rustix::net::accept_with(&listener.socket, FLAGS) {
                 Ok(socket) => self.admit(socket, now),
                 Err(Errno::AGAIN) => return,
                 // Whoever came has gone again.
                 Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO) => {}
-                Err(_) => return self.pause_accepting(now),
+                Err(_) => return self.pause_accepting(place, now),
             }
         }
     }
@@ -72,19 +87,20 @@ impl Network {
         }
     }
 
-    fn pause_accepting(&mut self, now: Instant) {
+    fn pause_accepting(&mut self, place: usize, now: Instant) {
         self.stats.accept_pauses += 1;
-        let Some(listener) = &mut self.listener else { return };
+        let listener = &mut self.listeners[place];
         listener.again = Some(now + PAUSE);
         // When even this fails the loop is told of the listener again and tries again.
-        let _ = self.poller.modify(&listener.socket, KEY_LISTENER, Interest::empty());
+        let _ = self.poller.modify(&listener.socket, listener.key, Interest::empty());
     }
 
     pub(super) fn resume_accepting(&mut self, now: Instant) {
-        let Some(listener) = &mut self.listener else { return };
-        if listener.again.is_some_and(|again| again <= now) {
-            let listening = self.poller.modify(&listener.socket, KEY_LISTENER, Interest::IN);
-            listener.again = if listening.is_ok() { None } else { Some(now + PAUSE) };
+        for listener in &mut self.listeners {
+            if listener.again.is_some_and(|again| again <= now) {
+                let listening = self.poller.modify(&listener.socket, listener.key, Interest::IN);
+                listener.again = if listening.is_ok() { None } else { Some(now + PAUSE) };
+            }
         }
     }
 }

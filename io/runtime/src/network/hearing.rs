@@ -17,6 +17,8 @@ pub(crate) enum Fed {
     Drained,
     /// There may be more, for a later turn.
     More,
+    /// There is more, for when the machine wants it.
+    Held,
     /// What comes next is no frame.
     Bad(BadFrame),
 }
@@ -96,6 +98,30 @@ impl Network {
         self.slots.find(id).is_some_and(|found| found.phase == Phase::Open && !found.is_paused(limits))
     }
 
+    /// Whether this connection, of which this has come, is heard as bytes: the first byte decides.
+    pub(crate) fn speaks_bytes(&mut self, id: ConnId, input: &ReceiveBuffer) -> bool {
+        let hears_bytes = self.hears_bytes;
+        let Some(connection) = self.slots.find(id).filter(|found| found.side == Side::Accepted) else {
+            return false;
+        };
+        if !connection.is_bytes && !connection.spoken && hears_bytes {
+            let first = input.waiting().first();
+            connection.is_bytes = first.is_some_and(|first| *first != frame::MAGIC[0]);
+            connection.spoken = connection.is_bytes;
+        }
+        connection.is_bytes
+    }
+
+    /// The machine wants what it has left of this connection.
+    pub(crate) fn hear(&mut self, id: ConnId) {
+        if let Some(connection) = self.slots.find(id)
+            && connection.backlog == Backlog::Held
+        {
+            connection.backlog = Backlog::Listed;
+            self.backlog.push(id);
+        }
+    }
+
     /// Lends out what has come in, so that frames are handed on from where they lie; ends with `give_back`.
     pub(crate) fn take_input(&mut self, id: ConnId) -> Option<ReceiveBuffer> {
         let connection = self.slots.find(id).filter(|connection| connection.phase == Phase::Open)?;
@@ -120,6 +146,7 @@ impl Network {
         }
         match fed {
             Fed::More if connection.is_paused(&self.limits) => connection.backlog = Backlog::Held,
+            Fed::Held => connection.backlog = Backlog::Held,
             Fed::More => {
                 connection.backlog = Backlog::Listed;
                 self.backlog.push(id);

@@ -35,7 +35,7 @@ impl Network {
     /// When `on_time` should be called next.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let first = self.timers.heap.peek().map(|Reverse((at, _))| *at);
-        earliest(first, self.listener.as_ref().and_then(|listener| listener.again))
+        earliest(first, self.listeners.iter().filter_map(|listener| listener.again).min())
     }
 
     /// Ends connections that have waited too long, and does what is due. Call it after what came in was read.

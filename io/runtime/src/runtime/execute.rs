@@ -28,6 +28,7 @@ impl<M: Machine> Runtime<M> {
         match effect {
             Effect::Send { to, frame } => self.network.send(to, &self.effects.bytes[frame], now),
             Effect::Close { conn } => self.network.close(conn, now),
+            Effect::Hear { conn } => self.network.hear(conn),
             Effect::DiskWrite { token, file, offset, data } => {
                 // Lent out, so that work which is done at once needs no copy.
                 let bytes = std::mem::take(&mut self.effects.bytes);

@@ -1,7 +1,7 @@
 //! Frames travel, connections come and go (E1).
 
 use crate::probe::{Probe, Raw, Seen, client, quiet, request, server, until, until_both};
-use ramhold_base::{Effect, Level, Lost, Peer, Status};
+use ramhold_base::{Effect, Instant, Level, Lost, Peer, Rest, Status, Taken};
 use ramhold_runtime::{NetworkLimits, Poll, Runtime, RuntimeConfig, StartError, Turn};
 use ramhold_wire::{Header, Kind, Opcode, frame};
 use std::net::{SocketAddr, TcpListener};
@@ -221,6 +221,67 @@ fn who_finishes_writing_still_gets_the_answer() {
     });
     assert_eq!(raw.got, request(1, 10));
     until(&mut server, |server| server.connection_count() == 0);
+}
+
+/// Takes whole lines and sends them back; holds what follows a line that says so until the next tick.
+fn lines() -> Probe {
+    let mut held = None;
+    Probe::new(move |_, seen, effects| match seen {
+        Seen::Bytes { from, bytes } => {
+            let Some(end) = bytes.iter().position(|byte| *byte == b'\n').map(|at| at + 1) else { return };
+            if held == Some(*from) {
+                effects.taken.rest = Rest::Held;
+                return;
+            }
+            let line = &bytes[..end];
+            effects.send_with(Peer::Conn(*from), |out| out.extend_from_slice(line));
+            let is_last = line == b"hold\n";
+            held = is_last.then_some(*from);
+            let rest = if is_last { Rest::Held } else { Rest::More };
+            effects.taken = Taken { bytes: end, rest };
+        }
+        Seen::Tick => {
+            if let Some(conn) = held.take() {
+                effects.push(Effect::Hear { conn });
+            }
+        }
+        _ => {}
+    })
+}
+
+// J1: the first byte decides whether a connection speaks in frames; the machine takes bytes at its own pace.
+#[test]
+fn bytes_are_offered_until_they_are_taken() {
+    let (config, _) = quiet(NetworkLimits::default());
+    let listen = Some("127.0.0.1:0".parse().unwrap());
+    let also = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let config = RuntimeConfig { listen, listen_also: vec![also], hears_bytes: true, ..config };
+    let mut server = Runtime::new(lines(), config).unwrap();
+    for addr in [server.local_addr().unwrap(), also] {
+        let mut raw = Raw::connect(addr);
+        let mut sent = b"one\ntw".to_vec();
+        raw.write(&sent);
+        until(&mut server, |_| raw.read().len() == 4);
+        raw.write(b"o\nhold\nfour\n");
+        sent.extend_from_slice(b"o\nhold\n");
+        until(&mut server, |_| raw.read().len() == sent.len());
+        // Once more after the answer has gone out, and then not again and again.
+        until(&mut server, |server| server.turn(Some(Duration::ZERO)) == Turn::Idle);
+        let before = server.machine().seen.len();
+        for _ in 0..50 {
+            assert_ne!(server.turn(Some(Duration::ZERO)), Turn::Ended);
+        }
+        assert_eq!(server.machine().seen.len(), before);
+        server.machine_mut().deadline = Some(Instant::ZERO);
+        sent.extend_from_slice(b"four\n");
+        until(&mut server, |_| raw.read().len() == sent.len());
+        assert_eq!(raw.got, sent);
+        // Frames come over the same addresses.
+        let mut framed = Raw::connect(addr);
+        framed.write(&request(1, 3));
+        let frames = server.machine().frames().len();
+        until(&mut server, |server| server.machine().frames().len() == frames + 1);
+    }
 }
 
 #[test]

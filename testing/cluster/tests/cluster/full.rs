@@ -25,8 +25,10 @@ fn a_full_server_refuses_writes_until_something_is_removed() -> Result<(), Failu
     let _machine = crate::machine();
     let cluster = Cluster::start(Options { servers: 2, ..Options::default() })?;
     let mut client = cluster.client(PATIENCE)?;
-    let table = client
-        .create_table("data", TableOptions { durability: Durability::Buffered, replicas: 1, tablets: 1 })?;
+    let table = client.create_table(
+        "data",
+        TableOptions { durability: Durability::Buffered, replicas: 1, tablets: 1, slots: false },
+    )?;
 
     client.set_deadline(Duration::from_secs(3));
     let mut count = 0;

@@ -307,7 +307,11 @@ impl Machine for SpecimenServer {
                 effects.push(Effect::Exit { code: 1, reason: format!("the device failed: {error:?}") });
             }
             Input::Stop => effects.push(Effect::Exit { code: 0, reason: "asked to".into() }),
-            Input::Tick | Input::Lost { .. } | Input::Closed { .. } | Input::Store { .. } => {}
+            Input::Tick
+            | Input::Lost { .. }
+            | Input::Closed { .. }
+            | Input::Store { .. }
+            | Input::Bytes { .. } => {}
         }
     }
 

@@ -143,6 +143,7 @@ impl Machine for SpecimenSession {
             | Input::Closed { .. }
             | Input::Disk { .. }
             | Input::Store { .. }
+            | Input::Bytes { .. }
             | Input::Stop => {}
         }
         if self.open.as_ref().is_some_and(|open| open.deadline <= now) {

@@ -16,7 +16,7 @@ use ramhold_base::{
 
 impl<M: Machine> World<M> {
     pub(super) fn execute(&mut self, node: usize, effects: &mut Effects) {
-        let Effects { bytes, list } = effects;
+        let Effects { bytes, list, .. } = effects;
         for effect in list.drain(..) {
             if self.dies_now(node) {
                 self.note_fault("crash between effects", node);
@@ -29,6 +29,8 @@ impl<M: Machine> World<M> {
                     self.send(node, to, &bytes[frame]);
                 }
                 Effect::Close { conn } => self.close(node, conn),
+                // Connections of the simulation speak in frames.
+                Effect::Hear { .. } => {}
                 Effect::DiskWrite { token, file, offset, data } => {
                     self.trace.note(offset);
                     self.trace.note_bytes(&bytes[data.clone()]);

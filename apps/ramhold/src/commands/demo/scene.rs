@@ -47,6 +47,7 @@ impl Scene {
             memory_bytes: MEMORY_BYTES,
             disk_bytes: DISK_BYTES,
             default_replicas: REPLICAS,
+            resp_port: None,
             buffer_dir: Some(buffer_dir.clone()),
             output: Output::LogsOnly,
         };

@@ -87,6 +87,10 @@ pub fn banner(plan: &Plan, arguments: &Dev) -> String {
         0 => "0 by default: a table is in one server's memory alone".to_owned(),
         count => format!("{count} by default, each on another server than the data"),
     };
+    let redis = match plan.resp_port {
+        Some(port) => format!("redis-cli -p {port} set hello world"),
+        None => format!("redis-cli -p {first} set hello world   (6379 is in use)"),
+    };
     format!(
         "ramhold dev: {count} servers with {memory} each are up\n\
          \x20 coordinator  {coordinator}\n\
@@ -96,6 +100,7 @@ pub fn banner(plan: &Plan, arguments: &Dev) -> String {
          \x20 try          ramhold{cluster} table create notes\n\
          \x20              ramhold{cluster} put notes hello world\n\
          \x20              ramhold{cluster} status\n\
+         \x20              {redis}\n\
          \x20 protects     against the death of processes, not of this machine: all copies are on it\n\
          \x20 end          Ctrl-C, or 'ramhold stop --dir {dir}'\n",
         count = plan.server_count(),

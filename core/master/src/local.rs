@@ -1,0 +1,81 @@
+//! Requests of this very process: of clients that reached this server in another protocol.
+//!
+//! They are treated as others are, but for their numbers: an answer within a process comes for certain, so nobody asks
+//! again, and no result has to be remembered. What cannot be done here and now is refused, and whoever asked takes the
+//! way over the network, which knows how to wait.
+//!
+//! Invariant: each request is answered once, at once or when its stream is durable.
+
+use crate::Master;
+use crate::multi::Asker;
+use crate::tablets::Tablet;
+use ramhold_base::{Effects, Instant, KeyHash, Status, TableId};
+use ramhold_wire::local::{LocalAnswers, LocalRequest};
+use ramhold_wire::{Header, Opcode, View};
+
+impl Master {
+    /// Treats a request of this process; its answer, now or later, is among [`Master::swap_local_answers`]'s under
+    /// `ticket`. What is appended goes out with [`Master::finish_local`].
+    pub fn on_local(
+        &mut self,
+        now: Instant,
+        request: &LocalRequest<'_>,
+        ticket: u64,
+        view: &View,
+        effects: &mut Effects,
+    ) {
+        let from = Asker::Local(ticket);
+        let header = |opcode: Opcode| Header { opcode: opcode.code(), ..Header::default() };
+        match request {
+            LocalRequest::Read(request) => {
+                self.read(now, &header(Opcode::Read), request, from, view, effects);
+            }
+            LocalRequest::Write(request) => {
+                self.write(now, &header(Opcode::Write), request, from, view, effects);
+            }
+            LocalRequest::Remove(request) => {
+                self.remove(now, &header(Opcode::Remove), request, from, view, effects);
+            }
+            LocalRequest::Increment(request) => {
+                self.increment(now, &header(Opcode::Increment), request, from, view, effects);
+            }
+        }
+    }
+
+    /// After some requests, whose bodies had so many bytes together: replicates what was appended, and pays for it.
+    pub fn finish_local(&mut self, now: Instant, bytes: u64, view: &View, effects: &mut Effects) {
+        if self.appended || self.read_lease.is_due(now) {
+            self.advance_if_appended(now, view, effects);
+        }
+        if bytes > 0 {
+            self.pay_for_cleaning(now, bytes, view, effects);
+        }
+    }
+
+    /// Takes the answers out, in exchange for an empty list whose memory is used again.
+    pub fn swap_local_answers(&mut self, answers: &mut LocalAnswers) {
+        std::mem::swap(&mut self.multis.local, answers);
+    }
+
+    pub fn has_local_answers(&self) -> bool {
+        !self.multis.local.is_empty()
+    }
+
+    /// What a mutation of this process passes: there is no number to recall, and no lease of its client.
+    pub(crate) fn admit_local(
+        &mut self,
+        now: Instant,
+        table: TableId,
+        key: &[u8],
+    ) -> Result<(Tablet, KeyHash), Status> {
+        let (tablet, hash) = self.serving(table, key)?;
+        if self.is_crowded(tablet.stream) {
+            Err(Status::TooMany)
+        } else if tablet.unreplicated && !self.is_leased(now) {
+            // Nothing else would show that this is not its owner any more.
+            Err(Status::NotLeased)
+        } else {
+            Ok((tablet, hash))
+        }
+    }
+}

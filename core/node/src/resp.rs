@@ -1,0 +1,145 @@
+//! The Redis protocol in a server process: what its front needs of the other roles.
+
+use crate::ServerConfig;
+use crate::server::{Phase, ServerNode};
+use ramhold_backup::Backup;
+use ramhold_base::{ConnId, Effect, Effects, Input, Instant, Peer, Rest, ServerId, Status, Taken};
+use ramhold_master::Master;
+use ramhold_resp::Host;
+use ramhold_wire::View;
+use ramhold_wire::local::{LocalAnswers, LocalRequest};
+use ramhold_wire::status::ProcessStatus;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// The roles around the front.
+struct Roles<'a> {
+    config: &'a ServerConfig,
+    view: &'a View,
+    backup: &'a Backup,
+    master: Option<&'a mut Master>,
+    /// Answers for a process without a master.
+    unserved: LocalAnswers,
+    bad_frames: u64,
+    started: Instant,
+}
+
+impl Host for Roles<'_> {
+    fn treat(&mut self, now: Instant, request: &LocalRequest<'_>, ticket: u64, effects: &mut Effects) {
+        match &mut self.master {
+            Some(master) => master.on_local(now, request, ticket, self.view, effects),
+            None => self.unserved.push(ticket, Status::WrongOwner, |_| {}),
+        }
+    }
+
+    fn finish(&mut self, now: Instant, bytes: u64, effects: &mut Effects) {
+        if let Some(master) = &mut self.master {
+            master.finish_local(now, bytes, self.view, effects);
+        }
+    }
+
+    fn swap_answers(&mut self, answers: &mut LocalAnswers) {
+        match &mut self.master {
+            Some(master) => master.swap_local_answers(answers),
+            None => std::mem::swap(&mut self.unserved, answers),
+        }
+    }
+
+    fn time(&self, now: Instant) -> u64 {
+        self.view.time(now).0
+    }
+
+    fn status(&self, now: Instant) -> ProcessStatus {
+        status(
+            self.config,
+            self.view,
+            self.backup,
+            self.master.as_deref(),
+            self.bad_frames,
+            now.since(self.started),
+        )
+    }
+
+    fn me(&self) -> ServerId {
+        self.view.me
+    }
+
+    fn cluster(&self) -> u64 {
+        self.view.cluster.0
+    }
+
+    fn servers(&self) -> Vec<(ServerId, SocketAddr)> {
+        self.view.list.up().map(|server| (server.id, server.address.0)).collect()
+    }
+}
+
+/// Which part of the front is meant.
+pub(crate) enum For<'a> {
+    Bytes {
+        from: ConnId,
+        bytes: &'a [u8],
+    },
+    Closed(ConnId),
+    /// The front's client session.
+    Session(Input<'a>),
+    /// Answers of the master may have become due.
+    Answers,
+}
+
+impl ServerNode {
+    /// Has the front do its part, with the roles around it.
+    pub(crate) fn resp(&mut self, now: Instant, what: For<'_>, effects: &mut Effects) {
+        let Some(resp) = &mut self.resp else { return };
+        let mut roles = Roles {
+            config: &self.config,
+            view: &self.view,
+            backup: &self.backup,
+            master: self.master.as_mut(),
+            unserved: LocalAnswers::default(),
+            bad_frames: self.bad_frames,
+            started: self.started,
+        };
+        match what {
+            For::Bytes { from, bytes } if self.phase == Phase::Serving => {
+                resp.on_bytes(now, from, bytes, &mut roles, effects);
+            }
+            For::Bytes { from, bytes } => {
+                let text = b"-LOADING the server is not serving yet, or not any more\r\n";
+                effects.send_with(Peer::Conn(from), |out| out.extend_from_slice(text));
+                effects.push(Effect::Close { conn: from });
+                effects.taken = Taken { bytes: bytes.len(), rest: Rest::Part };
+            }
+            For::Closed(conn) => resp.on_closed(conn),
+            For::Session(input) => resp.on_session(now, input, &mut roles, effects),
+            For::Answers => resp.on_host(now, &mut roles, effects),
+        }
+    }
+}
+
+/// What a server says of itself.
+pub(crate) fn status(
+    config: &ServerConfig,
+    view: &View,
+    backup: &Backup,
+    master: Option<&Master>,
+    bad_frames: u64,
+    uptime: Duration,
+) -> ProcessStatus {
+    let mut status = ProcessStatus {
+        server: view.me,
+        version: config.version.clone(),
+        uptime_millis: u64::try_from(uptime.as_millis()).unwrap_or(u64::MAX),
+        memory_bytes: config.memory_bytes,
+        backup: Some(backup.status()),
+        bad_frames,
+        ..ProcessStatus::default()
+    };
+    if let Some(master) = master {
+        master.status_into(&mut status, view);
+    }
+    status.buffer_bytes = status
+        .memory_bytes
+        .saturating_sub(config.master_config.log_bytes)
+        .saturating_sub(config.master_config.index_bytes_max);
+    status
+}

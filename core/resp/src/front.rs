@@ -1,0 +1,331 @@
+//! Carries out commands: connections, their order, and the way to objects.
+//!
+//! A request is taken off a connection's bytes when it can begin, and becomes a running command until its reply is there.
+//! Replies leave in the order of their requests. Objects whose tablets are in this process are asked for directly
+//! (`Host`), all others, and whatever the direct way refuses, through a client session of the process's own.
+//!
+//! Order: requests of a connection have their effects as if each had waited for the one before. What the host carries out
+//! at once is in order by itself; a request that touches a key of one that is still under way is not begun before that
+//! is over, nor is one that is `exclusive` among others.
+//!
+//! Invariants:
+//! - every whole request gets one reply, in order, unless the connection ends first;
+//! - what a connection holds is bounded: bytes that are not taken stay in the socket.
+//!
+//! Not here: what commands mean (`commands`), sockets (io).
+
+mod about;
+mod answer;
+mod connection;
+mod fast;
+mod flow;
+mod immediate;
+mod running;
+mod tables;
+mod tickets;
+mod transact;
+
+use crate::{Fault, Limits};
+use answer::Answer;
+use connection::Connection;
+use ramhold_base::hash::{PlacementHasher, PlacementSeed};
+use ramhold_base::map::FastMap;
+use ramhold_base::{ConnId, Effect, Effects, Input, Instant, Machine, Rng, ServerId, Status};
+use ramhold_client_core::{Operation, Session, SessionConfig};
+use ramhold_wire::local::{LocalAnswers, LocalRequest};
+use ramhold_wire::status::ProcessStatus;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tables::Databases;
+use tickets::{Part, Tickets};
+
+/// The top byte of the session's rpc ids in a server process.
+pub const CALLS_ROLE: u8 = 5;
+
+/// What the process around the front does for it.
+pub trait Host {
+    /// Treats a request about an object of this process, if it is one; the answer comes now or later among
+    /// `swap_answers`. `NotServed`-like refusals come as statuses.
+    fn treat(&mut self, now: Instant, request: &LocalRequest<'_>, ticket: u64, effects: &mut Effects);
+    /// After some requests, of so many bytes together.
+    fn finish(&mut self, now: Instant, bytes: u64, effects: &mut Effects);
+    fn swap_answers(&mut self, answers: &mut LocalAnswers);
+    /// Milliseconds since 1970, as the cluster counts them.
+    fn time(&self, now: Instant) -> u64;
+    fn status(&self, now: Instant) -> ProcessStatus;
+    fn me(&self) -> ServerId;
+    fn cluster(&self) -> u64;
+    /// The servers of the cluster that serve, and where.
+    fn servers(&self) -> Vec<(ServerId, SocketAddr)>;
+}
+
+#[derive(Clone, Debug)]
+pub struct RespConfig {
+    /// Databases that a connection may select.
+    pub databases: u16,
+    /// The table of a database, where it is not `db<n>`.
+    pub tables: Vec<(u16, String)>,
+    /// What connections must give with `AUTH` or `HELLO`; none: nothing.
+    pub password: Option<String>,
+    pub limits: Limits,
+    /// Commands of one connection that run at once, and bytes of their requests.
+    pub running_count_max: usize,
+    pub running_bytes_max: usize,
+    /// How long a command is tried.
+    pub deadline: Duration,
+    /// Commands that take at least this long are kept in the slow log.
+    pub slow: Duration,
+    pub slow_count_max: usize,
+    /// Whether `DEBUG` is allowed.
+    pub debug: bool,
+    pub session: SessionConfig,
+}
+
+impl RespConfig {
+    pub fn new(coordinator: SocketAddr) -> RespConfig {
+        let mut session = SessionConfig::new(vec![coordinator]);
+        session.role = CALLS_ROLE;
+        // The connections' own bounds count.
+        session.operation_count_max = 1 << 20;
+        RespConfig {
+            databases: 16,
+            tables: Vec::new(),
+            password: None,
+            limits: Limits { args: 1024 * 1024, arg_bytes: 8 * 1024 * 1024, bytes: 64 * 1024 * 1024 },
+            running_count_max: 1024,
+            running_bytes_max: 8 * 1024 * 1024,
+            deadline: session.deadline,
+            slow: Duration::from_millis(10),
+            slow_count_max: 128,
+            debug: false,
+            session,
+        }
+    }
+
+    fn table_name(&self, db: u16) -> String {
+        let named = self.tables.iter().find(|(of, _)| *of == db);
+        named.map_or_else(|| format!("db{db}"), |(_, name)| name.clone())
+    }
+}
+
+/// What a connection may send before it has given its password (Z9).
+const LIMITS_BEFORE_AUTH: Limits = Limits { args: 10, arg_bytes: 4 * 1024, bytes: 16 * 1024 };
+
+/// Counted since the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RespStats {
+    pub commands: u64,
+    pub connections: u64,
+    pub faults: u64,
+    pub hits: u64,
+    pub misses: u64,
+}
+
+/// The front of one process.
+pub struct Resp {
+    config: RespConfig,
+    session: Session,
+    connections: FastMap<ConnId, Connection>,
+    client_last: u64,
+    databases: Databases,
+    tickets: Tickets,
+    /// Operations that go out together at the end of the step.
+    posted: Vec<(Operation, Part)>,
+    /// Connections of which something has ended, to be looked at before the step ends.
+    touched: Vec<ConnId>,
+    answers: LocalAnswers,
+    /// Answers for others that came with one that was asked for just then.
+    late: Vec<(u64, Status, Vec<u8>)>,
+    /// Of keys, to see which commands concern the same.
+    hasher: PlacementHasher,
+    /// Bytes of requests given to the host since it was told to finish.
+    local_bytes: Option<u64>,
+    /// Replies of the present connection, and memory for them.
+    out: Vec<u8>,
+    stats: RespStats,
+    slow: about::SlowLog,
+    rng: Rng,
+    now: Instant,
+}
+
+impl Resp {
+    pub fn new(config: RespConfig, seed: u64) -> Resp {
+        let mut rng = Rng::new(seed);
+        Resp {
+            session: Session::new(config.session.clone(), rng.u64()),
+            connections: FastMap::default(),
+            client_last: 0,
+            databases: Databases::default(),
+            tickets: Tickets::default(),
+            posted: Vec::new(),
+            touched: Vec::new(),
+            answers: LocalAnswers::default(),
+            late: Vec::new(),
+            hasher: PlacementHasher::new(PlacementSeed(rng.u64())),
+            local_bytes: None,
+            out: Vec::new(),
+            stats: RespStats::default(),
+            slow: about::SlowLog::default(),
+            rng,
+            now: Instant::ZERO,
+            config,
+        }
+    }
+
+    pub fn stats(&self) -> RespStats {
+        self.stats
+    }
+
+    pub fn connection_count(&self) -> usize {
+        self.connections.len()
+    }
+
+    pub fn deadline(&self) -> Option<Instant> {
+        self.session.deadline()
+    }
+
+    /// Bytes of a connection; says in `effects.taken` what it takes.
+    pub fn on_bytes(
+        &mut self,
+        now: Instant,
+        from: ConnId,
+        bytes: &[u8],
+        host: &mut impl Host,
+        effects: &mut Effects,
+    ) {
+        self.now = now;
+        if !self.connections.contains_key(&from) {
+            self.client_last += 1;
+            self.stats.connections += 1;
+            let is_known = self.config.password.is_none();
+            self.connections.insert(from, Connection::new(self.client_last, now, is_known));
+        }
+        let taken = self.take(now, from, bytes, host, effects);
+        self.finish(now, host, effects);
+        effects.taken = taken;
+    }
+
+    pub fn on_closed(&mut self, conn: ConnId) {
+        // What it has begun goes on; nobody is told.
+        self.connections.remove(&conn);
+    }
+
+    /// An answer for the session, or that a connection which it uses is gone, or the time that it waits for.
+    pub fn on_session(
+        &mut self,
+        now: Instant,
+        input: Input<'_>,
+        host: &mut impl Host,
+        effects: &mut Effects,
+    ) {
+        self.now = now;
+        self.session.step(now, input, effects);
+        self.finish(now, host, effects);
+    }
+
+    /// After a step of the host in which answers may have become due.
+    pub fn on_host(&mut self, now: Instant, host: &mut impl Host, effects: &mut Effects) {
+        self.now = now;
+        self.finish(now, host, effects);
+    }
+
+    /// Carries on whatever can go on, until nothing can.
+    fn finish(&mut self, now: Instant, host: &mut impl Host, effects: &mut Effects) {
+        loop {
+            self.take_answers(now, host, effects);
+            if let Some(bytes) = self.local_bytes.take() {
+                host.finish(now, bytes, effects);
+                continue;
+            }
+            if !self.posted.is_empty() {
+                self.send_posted(now, effects);
+            }
+            if let Some((id, outcome)) = self.session.take_outcome() {
+                if let Some(part) = self.tickets.of_operation(id) {
+                    let answer = Answer::of_outcome(outcome);
+                    self.on_answer(now, part, answer, host, effects);
+                }
+                continue;
+            }
+            if let Some(conn) = self.touched.pop() {
+                self.release(now, conn, effects);
+                continue;
+            }
+            return;
+        }
+    }
+
+    fn take_answers(&mut self, now: Instant, host: &mut impl Host, effects: &mut Effects) {
+        for (ticket, status, body) in std::mem::take(&mut self.late) {
+            if let Some((part, kind)) = self.tickets.of_local(ticket) {
+                let answer = Answer::of_local(kind, status, &body);
+                self.on_answer(now, part, answer, host, effects);
+            }
+        }
+        let mut answers = std::mem::take(&mut self.answers);
+        answers.clear();
+        loop {
+            host.swap_answers(&mut answers);
+            if answers.is_empty() {
+                break;
+            }
+            for (ticket, status, body) in answers.iter() {
+                if let Some((part, kind)) = self.tickets.of_local(ticket) {
+                    let answer = Answer::of_local(kind, status, body);
+                    self.on_answer(now, part, answer, host, effects);
+                }
+            }
+            answers.clear();
+        }
+        self.answers = answers;
+    }
+
+    fn send_posted(&mut self, now: Instant, effects: &mut Effects) {
+        let (operations, parts): (Vec<_>, Vec<_>) = self.posted.drain(..).unzip();
+        let ids = self.session.start_all(now, operations, self.config.deadline, effects);
+        for (id, part) in ids.into_iter().zip(parts) {
+            self.tickets.enter_operation(id, part);
+        }
+    }
+
+    /// Sends the replies of a connection that are next, and hears it again.
+    fn release(&mut self, now: Instant, conn: ConnId, effects: &mut Effects) {
+        let Some(connection) = self.connections.get_mut(&conn) else { return };
+        let mut out = std::mem::take(&mut self.out);
+        out.clear();
+        while let Some(done) = connection.take_done() {
+            self.slow.note(&done, now, connection, &self.config);
+            out.extend_from_slice(&done.reply);
+        }
+        send(conn, &out, effects);
+        self.out = out;
+        if connection.is_held {
+            connection.is_held = false;
+            effects.push(Effect::Hear { conn });
+        }
+        if connection.closes && connection.running.is_empty() {
+            effects.push(Effect::Close { conn });
+        }
+    }
+}
+
+/// Sends bytes over a connection, if there are any.
+fn send(conn: ConnId, bytes: &[u8], effects: &mut Effects) {
+    if !bytes.is_empty() {
+        effects.send_with(ramhold_base::Peer::Conn(conn), |out| out.extend_from_slice(bytes));
+    }
+}
+
+/// What a refusal says to a Redis client.
+fn fault_of(status: Status, detail: &str) -> Fault {
+    match status {
+        Status::KeyTooLarge => Fault::KEY_TOO_LARGE,
+        Status::ValueTooLarge => Fault::VALUE_TOO_LARGE,
+        Status::OutOfMemory => Fault::OUT_OF_MEMORY,
+        Status::NotANumber => Fault::NOT_AN_INTEGER,
+        Status::OutOfRange => Fault::OVERFLOW,
+        Status::Corrupt => Fault::said(format!("ERR {}", status.text())),
+        _ if detail.is_empty() => Fault::said(format!("TRYAGAIN {}", status.text())),
+        _ => Fault::said(format!("TRYAGAIN {}: {detail}", status.text())),
+    }
+}

@@ -1,0 +1,320 @@
+//! What the front tells of itself: `INFO`, `CONFIG`, `SLOWLOG`, `CLUSTER`, lines of `CLIENT LIST`.
+
+use super::connection::Connection;
+use super::running::Running;
+use super::{Host, Resp, RespConfig};
+use crate::parse::integer;
+use crate::{Fault, Front, Reply};
+use ramhold_base::Instant;
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+
+/// Whose behaviour commands have; what clients look at to know what they may send.
+pub const REDIS_VERSION: &str = "7.0.15";
+
+#[derive(Debug)]
+struct Slow {
+    id: u64,
+    at_seconds: u64,
+    micros: u64,
+    args: Vec<Vec<u8>>,
+    name: Vec<u8>,
+}
+
+/// Commands that took long.
+#[derive(Debug, Default)]
+pub struct SlowLog {
+    last: u64,
+    entries: VecDeque<Slow>,
+}
+
+/// What of a command is kept.
+const ARGS_MAX: usize = 32;
+const ARG_BYTES_MAX: usize = 128;
+
+impl SlowLog {
+    pub fn note(&mut self, done: &Running, now: Instant, connection: &Connection, config: &RespConfig) {
+        let took = now.since(done.started);
+        if took < config.slow || config.slow_count_max == 0 || done.args.bytes() == 0 {
+            return;
+        }
+        let list = done.args.list();
+        let mut args: Vec<Vec<u8>> = Vec::new();
+        for arg in list.iter().take(ARGS_MAX) {
+            let mut kept = arg[..arg.len().min(ARG_BYTES_MAX)].to_vec();
+            if arg.len() > ARG_BYTES_MAX {
+                kept.extend_from_slice(format!("... ({} more bytes)", arg.len() - ARG_BYTES_MAX).as_bytes());
+            }
+            args.push(kept);
+        }
+        if list.len() > ARGS_MAX {
+            args.pop();
+            args.push(format!("... ({} more arguments)", list.len() - ARGS_MAX + 1).into_bytes());
+        }
+        self.entries.push_front(Slow {
+            id: self.last,
+            at_seconds: now.0 / 1_000_000_000,
+            micros: took.as_micros() as u64,
+            args,
+            name: connection.name.clone(),
+        });
+        self.last += 1;
+        self.entries.truncate(config.slow_count_max);
+    }
+
+    pub fn answer(&mut self, front: Front, args: &[&[u8]], mut reply: Reply<'_>) {
+        match front {
+            Front::SlowlogLen => reply.integer(self.entries.len() as i64),
+            Front::SlowlogReset => {
+                self.entries.clear();
+                reply.ok();
+            }
+            _ => {
+                let count = match args.get(2).map(|count| integer(count)) {
+                    None => 10,
+                    Some(Some(-1)) => self.entries.len(),
+                    Some(Some(count)) if count >= 0 => count as usize,
+                    Some(Some(_)) => {
+                        let text = "ERR count should be greater than or equal to -1";
+                        return reply.fault(&Fault::fixed(text));
+                    }
+                    Some(None) => return reply.fault(&Fault::NOT_AN_INTEGER),
+                };
+                let count = count.min(self.entries.len());
+                reply.array(count);
+                for entry in self.entries.iter().take(count) {
+                    reply.array(6);
+                    reply.integer(entry.id as i64);
+                    reply.integer(entry.at_seconds as i64);
+                    reply.integer(entry.micros as i64);
+                    reply.array(entry.args.len());
+                    for arg in &entry.args {
+                        reply.bulk(arg);
+                    }
+                    reply.bulk(b"");
+                    reply.bulk(&entry.name);
+                }
+            }
+        }
+    }
+}
+
+pub fn client_line(connection: &Connection, now: Instant) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let flags = if connection.is_subscribed() {
+        "P"
+    } else if connection.multi.is_some() {
+        "x"
+    } else {
+        "N"
+    };
+    format!(
+        "id={} name={} age={} idle={} flags={flags} db={} sub={} psub={} multi={} watch={} cmd={} user=default \
+         lib-name={} lib-ver={} resp={} tot-cmds={}",
+        connection.id,
+        text(&connection.name),
+        now.since(connection.since).as_secs(),
+        now.since(connection.last).as_secs(),
+        connection.db,
+        connection.channels.len(),
+        connection.patterns.len(),
+        connection.multi.as_ref().map_or(-1, |multi| multi.queued.len() as i64),
+        connection.watched.len(),
+        connection.command,
+        text(&connection.library.0),
+        text(&connection.library.1),
+        if connection.protocol == crate::Protocol::Resp3 { 3 } else { 2 },
+        connection.commands,
+    )
+}
+
+pub fn info(resp: &Resp, args: &[&[u8]], mut reply: Reply<'_>, host: &mut impl Host) {
+    let status = host.status(resp.now);
+    let wants = |section: &str| {
+        args.len() == 1
+            || args[1..].iter().any(|arg| {
+                let arg = arg.to_ascii_lowercase();
+                arg == section.as_bytes() || arg == b"all" || arg == b"everything" || arg == b"default"
+            })
+    };
+    let mut text = String::new();
+    let mut section = |name: &str, lines: &[(&str, String)]| {
+        if !wants(&name.to_ascii_lowercase()) {
+            return;
+        }
+        if !text.is_empty() {
+            text.push_str("\r\n");
+        }
+        let _ = write!(text, "# {name}\r\n");
+        for (key, value) in lines {
+            let _ = write!(text, "{key}:{value}\r\n");
+        }
+    };
+    let seconds = status.uptime_millis / 1000;
+    section(
+        "Server",
+        &[
+            ("redis_version", REDIS_VERSION.into()),
+            ("ramhold_version", status.version.clone()),
+            ("redis_mode", "standalone".into()),
+            ("run_id", node_id(host.cluster(), host.me().0)),
+            ("server_id", host.me().to_string()),
+            ("uptime_in_seconds", seconds.to_string()),
+            ("uptime_in_days", (seconds / 86_400).to_string()),
+        ],
+    );
+    section(
+        "Clients",
+        &[
+            ("connected_clients", (resp.connections.len() + 1).to_string()),
+            ("pubsub_clients", resp.connections.values().filter(|c| c.is_subscribed()).count().to_string()),
+        ],
+    );
+    let used = status.log_used_bytes + status.index_bytes;
+    section(
+        "Memory",
+        &[
+            ("used_memory", used.to_string()),
+            ("used_memory_dataset", status.log_live_bytes.to_string()),
+            ("maxmemory", (status.log_bytes + status.index_bytes_max).to_string()),
+            ("maxmemory_policy", "noeviction".into()),
+            ("ramhold_log_bytes", status.log_bytes.to_string()),
+            ("ramhold_log_used_bytes", status.log_used_bytes.to_string()),
+            ("ramhold_log_live_bytes", status.log_live_bytes.to_string()),
+            ("ramhold_log_free_bytes", status.log_bytes.saturating_sub(status.log_used_bytes).to_string()),
+            ("ramhold_index_bytes", status.index_bytes.to_string()),
+            ("ramhold_index_bytes_max", status.index_bytes_max.to_string()),
+            ("ramhold_buffer_bytes", status.buffer_bytes.to_string()),
+        ],
+    );
+    section(
+        "Persistence",
+        &[
+            ("loading", "0".into()),
+            ("aof_enabled", "0".into()),
+            ("ramhold_replicas", status.streams.iter().map(|s| s.replicas).max().unwrap_or(0).to_string()),
+        ],
+    );
+    section(
+        "Stats",
+        &[
+            ("total_connections_received", resp.stats.connections.to_string()),
+            ("total_commands_processed", resp.stats.commands.to_string()),
+            ("keyspace_hits", resp.stats.hits.to_string()),
+            ("keyspace_misses", resp.stats.misses.to_string()),
+            ("total_error_replies", resp.stats.faults.to_string()),
+        ],
+    );
+    section("Replication", &[("role", "master".into()), ("connected_slaves", "0".into())]);
+    section("Cluster", &[("cluster_enabled", "0".into())]);
+    section(
+        "Limits",
+        &[
+            ("ramhold_key_bytes_max", ramhold_base::limits::KEY_BYTES_MAX.to_string()),
+            ("ramhold_value_bytes_max", ramhold_base::limits::VALUE_BYTES_MAX.to_string()),
+            ("ramhold_databases", resp.config.databases.to_string()),
+        ],
+    );
+    section("Keyspace", &[]);
+    reply.verbatim(&text);
+}
+
+/// Forty hexadecimal digits, as Redis names its nodes.
+fn node_id(cluster: u64, server: u64) -> String {
+    format!("{cluster:024x}{server:016x}")
+}
+
+/// The settings that there are, with their values.
+fn settings(config: &RespConfig) -> Vec<(&'static str, String)> {
+    vec![
+        ("appendonly", "no".into()),
+        ("databases", config.databases.to_string()),
+        ("maxmemory-policy", "noeviction".into()),
+        ("save", String::new()),
+        ("slowlog-log-slower-than", config.slow.as_micros().to_string()),
+        ("slowlog-max-len", config.slow_count_max.to_string()),
+        ("timeout", "0".into()),
+    ]
+}
+
+pub fn config(resp: &mut Resp, front: Front, args: &[&[u8]], mut reply: Reply<'_>) {
+    match front {
+        Front::ConfigGet => {
+            let settings = settings(&resp.config);
+            let is_asked = |name: &str| {
+                args[2..].iter().any(|pattern| matches(&pattern.to_ascii_lowercase(), name.as_bytes()))
+            };
+            let found: Vec<_> = settings.iter().filter(|(name, _)| is_asked(name)).collect();
+            reply.map(found.len());
+            for (name, value) in found {
+                reply.bulk(name.as_bytes());
+                reply.bulk(value.as_bytes());
+            }
+        }
+        Front::ConfigSet => {
+            if args.len() % 2 == 1 {
+                return reply.fault(&Fault::SYNTAX);
+            }
+            let mut changed = resp.config.clone();
+            for pair in args[2..].chunks(2) {
+                if let Err(fault) = set(&mut changed, pair[0], pair[1]) {
+                    return reply.fault(&fault);
+                }
+            }
+            resp.config = changed;
+            reply.ok();
+        }
+        _ => {
+            resp.stats = Default::default();
+            reply.ok();
+        }
+    }
+}
+
+fn set(config: &mut RespConfig, name: &[u8], value: &[u8]) -> Result<(), Fault> {
+    let shown = String::from_utf8_lossy(name).to_ascii_lowercase();
+    let number = || {
+        integer(value).filter(|value| *value >= 0).ok_or_else(|| {
+            let text = format!("ERR CONFIG SET failed (possibly related to argument '{shown}') - argument must be a number from 0 on");
+            Fault::said(text)
+        })
+    };
+    match shown.as_str() {
+        "slowlog-log-slower-than" => config.slow = std::time::Duration::from_micros(number()? as u64),
+        "slowlog-max-len" => config.slow_count_max = number()?.min(100_000) as usize,
+        name if settings(config).iter().any(|(known, _)| *known == name) => {
+            return Err(Fault::said(format!(
+                "ERR CONFIG SET failed (possibly related to argument '{name}') - can't set immutable config"
+            )));
+        }
+        name => {
+            return Err(Fault::said(format!(
+                "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Only a `*` at the end stands for something else here.
+fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    match pattern.strip_suffix(b"*") {
+        Some(start) => name.starts_with(start),
+        None => name == pattern,
+    }
+}
+
+pub fn cluster(front: Front, args: &[&[u8]], mut reply: Reply<'_>, host: &mut impl Host) {
+    match front {
+        Front::ClusterKeySlot => reply.integer(i64::from(ramhold_base::hash::slot_of(args[2]))),
+        Front::ClusterMyId => reply.bulk(node_id(host.cluster(), host.me().0).as_bytes()),
+        Front::ClusterInfo => {
+            let servers = host.servers().len();
+            reply.verbatim(&format!(
+                "cluster_state:ok\r\ncluster_slots_assigned:16384\r\ncluster_slots_ok:16384\r\ncluster_slots_pfail:0\r\n\
+                 cluster_slots_fail:0\r\ncluster_known_nodes:{servers}\r\ncluster_size:{servers}\r\n"
+            ));
+        }
+        _ => reply.fault(&Fault::fixed("ERR This instance has cluster support disabled")),
+    }
+}

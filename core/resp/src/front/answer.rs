@@ -1,0 +1,126 @@
+//! What came back from an operation, wherever it was carried out.
+
+use super::fault_of;
+use crate::{Fault, Object};
+use ramhold_base::{Number, Status, TableId, Version};
+use ramhold_client_core::{Outcome, Page, Reply};
+use ramhold_wire::data::{IncrementReply, ReadReply, decode_version};
+use ramhold_wire::table::TableSummary;
+use std::borrow::Cow;
+
+/// What a request to the host was, which says how its answer's body reads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    Read,
+    Write,
+    Remove,
+    Increment,
+}
+
+#[derive(Debug)]
+pub enum Answer<'a> {
+    Found {
+        version: Version,
+        expires: Option<u64>,
+        value: Cow<'a, [u8]>,
+    },
+    /// A read found nothing.
+    Absent,
+    Written,
+    /// Whether something was there.
+    Removed(bool),
+    Sum(i64),
+    /// What the operation was to find is not what is there.
+    Conflict,
+    /// Not here and now: the session finds the way.
+    Elsewhere,
+    /// The table is not there (any more).
+    NoTable,
+    Table(TableId),
+    TableExists,
+    TableDropped,
+    Tables(Vec<TableSummary>),
+    Page(Box<Page>),
+    Fault(Fault),
+}
+
+impl<'a> Answer<'a> {
+    /// Of the host's.
+    pub fn of_local(kind: Kind, status: Status, body: &'a [u8]) -> Answer<'a> {
+        match (kind, status) {
+            (Kind::Read, Status::Ok) => match ReadReply::decode(body) {
+                Ok(reply) => Answer::Found {
+                    version: reply.version,
+                    expires: reply.expires.map(|end| end.0),
+                    value: Cow::Borrowed(reply.value),
+                },
+                Err(status) => Answer::Fault(fault_of(status, "")),
+            },
+            (Kind::Read, Status::NotFound) => Answer::Absent,
+            (Kind::Write, Status::Ok) => Answer::Written,
+            (Kind::Remove, Status::Ok) => {
+                Answer::Removed(decode_version(body).is_ok_and(|version| !version.is_none()))
+            }
+            (Kind::Increment, Status::Ok) => match IncrementReply::decode(body) {
+                Ok(reply) => Answer::Sum(reply.bits as i64),
+                Err(status) => Answer::Fault(fault_of(status, "")),
+            },
+            (_, Status::NotFound | Status::Exists | Status::WrongVersion) => Answer::Conflict,
+            (
+                _,
+                Status::KeyTooLarge
+                | Status::ValueTooLarge
+                | Status::OutOfMemory
+                | Status::NotANumber
+                | Status::OutOfRange
+                | Status::Corrupt,
+            ) => Answer::Fault(fault_of(status, "")),
+            _ => Answer::Elsewhere,
+        }
+    }
+
+    /// Of the session's.
+    pub fn of_outcome(outcome: Outcome) -> Answer<'static> {
+        match outcome {
+            Outcome::Done(reply) => Answer::of_reply(reply),
+            Outcome::Refused { status, detail, .. } => match status {
+                Status::NotFound => Answer::Absent,
+                Status::Exists | Status::WrongVersion => Answer::Conflict,
+                Status::UnknownTable => Answer::NoTable,
+                Status::TableExists => Answer::TableExists,
+                status => Answer::Fault(fault_of(status, &detail)),
+            },
+            Outcome::Unknown { detail } => {
+                Answer::Fault(Fault::said(format!("UNKNOWN it may have been done, or not: {detail}")))
+            }
+        }
+    }
+
+    fn of_reply(reply: Reply) -> Answer<'static> {
+        match reply {
+            Reply::Read { version, expires, value, .. } => {
+                Answer::Found { version, expires: expires.map(|end| end.0), value: Cow::Owned(value) }
+            }
+            Reply::Written { .. } => Answer::Written,
+            Reply::Removed { version } => Answer::Removed(!version.is_none()),
+            Reply::Incremented { sum: Number::Integer(sum), .. } => Answer::Sum(sum),
+            Reply::Page(page) => Answer::Page(Box::new(page)),
+            Reply::TableCreated { table } => Answer::Table(table),
+            Reply::Table(description) => Answer::Table(description.table),
+            Reply::TableDropped => Answer::TableDropped,
+            Reply::Tables(tables) => Answer::Tables(tables),
+            _ => Answer::Fault(Fault::fixed("ERR the answer is of another kind than was asked for")),
+        }
+    }
+
+    /// What was read, or why it was not.
+    pub fn into_object(self) -> Result<Option<(Version, Object)>, Answer<'a>> {
+        match self {
+            Answer::Found { version, expires, value } => {
+                Ok(Some((version, Object { value: value.into_owned(), expires })))
+            }
+            Answer::Absent => Ok(None),
+            other => Err(other),
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! One connection: who it is, what it has asked for, and what of that is still under way.
+
+use super::RespConfig;
+use super::running::{Args, Running};
+use crate::transaction::Place;
+use crate::{Command, Parser, Protocol};
+use ramhold_base::{Instant, Version};
+use std::collections::{BTreeSet, VecDeque};
+
+/// A command that waits for `EXEC`.
+#[derive(Debug)]
+pub struct Queued {
+    pub row: &'static Command,
+    pub args: Args,
+}
+
+/// Between `MULTI` and `EXEC`.
+#[derive(Debug, Default)]
+pub struct Multi {
+    pub queued: Vec<Queued>,
+    pub bytes: usize,
+    /// Something could not be queued: `EXEC` will refuse.
+    pub is_broken: bool,
+}
+
+#[derive(Debug)]
+pub struct Connection {
+    pub id: u64,
+    pub name: Vec<u8>,
+    pub library: (Vec<u8>, Vec<u8>),
+    pub protocol: Protocol,
+    pub db: u16,
+    /// Has given the password, or need not.
+    pub is_known: bool,
+    pub since: Instant,
+    pub last: Instant,
+    pub command: &'static str,
+    pub commands: u64,
+    pub parser: Parser,
+    /// In the order of their requests.
+    pub running: VecDeque<Running>,
+    pub running_bytes: usize,
+    /// Of replies that wait for those before them.
+    pub reply_bytes: usize,
+    /// Bytes were left because of what is running.
+    pub is_held: bool,
+    /// It ends when all replies are out.
+    pub closes: bool,
+    pub multi: Option<Multi>,
+    pub watched: Vec<(Place, Option<Version>)>,
+    pub channels: BTreeSet<Vec<u8>>,
+    pub patterns: BTreeSet<Vec<u8>>,
+    pub no_evict: bool,
+    pub no_touch: bool,
+}
+
+impl Connection {
+    pub fn new(id: u64, now: Instant, is_known: bool) -> Connection {
+        Connection {
+            id,
+            name: Vec::new(),
+            library: Default::default(),
+            protocol: Protocol::Resp2,
+            db: 0,
+            is_known,
+            since: now,
+            last: now,
+            command: "NULL",
+            commands: 0,
+            parser: Parser::default(),
+            running: VecDeque::new(),
+            running_bytes: 0,
+            reply_bytes: 0,
+            is_held: false,
+            closes: false,
+            multi: None,
+            watched: Vec::new(),
+            channels: BTreeSet::new(),
+            patterns: BTreeSet::new(),
+            no_evict: false,
+            no_touch: false,
+        }
+    }
+
+    pub fn is_subscribed(&self) -> bool {
+        !self.channels.is_empty() || !self.patterns.is_empty()
+    }
+
+    pub fn push(&mut self, running: Running) {
+        self.running_bytes += running.bytes();
+        if running.is_done() {
+            self.reply_bytes += running.reply.len();
+        }
+        self.running.push_back(running);
+    }
+
+    /// Whether another command may begin.
+    pub fn has_room(&self, config: &RespConfig) -> bool {
+        self.running.len() < config.running_count_max
+            && self.running_bytes + self.reply_bytes < config.running_bytes_max
+    }
+
+    /// Where the running command with this number is.
+    pub fn find(&self, seq: u64) -> Option<usize> {
+        let at = self.running.partition_point(|running| running.seq < seq);
+        self.running.get(at).filter(|running| running.seq == seq).map(|_| at)
+    }
+
+    /// The next command whose reply is there.
+    pub fn take_done(&mut self) -> Option<Running> {
+        if !self.running.front()?.is_done() {
+            return None;
+        }
+        let done = self.running.pop_front()?;
+        self.running_bytes -= done.bytes();
+        self.reply_bytes -= done.reply.len();
+        Some(done)
+    }
+
+    /// Whether a command with these keys may begin while others run.
+    pub fn must_wait(&self, keys: &[u64], changes: bool, exclusive: bool) -> bool {
+        let waits = |running: &Running| {
+            exclusive
+                || running.exclusive
+                || ((changes || running.changes) && running.keys.iter().any(|key| keys.contains(key)))
+        };
+        self.running.iter().any(|running| !running.is_done() && waits(running))
+    }
+
+    /// As after `RESET`, and as a connection begins.
+    pub fn reset(&mut self, is_known: bool) {
+        self.name.clear();
+        self.protocol = Protocol::Resp2;
+        self.db = 0;
+        self.is_known = is_known;
+        self.multi = None;
+        self.watched.clear();
+        self.channels.clear();
+        self.patterns.clear();
+        self.no_evict = false;
+        self.no_touch = false;
+    }
+}

@@ -1,0 +1,540 @@
+//! Commands about the connection and the process, which are answered at once, and those that lead to others.
+
+use super::connection::{Connection, Multi};
+use super::flow::Taking;
+use super::running::Running;
+use super::transact::Purpose;
+use super::{Host, Resp, about};
+use crate::parse::integer;
+use crate::{Command, Fault, Front, Protocol, Reply};
+use ramhold_base::{ConnId, Effect, Effects, Instant};
+
+/// Keys that one connection may watch.
+const WATCHED_COUNT_MAX: usize = 1024;
+
+impl Resp {
+    pub(super) fn front_request(
+        &mut self,
+        now: Instant,
+        conn: ConnId,
+        connection: &mut Connection,
+        (row, front): (&'static Command, Front),
+        args: &[&[u8]],
+        out: &mut Vec<u8>,
+        host: &mut impl Host,
+        effects: &mut Effects,
+    ) -> Taking {
+        let waits = matches!(front, Front::Exec | Front::Watch) || is_over_keys(front) || is_pubsub(front);
+        if waits && !connection.running.is_empty() {
+            return Taking::Later;
+        }
+        self.count(connection, row, now);
+        let mut bytes = Vec::new();
+        let mut reply = Reply::new(&mut bytes, connection.protocol);
+        match front {
+            Front::Multi if connection.multi.is_some() => {
+                reply.fault(&Fault::fixed("ERR MULTI calls can not be nested"));
+            }
+            Front::Multi => {
+                connection.multi = Some(Multi::default());
+                reply.ok();
+            }
+            Front::Discard => match connection.multi.take() {
+                None => reply.fault(&Fault::fixed("ERR DISCARD without MULTI")),
+                Some(_) => {
+                    connection.watched.clear();
+                    reply.ok();
+                }
+            },
+            Front::Exec => match connection.multi.take() {
+                None => reply.fault(&Fault::fixed("ERR EXEC without MULTI")),
+                Some(multi) => {
+                    let watched = std::mem::take(&mut connection.watched);
+                    if multi.is_broken {
+                        let text = "EXECABORT Transaction discarded because of previous errors.";
+                        reply.fault(&Fault::fixed(text));
+                    } else {
+                        let purpose = Purpose::Exec { queued: multi.queued, watched };
+                        self.begin_transact(now, conn, connection, row, args, purpose, out, host, effects);
+                        return Taking::Done;
+                    }
+                }
+            },
+            Front::Watch if connection.multi.is_some() => {
+                reply.fault(&Fault::fixed("ERR WATCH inside MULTI is not allowed"));
+            }
+            Front::Watch if connection.watched.len() + args.len() > WATCHED_COUNT_MAX => {
+                reply.fault(&Fault::fixed("ERR a connection watches at most 1024 keys"));
+            }
+            Front::Watch => {
+                self.begin_transact(now, conn, connection, row, args, Purpose::Watch, out, host, effects);
+                return Taking::Done;
+            }
+            Front::Unwatch => {
+                connection.watched.clear();
+                reply.ok();
+            }
+            Front::Select => match self.database_of(args[1]) {
+                Ok(db) => {
+                    connection.db = db;
+                    reply.ok();
+                }
+                Err(fault) => reply.fault(&fault),
+            },
+            Front::Quit => {
+                reply.ok();
+                connection.closes = true;
+            }
+            Front::Reset => {
+                connection.reset(self.config.password.is_none());
+                bytes.clear();
+                Reply::new(&mut bytes, Protocol::Resp2).simple("RESET");
+            }
+            Front::Auth => match self.authenticate(connection, &args[1..]) {
+                Ok(()) => reply.ok(),
+                Err(fault) => reply.fault(&fault),
+            },
+            Front::Hello => {
+                bytes.clear();
+                self.hello(connection, args, &mut bytes);
+            }
+            front if front_of_client(front) => {
+                let closed = self.client(conn, connection, front, args, reply);
+                for conn in closed {
+                    effects.push(Effect::Close { conn });
+                }
+            }
+            front if Resp::answers_within(front) => self.answer(connection, front, args, reply, host),
+            front => reply.fault(&Fault::said(format!("ERR '{}' is not built yet ({front:?})", row.name))),
+        }
+        self.put_reply(connection, out, bytes);
+        Taking::Done
+    }
+
+    /// Whether `EXEC` can carry it out among others: it is answered at once and changes nothing but the connection.
+    pub(super) fn answers_within(front: Front) -> bool {
+        !matches!(
+            front,
+            Front::Auth
+                | Front::Hello
+                | Front::Quit
+                | Front::Reset
+                | Front::Watch
+                | Front::Exec
+                | Front::Multi
+                | Front::Discard
+        ) && !is_over_keys(front)
+            && !is_pubsub(front)
+            && !front_of_client(front)
+    }
+
+    /// A command of a connection that is being carried on, within `EXEC`.
+    pub(super) fn answer_within(
+        &mut self,
+        _conn: ConnId,
+        front: Front,
+        args: &[&[u8]],
+        reply: Reply<'_>,
+        host: &mut impl Host,
+    ) {
+        let mut stand_in = Connection::new(0, self.now, true);
+        stand_in.protocol = reply.protocol();
+        self.answer(&mut stand_in, front, args, reply, host);
+    }
+
+    fn answer(
+        &mut self,
+        connection: &mut Connection,
+        front: Front,
+        args: &[&[u8]],
+        mut reply: Reply<'_>,
+        host: &mut impl Host,
+    ) {
+        match front {
+            Front::Ping if connection.is_subscribed() && reply.protocol() == Protocol::Resp2 => {
+                reply.array(2);
+                reply.bulk(b"pong");
+                reply.bulk(args.get(1).copied().unwrap_or_default());
+            }
+            Front::Ping => match args {
+                [_] => reply.simple("PONG"),
+                [_, text] => reply.bulk(text),
+                _ => reply.fault(&Fault::wrong_arity("ping")),
+            },
+            Front::Echo => reply.bulk(args[1]),
+            Front::Select => reply.ok(),
+            Front::Unwatch | Front::ReadOnly | Front::ReadWrite => reply.ok(),
+            Front::Time => {
+                let millis = host.time(self.now);
+                reply.array(2);
+                reply.bulk_integer((millis / 1000) as i64);
+                reply.bulk_integer((millis % 1000 * 1000) as i64);
+            }
+            Front::Wait => match (integer(args[1]), integer(args[2])) {
+                (Some(_), Some(timeout)) if timeout < 0 => {
+                    reply.fault(&Fault::fixed("ERR timeout is negative"))
+                }
+                // What was acknowledged is on all its backups already.
+                (Some(_), Some(_)) => reply.integer(i64::from(self.copies(host))),
+                _ => reply.fault(&Fault::NOT_AN_INTEGER),
+            },
+            Front::WaitAof => match (integer(args[1]), integer(args[2]), integer(args[3])) {
+                (Some(local), Some(_), Some(timeout)) => {
+                    if !(0..=1).contains(&local) {
+                        reply.fault(&Fault::fixed("ERR value is out of range, must be between 0 and 1"));
+                    } else if timeout < 0 {
+                        reply.fault(&Fault::fixed("ERR timeout is negative"));
+                    } else {
+                        reply.array(2);
+                        reply.integer(local);
+                        reply.integer(i64::from(self.copies(host)));
+                    }
+                }
+                _ => reply.fault(&Fault::NOT_AN_INTEGER),
+            },
+            Front::LastSave => reply.integer((host.time(self.now) / 1000) as i64),
+            Front::Role => {
+                reply.array(3);
+                reply.bulk(b"master");
+                reply.integer(0);
+                reply.array(0);
+            }
+            Front::Info => about::info(self, args, reply, host),
+            Front::ConfigGet | Front::ConfigSet | Front::ConfigResetStat => {
+                about::config(self, front, args, reply);
+            }
+            Front::SlowlogGet | Front::SlowlogLen | Front::SlowlogReset => {
+                self.slow.answer(front, args, reply);
+            }
+            Front::LatencyLatest | Front::LatencyHistory => reply.array(0),
+            Front::LatencyReset => reply.integer(0),
+            Front::LatencyDoctor => reply.verbatim("Nothing is recorded yet; see SLOWLOG and INFO.\n"),
+            Front::ClusterSlots
+            | Front::ClusterShards
+            | Front::ClusterNodes
+            | Front::ClusterKeySlot
+            | Front::ClusterInfo
+            | Front::ClusterMyId => about::cluster(front, args, reply, host),
+            front => reply.fault(&Fault::said(format!("ERR not built yet ({front:?})"))),
+        }
+    }
+
+    /// On how many backups what is acknowledged lies.
+    fn copies(&self, host: &mut impl Host) -> u32 {
+        let streams = host.status(self.now).streams;
+        streams.iter().map(|stream| u32::from(stream.replicas)).max().unwrap_or(0)
+    }
+
+    pub(super) fn database_of(&self, text: &[u8]) -> Result<u16, Fault> {
+        let db = integer(text).ok_or(Fault::fixed("ERR invalid DB index"))?;
+        let known = u16::try_from(db).ok().filter(|db| *db < self.config.databases);
+        known.ok_or(Fault::NO_SUCH_DATABASE)
+    }
+
+    fn authenticate(&mut self, connection: &mut Connection, given: &[&[u8]]) -> Result<(), Fault> {
+        let (user, password) = match given {
+            [password] => (&b"default"[..], *password),
+            [user, password] => (*user, *password),
+            _ => return Err(Fault::SYNTAX),
+        };
+        let Some(wanted) = &self.config.password else {
+            let text = "ERR AUTH <password> called without any password configured for the default user. Are you \
+                        sure your configuration is correct?";
+            // With a name Redis looks the user up, and its default user has no password.
+            return if given.len() == 1 {
+                Err(Fault::fixed(text))
+            } else if user == b"default" {
+                Ok(())
+            } else {
+                Err(Fault::fixed(WRONG_PASSWORD))
+            };
+        };
+        if user == b"default" && is_same(wanted.as_bytes(), password) {
+            connection.is_known = true;
+            Ok(())
+        } else {
+            Err(Fault::fixed(WRONG_PASSWORD))
+        }
+    }
+
+    fn hello(&mut self, connection: &mut Connection, args: &[&[u8]], out: &mut Vec<u8>) {
+        let mut protocol = connection.protocol;
+        let mut rest = &args[1..];
+        let mut name = None;
+        if let Some((version, more)) = rest.split_first() {
+            rest = more;
+            protocol = match integer(version) {
+                Some(2) => Protocol::Resp2,
+                Some(3) => Protocol::Resp3,
+                Some(_) => {
+                    return Reply::new(out, protocol)
+                        .fault(&Fault::fixed("NOPROTO unsupported protocol version"));
+                }
+                None => {
+                    let text = "ERR Protocol version is not an integer or out of range";
+                    return Reply::new(out, protocol).fault(&Fault::fixed(text));
+                }
+            };
+        }
+        let mut fault = None;
+        while let Some((option, more)) = rest.split_first() {
+            match (option.to_ascii_lowercase().as_slice(), more) {
+                (b"auth", [user, password, more @ ..]) => {
+                    rest = more;
+                    fault = fault.or(self.authenticate(connection, &[user, password]).err());
+                }
+                (b"setname", [given, more @ ..]) => {
+                    rest = more;
+                    name = Some(given.to_vec());
+                    fault = fault.or(check_name(given).err());
+                }
+                _ => {
+                    let shown = String::from_utf8_lossy(option);
+                    fault = Some(Fault::said(format!("ERR Syntax error in HELLO option '{shown}'")));
+                    break;
+                }
+            }
+        }
+        if fault.is_none() && !connection.is_known {
+            let text = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> \
+                        AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol \
+                        version at the same time";
+            fault = Some(Fault::fixed(text));
+        }
+        if let Some(fault) = fault {
+            return Reply::new(out, connection.protocol).fault(&fault);
+        }
+        connection.protocol = protocol;
+        if let Some(name) = name {
+            connection.name = name;
+        }
+        let mut reply = Reply::new(out, protocol);
+        reply.map(7);
+        reply.bulk(b"server");
+        reply.bulk(b"redis");
+        reply.bulk(b"version");
+        reply.bulk(about::REDIS_VERSION.as_bytes());
+        reply.bulk(b"proto");
+        reply.integer(if protocol == Protocol::Resp3 { 3 } else { 2 });
+        reply.bulk(b"id");
+        reply.integer(connection.id as i64);
+        reply.bulk(b"mode");
+        reply.bulk(b"standalone");
+        reply.bulk(b"role");
+        reply.bulk(b"master");
+        reply.bulk(b"modules");
+        reply.array(0);
+    }
+
+    /// `CLIENT …`; connections that it ends are returned.
+    fn client(
+        &mut self,
+        conn: ConnId,
+        connection: &mut Connection,
+        front: Front,
+        args: &[&[u8]],
+        mut reply: Reply<'_>,
+    ) -> Vec<ConnId> {
+        match front {
+            Front::ClientId => reply.integer(connection.id as i64),
+            Front::ClientGetName if connection.name.is_empty() => reply.null(),
+            Front::ClientGetName => reply.bulk(&connection.name),
+            Front::ClientSetName => match check_name(args[2]) {
+                Ok(()) => {
+                    connection.name = args[2].to_vec();
+                    reply.ok();
+                }
+                Err(fault) => reply.fault(&fault),
+            },
+            Front::ClientSetInfo => {
+                let place = match args[2].to_ascii_lowercase().as_slice() {
+                    b"lib-name" => Ok(&mut connection.library.0),
+                    b"lib-ver" => Ok(&mut connection.library.1),
+                    other => Err(Fault::said(format!(
+                        "ERR Unrecognized option '{}'",
+                        String::from_utf8_lossy(other)
+                    ))),
+                };
+                match place.and_then(|place| check_name(args[3]).map(|()| place)) {
+                    Ok(place) => {
+                        *place = args[3].to_vec();
+                        reply.ok();
+                    }
+                    Err(fault) => reply.fault(&fault),
+                }
+            }
+            Front::ClientNoEvict | Front::ClientNoTouch => {
+                let on = match args[2].to_ascii_lowercase().as_slice() {
+                    b"on" => true,
+                    b"off" => false,
+                    _ => {
+                        reply.fault(&Fault::SYNTAX);
+                        return Vec::new();
+                    }
+                };
+                if front == Front::ClientNoEvict {
+                    connection.no_evict = on
+                } else {
+                    connection.no_touch = on
+                }
+                reply.ok();
+            }
+            Front::ClientInfo => {
+                let line = about::client_line(connection, self.now);
+                reply.verbatim(&line);
+            }
+            Front::ClientList => match self.listed(connection, &args[2..]) {
+                Ok(text) => reply.verbatim(&text),
+                Err(fault) => reply.fault(&fault),
+            },
+            Front::ClientKill => return self.kill(conn, connection, &args[2..], reply),
+            _ => reply.fault(&Fault::SYNTAX),
+        }
+        Vec::new()
+    }
+
+    fn listed(&self, own: &Connection, options: &[&[u8]]) -> Result<String, Fault> {
+        let mut all: Vec<&Connection> = self.connections.values().chain([own]).collect();
+        all.sort_by_key(|connection| connection.id);
+        match options {
+            [] => {}
+            [option, kind] if option.eq_ignore_ascii_case(b"type") => {
+                match kind.to_ascii_lowercase().as_slice() {
+                    b"normal" => all.retain(|connection| !connection.is_subscribed()),
+                    b"pubsub" => all.retain(|connection| connection.is_subscribed()),
+                    b"master" | b"replica" | b"slave" => all.clear(),
+                    other => {
+                        let shown = String::from_utf8_lossy(other);
+                        return Err(Fault::said(format!("ERR Unknown client type '{shown}'")));
+                    }
+                }
+            }
+            [option, ids @ ..] if option.eq_ignore_ascii_case(b"id") && !ids.is_empty() => {
+                let ids: Option<Vec<i64>> = ids.iter().map(|id| integer(id)).collect();
+                let ids = ids.ok_or(Fault::fixed("ERR Invalid client ID"))?;
+                all.retain(|connection| ids.contains(&(connection.id as i64)));
+            }
+            _ => return Err(Fault::SYNTAX),
+        }
+        Ok(all.into_iter().map(|connection| about::client_line(connection, self.now) + "\n").collect())
+    }
+
+    /// `CLIENT KILL`: of this process, by id.
+    fn kill(
+        &mut self,
+        conn: ConnId,
+        own: &mut Connection,
+        options: &[&[u8]],
+        mut reply: Reply<'_>,
+    ) -> Vec<ConnId> {
+        let mut id = None;
+        let mut skips_me = true;
+        let mut rest = options;
+        while let [option, value, more @ ..] = rest {
+            rest = more;
+            match (option.to_ascii_lowercase().as_slice(), value.to_ascii_lowercase().as_slice()) {
+                (b"id", value) => match integer(value).filter(|id| *id > 0) {
+                    Some(value) => id = Some(value as u64),
+                    None => {
+                        reply.fault(&Fault::fixed("ERR client-id should be greater than 0"));
+                        return Vec::new();
+                    }
+                },
+                (b"skipme", b"yes") => skips_me = true,
+                (b"skipme", b"no") => skips_me = false,
+                _ => {
+                    reply.fault(&Fault::SYNTAX);
+                    return Vec::new();
+                }
+            }
+        }
+        let Some(id) = id.filter(|_| rest.is_empty()) else {
+            reply.fault(&Fault::fixed(
+                "ERR only CLIENT KILL ID is known: addresses are not the front's to know",
+            ));
+            return Vec::new();
+        };
+        let mut ended = Vec::new();
+        if own.id == id && !skips_me {
+            own.closes = true;
+            ended.push(conn);
+        }
+        for (conn, connection) in &mut self.connections {
+            if connection.id == id {
+                connection.closes = true;
+                ended.push(*conn);
+            }
+        }
+        reply.integer(ended.len() as i64);
+        ended.retain(|ended| *ended != conn);
+        ended
+    }
+
+    /// What follows for the connection from a transaction that is over.
+    pub(super) fn after_transact(&mut self, connection: &mut Connection, running: &mut Running) {
+        let Some(work) = running.finished.take() else { return };
+        match work.purpose {
+            Purpose::Command => {}
+            Purpose::Watch => connection.watched.extend(work.seen()),
+            Purpose::Exec { .. } => connection.db = work.db_after.unwrap_or(connection.db),
+        }
+    }
+}
+
+const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+
+fn front_of_client(front: Front) -> bool {
+    matches!(
+        front,
+        Front::ClientId
+            | Front::ClientSetName
+            | Front::ClientGetName
+            | Front::ClientInfo
+            | Front::ClientList
+            | Front::ClientKill
+            | Front::ClientNoEvict
+            | Front::ClientNoTouch
+            | Front::ClientSetInfo
+    )
+}
+
+fn is_over_keys(front: Front) -> bool {
+    matches!(
+        front,
+        Front::Keys
+            | Front::Scan
+            | Front::RandomKey
+            | Front::DbSize
+            | Front::FlushDb
+            | Front::FlushAll
+            | Front::SwapDb
+    )
+}
+
+fn is_pubsub(front: Front) -> bool {
+    matches!(
+        front,
+        Front::Subscribe
+            | Front::Unsubscribe
+            | Front::PSubscribe
+            | Front::PUnsubscribe
+            | Front::Publish
+            | Front::PubSubChannels
+            | Front::PubSubNumSub
+            | Front::PubSubNumPat
+    )
+}
+
+/// Names show in lists of words and lines.
+fn check_name(name: &[u8]) -> Result<(), Fault> {
+    if name.iter().all(|byte| (b'!'..=b'~').contains(byte)) && name.len() <= 1024 {
+        return Ok(());
+    }
+    Err(Fault::fixed("ERR Client names cannot contain spaces, newlines or special characters."))
+}
+
+/// Takes the same time wherever the first difference is.
+fn is_same(wanted: &[u8], given: &[u8]) -> bool {
+    let differs = |at: usize| wanted[at] ^ given.get(at).copied().unwrap_or(!wanted[at]);
+    (0..wanted.len()).fold(u8::from(wanted.len() != given.len()), |sum, at| sum | differs(at)) == 0
+}

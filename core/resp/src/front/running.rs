@@ -1,0 +1,114 @@
+//! A command that has begun and whose reply is not out.
+
+use super::fast::FastWork;
+use super::transact::Transact;
+use crate::Command;
+use ramhold_base::Instant;
+
+/// Arguments of a request, kept.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Args {
+    bytes: Vec<u8>,
+    ends: Vec<u32>,
+}
+
+impl Args {
+    pub fn of(args: &[&[u8]]) -> Args {
+        let mut kept = Args {
+            bytes: Vec::with_capacity(args.iter().map(|arg| arg.len()).sum()),
+            ends: Vec::with_capacity(args.len()),
+        };
+        for arg in args {
+            kept.bytes.extend_from_slice(arg);
+            kept.ends.push(kept.bytes.len() as u32);
+        }
+        kept
+    }
+
+    pub fn list(&self) -> Vec<&[u8]> {
+        let mut start = 0;
+        let part = |end: &u32| {
+            let part = &self.bytes[start..*end as usize];
+            start = *end as usize;
+            part
+        };
+        self.ends.iter().map(part).collect()
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes.len() + 4 * self.ends.len()
+    }
+}
+
+#[derive(Debug)]
+pub enum Work {
+    /// The reply is there.
+    Done,
+    /// Until the table of a database is known; then it begins anew.
+    Waiting,
+    Fast(FastWork),
+    Transact(Box<Transact>),
+}
+
+#[derive(Debug)]
+pub struct Running {
+    /// Grows from command to command.
+    pub seq: u64,
+    pub row: &'static Command,
+    pub db: u16,
+    pub started: Instant,
+    pub args: Args,
+    /// Hashes of the keys that it concerns: two of the same hash count as the same key.
+    pub keys: Vec<u64>,
+    /// Whether it may change them.
+    pub changes: bool,
+    /// Nothing of its connection runs beside it.
+    pub exclusive: bool,
+    pub work: Work,
+    pub reply: Vec<u8>,
+    /// The transaction that it was, for what follows from it.
+    pub finished: Option<Box<Transact>>,
+}
+
+impl Running {
+    pub fn is_done(&self) -> bool {
+        matches!(self.work, Work::Done)
+    }
+
+    /// Of memory that it counts for while it runs.
+    pub fn bytes(&self) -> usize {
+        self.args.bytes() + 64
+    }
+
+    /// A reply that has to wait for those before it.
+    pub fn done(seq: u64, started: Instant, reply: Vec<u8>) -> Running {
+        Running {
+            seq,
+            row: &NO_COMMAND,
+            db: 0,
+            started,
+            args: Args::default(),
+            keys: Vec::new(),
+            changes: false,
+            exclusive: false,
+            work: Work::Done,
+            reply,
+            finished: None,
+        }
+    }
+}
+
+/// Of a reply whose command is over.
+const NO_COMMAND: Command = Command::BASE;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_kept_apart() {
+        let kept = Args::of(&[b"set", b"", b"a\r\n"]);
+        assert_eq!(kept.list(), [&b"set"[..], b"", b"a\r\n"]);
+        assert_eq!(Args::of(&[]).list(), Vec::<&[u8]>::new());
+    }
+}

@@ -1,0 +1,88 @@
+//! Which table a database is: looked up by name when it is first used, and made when there is none.
+
+use super::answer::Answer;
+use super::tickets::Part;
+use super::{Host, Resp};
+use crate::Fault;
+use ramhold_base::map::FastMap;
+use ramhold_base::{ConnId, Effects, Instant, TableId};
+use ramhold_client_core::{Operation, WhichTable};
+use ramhold_wire::membership::Durability;
+use ramhold_wire::table::{LeftOpen, TableOptions};
+
+#[derive(Debug, Default)]
+pub struct Databases {
+    known: FastMap<u16, TableId>,
+    /// Commands that wait until it is known.
+    asking: FastMap<u16, Vec<(ConnId, u64)>>,
+}
+
+impl Databases {
+    pub fn table(&self, db: u16) -> Option<TableId> {
+        self.known.get(&db).copied()
+    }
+
+    pub fn forget(&mut self, db: u16) {
+        self.known.remove(&db);
+    }
+
+    pub fn forget_all(&mut self) {
+        self.known.clear();
+    }
+}
+
+impl Resp {
+    /// Has a command begin anew when the table of a database is known.
+    pub fn wait_for_table(&mut self, db: u16, conn: ConnId, seq: u64) {
+        let is_first = !self.databases.asking.contains_key(&db);
+        self.databases.asking.entry(db).or_default().push((conn, seq));
+        if is_first {
+            self.describe(db);
+        }
+    }
+
+    fn describe(&mut self, db: u16) {
+        let which = WhichTable::Name(self.config.table_name(db));
+        self.posted.push((Operation::DescribeTable { which }, Part::Database(db)));
+    }
+
+    pub fn on_table_answer(
+        &mut self,
+        now: Instant,
+        db: u16,
+        answer: Answer<'_>,
+        host: &mut impl Host,
+        effects: &mut Effects,
+    ) {
+        match answer {
+            Answer::Table(table) => {
+                self.databases.known.insert(db, table);
+            }
+            Answer::NoTable => {
+                // The cluster's default says how many copies there are.
+                let options =
+                    TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 0, slots: true };
+                let operation = Operation::CreateTable {
+                    name: self.config.table_name(db),
+                    options,
+                    left_open: Some(LeftOpen::Durability),
+                };
+                return self.posted.push((operation, Part::Database(db)));
+            }
+            // Somebody else was faster.
+            Answer::TableExists => return self.describe(db),
+            _ => {}
+        }
+        let fault = match answer {
+            Answer::Table(_) => None,
+            Answer::Fault(fault) => Some(fault),
+            other => Some(Fault::said(format!("ERR the table of the database cannot be found: {other:?}"))),
+        };
+        for (conn, seq) in self.databases.asking.remove(&db).unwrap_or_default() {
+            match &fault {
+                None => self.begin_anew(now, conn, seq, host, effects),
+                Some(fault) => self.end_with_fault(conn, seq, fault),
+            }
+        }
+    }
+}
