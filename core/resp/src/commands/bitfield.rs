@@ -134,8 +134,8 @@ pub const BITFIELD: Command = Command {
     access: &["RW access update variable_flags; This command allows both access and modification of the key"],
     group: "bitmap",
     since: "3.2.0",
-    complexity: "O(1) for each subcommand specified",
-    usage: "key [GET encoding offset | [OVERFLOW <WRAP | SAT | FAIL>] <SET encoding offset value | INCRBY encoding offset increment> [GET encoding offset | [OVERFLOW <WRAP | SAT | FAIL>] <SET encoding offset value | INCRBY encoding offset increment> ...]]",
+    complexity: "O(N) with N the bytes of the value: it is written anew",
+    usage: "key [GET encoding offset | [OVERFLOW <WRAP | SAT | FAIL>] <SET encoding offset value | INCRBY encoding offset increment> ...]",
     summary: "Perform arbitrary bitfield integer operations on strings.",
     run: Run::Keys(bitfield),
     ..Command::BASE
@@ -192,7 +192,7 @@ pub const BITFIELD_RO: Command = Command {
     group: "bitmap",
     since: "6.0.0",
     complexity: "O(1) for each subcommand specified",
-    usage: "key [GET encoding offset [GET encoding offset ...]]",
+    usage: "key [GET encoding offset ...]",
     summary: "Perform arbitrary bitfield integer operations on strings. Read-only variant of BITFIELD.",
     run: Run::Keys(bitfield_ro),
     ..Command::BASE

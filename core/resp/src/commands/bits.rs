@@ -52,7 +52,7 @@ pub const SETBIT: Command = Command {
     access: &["RW access update"],
     group: "bitmap",
     since: "2.2.0",
-    complexity: "O(1)",
+    complexity: "O(N) with N the bytes of the value: it is written anew",
     usage: "key offset value",
     summary: "Sets or clears the bit at offset in the string value stored at key.",
     run: Run::Keys(setbit),

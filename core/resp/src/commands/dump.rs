@@ -15,12 +15,12 @@ pub const DUMP: Command = Command {
     access: &["RO access"],
     group: "generic",
     since: "2.6.0",
-    complexity: "O(1) to access the key and additional O(N*M) to serialize it, where N is the number of Redis objects composing the value and M their average size. For small string values the time complexity is thus O(1)+O(1*M) where M is small, so simply O(1).",
+    complexity: "O(N) with N the bytes of the value",
     usage: "key",
-    summary: "Return a serialized version of the value stored at the specified key..",
+    summary: "Return a serialized version of the value stored at the specified key.",
     tips: &["nondeterministic_output"],
+    note: "Strings are not compressed. Redis 7.0 and all later ones restore the payload.",
     run: Run::Keys(dump),
-    ..Command::BASE
 };
 
 fn dump(call: &mut Call<'_>) -> Result<(), Stop> {
@@ -39,9 +39,10 @@ pub const RESTORE: Command = Command {
     access: &["OW update"],
     group: "generic",
     since: "2.6.0",
-    complexity: "O(1) to create the new key and additional O(N*M) to reconstruct the serialized value, where N is the number of Redis objects composing the value and M their average size. For small string values the time complexity is thus O(1)+O(1*M) where M is small, so simply O(1). However for sorted set values the complexity is O(N*M*log(N)) because inserting values into sorted sets is O(log(N)).",
+    complexity: "O(N) with N the bytes of the value",
     usage: "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]",
-    summary: "Create a key using the provided serialized value, previously obtained using DUMP..",
+    summary: "Create a key using the provided serialized value, previously obtained using DUMP.",
+    note: "Restores strings only, from any Redis up to version 12 of the format. IDLETIME and FREQ are checked and not kept.",
     run: Run::Keys(restore),
     ..Command::BASE
 };

@@ -17,7 +17,8 @@ pub const LCS: Command = Command {
     since: "7.0.0",
     complexity: "O(N*M) where N and M are the lengths of s1 and s2, respectively",
     usage: "key1 key2 [LEN] [IDX] [MINMATCHLEN len] [WITHMATCHLEN]",
-    summary: "Find longest common substring.",
+    summary: "Find the longest common subsequence of two strings.",
+    note: "Keeps at most 4,194,304 lengths (Redis: 134,217,728), the product of both strings' bytes, each plus one.",
     run: Run::Keys(lcs),
     ..Command::BASE
 };

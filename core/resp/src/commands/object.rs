@@ -34,8 +34,8 @@ pub const OBJECT: Command = Command {
             usage: "key",
             summary: "Inspect the internal encoding of a Redis object.",
             tips: &["nondeterministic_output"],
+            note: "What Redis would choose if the value were set now: int, embstr or raw. There a string that was changed in place is raw.",
             run: Run::Keys(encoding),
-            ..Command::BASE
         },
         Command {
             name: "freq",
@@ -49,8 +49,8 @@ pub const OBJECT: Command = Command {
             usage: "key",
             summary: "Get the logarithmic access frequency counter of a Redis object.",
             tips: &["nondeterministic_output"],
+            note: "Always the error that no LFU policy is selected.",
             run: Run::Keys(freq),
-            ..Command::BASE
         },
         Command {
             name: "help",
@@ -76,8 +76,8 @@ pub const OBJECT: Command = Command {
             usage: "key",
             summary: "Get the time since a Redis object was last accessed.",
             tips: &["nondeterministic_output"],
+            note: "Always 0: times of use are not kept.",
             run: Run::Keys(idletime),
-            ..Command::BASE
         },
         Command {
             name: "refcount",
@@ -91,8 +91,8 @@ pub const OBJECT: Command = Command {
             usage: "key",
             summary: "Get the number of references to the value of the key.",
             tips: &["nondeterministic_output"],
+            note: "Always 1.",
             run: Run::Keys(refcount),
-            ..Command::BASE
         },
     ]),
     ..Command::BASE
@@ -175,6 +175,7 @@ pub const MEMORY: Command = Command {
             complexity: "O(N) where N is the number of samples.",
             usage: "key [SAMPLES count]",
             summary: "Estimate the memory usage of a key.",
+            note: "Bytes in the memory of the server that has the key: key, value, 22 for the entry, 8 more if it expires, 12 for the index. Copies on backups are not in it.",
             run: Run::Keys(usage),
             ..Command::BASE
         },
