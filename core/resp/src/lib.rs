@@ -11,12 +11,14 @@
 
 pub mod command;
 pub mod commands;
+mod extended;
 mod fault;
 mod front;
 pub mod glob;
 mod parse;
 mod reply;
 mod transaction;
+mod whole;
 
 pub use command::{Command, Fast, Flags, Front, Handler, KeyPlaces, Run, find};
 pub use fault::{Fault, Stop};

@@ -44,8 +44,8 @@ pub const MSET: Command = Command {
     usage: "key value [key value ...]",
     summary: "Set multiple keys to multiple values.",
     tips: &["request_policy:multi_shard", "response_policy:all_succeeded"],
+    note: "Each key is written by itself: a reader may find some written and others not yet. All at once within MULTI.",
     run: Run::Fast(Fast::MSet, mset),
-    ..Command::BASE
 };
 
 fn mset(call: &mut Call<'_>) -> Result<(), Stop> {

@@ -1,0 +1,28 @@
+//! Reads what Redis leaves on disk: dump files (RDB) and append-only files; reads and writes DUMP payloads of strings.
+//!
+//! A source of bytes is handed in (`std::io::Read`); nothing here opens a file. Values of types that Ramhold does not
+//! have are passed over by their structure, so that the next key is found, and are told by type.
+//!
+//! Invariants:
+//! - bytes never panic: every fault is an [`Error`] with the offset of what is wrong
+//! - memory follows the bytes that arrive, never a claimed length: a string is read in pieces, and what LZF makes is
+//!   bounded by the limit that the caller gives
+//!
+//! Not here: writing into a cluster (apps/ramhold), the RESP protocol.
+//! Source: rdb.c, lzf_d.c, crc64.c and aof.c of Redis 7; versions 1 to 12 of the format.
+
+mod crc64;
+mod dump;
+mod error;
+mod file;
+pub mod lzf;
+mod object;
+mod source;
+mod string;
+
+pub use crc64::{crc64, crc64_append};
+pub use dump::{DUMP_VERSION, check_dump, read_dump, write_dump};
+pub use error::{Error, Fault};
+pub use file::{File, Item, VERSION_MAX};
+pub use object::{Kind, Value};
+pub use string::{Text, write_string};
