@@ -158,7 +158,7 @@ pub fn info(resp: &Resp, args: &[&[u8]], mut reply: Reply<'_>, host: &mut impl H
             ("redis_version", REDIS_VERSION.into()),
             ("ramhold_version", status.version.clone()),
             ("redis_mode", "standalone".into()),
-            ("run_id", node_id(host.cluster(), host.me().0)),
+            ("run_id", super::cluster::node_id(host.cluster(), host.me())),
             ("server_id", host.me().to_string()),
             ("uptime_in_seconds", seconds.to_string()),
             ("uptime_in_days", (seconds / 86_400).to_string()),
@@ -218,11 +218,6 @@ pub fn info(resp: &Resp, args: &[&[u8]], mut reply: Reply<'_>, host: &mut impl H
     );
     section("Keyspace", &[]);
     reply.verbatim(&text);
-}
-
-/// Forty hexadecimal digits, as Redis names its nodes.
-fn node_id(cluster: u64, server: u64) -> String {
-    format!("{cluster:024x}{server:016x}")
 }
 
 /// The settings that there are, with their values.
@@ -294,19 +289,4 @@ fn set(config: &mut RespConfig, name: &[u8], value: &[u8]) -> Result<(), Fault> 
         }
     }
     Ok(())
-}
-
-pub fn cluster(front: Front, args: &[&[u8]], mut reply: Reply<'_>, host: &mut impl Host) {
-    match front {
-        Front::ClusterKeySlot => reply.integer(i64::from(ramhold_base::hash::slot_of(args[2]))),
-        Front::ClusterMyId => reply.bulk(node_id(host.cluster(), host.me().0).as_bytes()),
-        Front::ClusterInfo => {
-            let servers = host.servers().len();
-            reply.verbatim(&format!(
-                "cluster_state:ok\r\ncluster_slots_assigned:16384\r\ncluster_slots_ok:16384\r\ncluster_slots_pfail:0\r\n\
-                 cluster_slots_fail:0\r\ncluster_known_nodes:{servers}\r\ncluster_size:{servers}\r\n"
-            ));
-        }
-        _ => reply.fault(&Fault::fixed("ERR This instance has cluster support disabled")),
-    }
 }

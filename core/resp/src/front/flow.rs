@@ -7,7 +7,7 @@ use super::keyspace::Walk;
 use super::running::{Args, Running, Work};
 use super::tickets::Part;
 use super::transact::{Purpose, Transact, take_work};
-use super::{Host, LIMITS_BEFORE_AUTH, Resp};
+use super::{Host, LIMITS_BEFORE_AUTH, Resp, cluster};
 use crate::commands::resolve;
 use crate::{Command, Fault, Flags, Front, Parsed, Reply, Run};
 use ramhold_base::hash::PlacementHasher;
@@ -348,6 +348,13 @@ impl Resp {
                 running.reply = reply;
             }
             Work::Publish(_) => {}
+            Work::Cluster(front) => {
+                let mut reply = Vec::new();
+                let writer = Reply::new(&mut reply, connection.protocol);
+                cluster::answer_with(*front, answer, writer, host);
+                running.reply = reply;
+                running.work = Work::Done;
+            }
             Work::Transact(_) => {
                 if let Some(mut work) = take_work(&mut running) {
                     let is_over =
@@ -402,6 +409,10 @@ impl Resp {
                     };
                     running.reply = reply;
                 }
+            }
+            (Work::Waiting, Run::Front(front), Some(_)) if cluster::needs_table(front) => {
+                self.ask_table(conn, seq, running.db);
+                running.work = Work::Cluster(front);
             }
             (Work::Waiting, Run::Front(front), Some(table)) => {
                 let args = running.args.list();

@@ -6,7 +6,7 @@ use super::keyspace::Walk;
 use super::running::{Running, Work};
 use super::tickets::Part;
 use super::transact::Purpose;
-use super::{Host, Resp, about};
+use super::{Host, Resp, about, cluster};
 use crate::commands::describe;
 use crate::parse::integer;
 use crate::{Command, Fault, Front, Protocol, Reply, find};
@@ -27,7 +27,10 @@ impl Resp {
         host: &mut impl Host,
         effects: &mut Effects,
     ) -> Taking {
-        let waits = matches!(front, Front::Exec | Front::Watch) || is_over_keys(front) || is_pubsub(front);
+        let waits = matches!(front, Front::Exec | Front::Watch)
+            || is_over_keys(front)
+            || is_pubsub(front)
+            || cluster::needs_table(front);
         if waits && !connection.running.is_empty() {
             return Taking::Later;
         }
@@ -111,6 +114,17 @@ impl Resp {
                     }
                 }
             }
+            front if cluster::needs_table(front) => {
+                let seq = self.next_seq();
+                match self.databases.table(connection.db) {
+                    Some(_) => self.ask_table(conn, seq, connection.db),
+                    None => self.wait_for_table(connection.db, conn, seq),
+                }
+                let known = self.databases.table(connection.db).is_some();
+                let work = if known { Work::Cluster(front) } else { Work::Waiting };
+                self.run_front(connection, (row, seq), args, work);
+                return Taking::Done;
+            }
             front if is_pubsub(front) => {
                 return self.pubsub(now, conn, connection, (row, front), args, out, host, effects);
             }
@@ -148,6 +162,7 @@ impl Resp {
                 | Front::Multi
                 | Front::Discard
         ) && !is_over_keys(front)
+            && !cluster::needs_table(front)
             && !is_pubsub(front)
             && !front_of_client(front)
     }
@@ -233,12 +248,9 @@ impl Resp {
             Front::LatencyLatest | Front::LatencyHistory => reply.array(0),
             Front::LatencyReset => reply.integer(0),
             Front::LatencyDoctor => reply.verbatim("Nothing is recorded yet; see SLOWLOG and INFO.\n"),
-            Front::ClusterSlots
-            | Front::ClusterShards
-            | Front::ClusterNodes
-            | Front::ClusterKeySlot
-            | Front::ClusterInfo
-            | Front::ClusterMyId => about::cluster(front, args, reply, host),
+            Front::ClusterKeySlot | Front::ClusterInfo | Front::ClusterMyId => {
+                cluster::answer(front, args, reply, host);
+            }
             Front::Help => {
                 if let Some(container) = find(args[0]) {
                     describe::help(&mut reply, container);

@@ -4,7 +4,7 @@ use super::fast::FastWork;
 use super::keyspace::Walk;
 use super::pubsub::Publish;
 use super::transact::Transact;
-use crate::Command;
+use crate::{Command, Front};
 use ramhold_base::Instant;
 
 /// Arguments of a request, kept.
@@ -52,6 +52,8 @@ pub enum Work {
     Transact(Box<Transact>),
     Walk(Box<Walk>),
     Publish(Publish),
+    /// `CLUSTER …`, which tells of the table.
+    Cluster(Front),
 }
 
 #[derive(Debug)]
