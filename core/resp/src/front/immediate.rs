@@ -27,7 +27,7 @@ impl Resp {
         host: &mut impl Host,
         effects: &mut Effects,
     ) -> Taking {
-        let waits = matches!(front, Front::Exec | Front::Watch)
+        let waits = matches!(front, Front::Exec | Front::Watch | Front::Hello | Front::Reset)
             || is_over_keys(front)
             || is_pubsub(front)
             || cluster::needs_table(front);
