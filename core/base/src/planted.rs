@@ -62,7 +62,7 @@ defects! {
     CommitRulesSkipped;
     /// A commit that a rule refuses has changed the objects before that one.
     CommitInPart;
-    /// Each object of a commit is a group of its own.
+    /// Each object of a commit is a group of its own, under a certificate of its own.
     CommitTorn;
     /// A backup leaves the second object of a commit out when it divides a segment.
     CommitSecondNotDivided;

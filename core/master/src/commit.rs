@@ -228,6 +228,10 @@ impl Master {
             let append =
                 |master: &mut Master, is_moved| master.commit(tablet, purpose, group, result, is_moved);
             position = self.append(now, tablet, purpose, view, effects, append)?.position;
+            if planted(Defect::CommitTorn) {
+                self.appended = true;
+                self.advance_if_appended(now, view, effects);
+            }
         }
         if !tablet.unreplicated {
             self.appended = true;
