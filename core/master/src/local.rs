@@ -36,6 +36,9 @@ impl Master {
             LocalRequest::Remove(request) => {
                 self.remove(now, &header(Opcode::Remove), request, from, view, effects);
             }
+            LocalRequest::Commit(request) => {
+                self.carry_out(now, &header(Opcode::Commit), request, from, view, effects);
+            }
             LocalRequest::Increment(request) => {
                 self.increment(now, &header(Opcode::Increment), request, from, view, effects);
             }

@@ -338,6 +338,10 @@ fn fault_of(status: Status, detail: &str) -> Fault {
         Status::KeyTooLarge => Fault::KEY_TOO_LARGE,
         Status::ValueTooLarge => Fault::VALUE_TOO_LARGE,
         Status::OutOfMemory => Fault::OUT_OF_MEMORY,
+        Status::NotTogether => Fault::CROSS_SLOT,
+        Status::CommitTooLarge => Fault::fixed(
+            "ERR transaction is too large: what has effect together has at most 256 keys and 4194304 bytes",
+        ),
         Status::NotANumber => Fault::NOT_AN_INTEGER,
         Status::OutOfRange => Fault::OVERFLOW,
         Status::Corrupt => Fault::said(format!("ERR {}", status.text())),

@@ -394,6 +394,7 @@ impl Stage {
             call: self.world.now(),
             ret: NEVER,
             outcome: Outcome::Unknown,
+            commit: None,
             answered_by: None,
         });
         self.history.len() - 1

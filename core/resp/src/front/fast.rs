@@ -5,6 +5,7 @@ use super::tickets::Part;
 use super::{Host, Resp, fault_of};
 use crate::parse::integer;
 use crate::{Fast, Fault, Reply};
+use ramhold_base::hash::slot_of;
 use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use ramhold_base::{Effects, Instant, Number, Status, TableId};
 use ramhold_client_core::{Operation, RejectRules};
@@ -70,6 +71,16 @@ impl Fast {
         Plain::Operations(count)
     }
 
+    /// Whether the keys of a plain `MSET` have one owner for certain: then they are written together.
+    pub fn goes_together(self, args: &[&[u8]], server_count: usize) -> bool {
+        if self != Fast::MSet || args.len() == 3 {
+            return false;
+        }
+        let mut slots = args[1..].iter().step_by(2).map(|key| slot_of(key));
+        let first = slots.next();
+        server_count == 1 || slots.all(|slot| Some(slot) == first)
+    }
+
     fn key_at(self, index: usize) -> usize {
         match self {
             Fast::MSet => 1 + 2 * index,
@@ -118,7 +129,7 @@ impl Fast {
                 let value = self.value(args, index).unwrap_or_default();
                 LocalRequest::Write(WriteRequest { table, rules, expiry: None, key, value })
             }
-            Kind::Increment => {
+            Kind::Increment | Kind::Commit => {
                 let by = Number::Integer(self.amount(args).unwrap_or_default());
                 LocalRequest::Increment(IncrementRequest { table, rules, by, key })
             }
@@ -134,7 +145,7 @@ impl Fast {
                 let value = self.value(args, index).unwrap_or_default().to_vec();
                 Operation::Write { table, key, value, rules, expiry: None }
             }
-            Kind::Increment => {
+            Kind::Increment | Kind::Commit => {
                 let by = Number::Integer(self.amount(args).unwrap_or_default());
                 Operation::Increment { table, key, by, rules }
             }

@@ -9,7 +9,7 @@ use super::tickets::Part;
 use super::transact::{Purpose, Transact, take_work};
 use super::{Host, LIMITS_BEFORE_AUTH, Resp, cluster};
 use crate::commands::resolve;
-use crate::{Command, Fault, Flags, Front, Parsed, Reply, Run};
+use crate::{Command, Fast, Fault, Flags, Front, Parsed, Reply, Run};
 use ramhold_base::hash::PlacementHasher;
 use ramhold_base::{ConnId, Effects, Instant, Rest, Taken};
 use ramhold_wire::local::LocalRequest;
@@ -200,6 +200,9 @@ impl Resp {
         let table = self.databases.table(db);
         let seq = self.next_seq();
         let plain = match row.run {
+            Run::Fast(fast, _) if fast == Fast::MSet && fast.goes_together(args, host.servers().len()) => {
+                None
+            }
             Run::Fast(fast, _) => Some((fast, fast.plain(args))),
             _ => None,
         };
@@ -478,6 +481,7 @@ impl Resp {
             LocalRequest::Write(write) => write.key.len() + write.value.len() + 64,
             LocalRequest::Remove(request) => request.key.len() + 64,
             LocalRequest::Increment(request) => request.key.len() + 64,
+            LocalRequest::Commit(request) => request.items().iter().map(|item| item.bytes_max() + 64).sum(),
         };
         *self.local_bytes.get_or_insert(0) += bytes as u64;
         self.answers.clear();
