@@ -130,6 +130,8 @@ impl Resp {
                 if let Some(multi) = &mut connection.multi {
                     multi.is_broken = true;
                 }
+                let is_exec = args[0].eq_ignore_ascii_case(b"exec");
+                let fault = if is_exec { aborted(connection, &fault) } else { fault };
                 let mut reply = Vec::new();
                 Reply::new(&mut reply, connection.protocol).fault(&fault);
                 self.put_reply(connection, out, reply);
@@ -330,7 +332,7 @@ impl Resp {
                     return;
                 };
                 let args = running.args.list();
-                self.on_fast_answer(&mut work, &args, part, answer);
+                self.on_fast_answer(&mut work, running.db, &args, part, answer);
                 if work.is_over() {
                     let mut reply = Vec::new();
                     work.write(&mut Reply::new(&mut reply, connection.protocol));
@@ -399,6 +401,12 @@ impl Resp {
         let mut running = std::mem::replace(&mut connection.running[at], Running::placeholder(seq));
         match (&running.work, running.row.run, self.databases.table(running.db)) {
             (Work::Transact(_), ..) => self.advance(now, conn, &mut running, host, effects),
+            (Work::Fast(_), _, Some(table)) => {
+                if let Work::Fast(mut work) = std::mem::replace(&mut running.work, Work::Waiting) {
+                    self.rehouse(&mut work, &running.args.list(), table, conn, seq);
+                    running.work = Work::Fast(work);
+                }
+            }
             (Work::Waiting, Run::Fast(fast, _), Some(table)) => {
                 let args = running.args.list();
                 if let Plain::Operations(count) = fast.plain(&args) {
@@ -541,6 +549,14 @@ impl Command {
                 | Front::Reset
         )
     }
+}
+
+/// An `EXEC` that is refused ends its transaction, and says so.
+fn aborted(connection: &mut Connection, fault: &Fault) -> Fault {
+    connection.multi = None;
+    connection.watched.clear();
+    let why = fault.0.strip_prefix("ERR ").unwrap_or(&fault.0);
+    Fault::said(format!("EXECABORT Transaction discarded because of: {why}"))
 }
 
 /// Whether a command is not queued between `MULTI` and `EXEC`.

@@ -112,7 +112,7 @@ impl Resp {
                 names.into_iter().for_each(|name| reply.bulk(name));
             }
             Front::PubSubNumSub => {
-                reply.map(args.len() - 2);
+                reply.array(2 * (args.len() - 2));
                 for name in &args[2..] {
                     reply.bulk(name);
                     reply.integer(self.subscribers.channels.get(*name).map_or(0, BTreeSet::len) as i64);

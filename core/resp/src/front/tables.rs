@@ -26,6 +26,13 @@ impl Databases {
         self.known.remove(&db);
     }
 
+    /// Forgets a database if this is still what is known of it.
+    pub fn forget_one(&mut self, db: u16, table: TableId) {
+        if self.table(db) == Some(table) {
+            self.known.remove(&db);
+        }
+    }
+
     pub fn forget_all(&mut self) {
         self.known.clear();
     }
