@@ -14,7 +14,7 @@ mod session;
 mod tablets;
 mod trouble;
 
-pub use operation::{Operation, WhichTable};
+pub use operation::{CommitAction, CommitItem, Operation, WhichTable};
 pub use outcome::{Cause, Outcome, Reply};
 pub use scan::{NoCursor, Page, PageLimits, ScanCursor, ScannedObject};
 pub use session::{OperationId, Session, SessionConfig};

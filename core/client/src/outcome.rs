@@ -19,6 +19,8 @@ pub enum Outcome {
         cause: Cause,
         /// The version that the object has, when a rule refused the operation and the object exists.
         version: Option<Version>,
+        /// Which object of a commit a rule refused, from 0.
+        item: Option<u16>,
         /// The server that refused; none for the coordinator and when nobody answered.
         answered_by: ServerId,
         /// What was tried, for a human: addresses, times, the last answer. One line.
@@ -67,6 +69,10 @@ pub enum Reply {
         version: Version,
         sum: Number,
     },
+    /// The version of all that was written or removed; 0 when that is nothing.
+    Committed {
+        version: Version,
+    },
     Page(Page),
     TableCreated {
         table: TableId,
@@ -108,6 +114,7 @@ impl Reply {
                 let sum = by.alike_from_bits(reply.bits).ok_or(Status::BadRequest)?;
                 Reply::Incremented { version: reply.version, sum }
             }
+            Operation::Commit { .. } => Reply::Committed { version: decode_version(body)? },
             Operation::Scan { cursor, .. } => Reply::Page(Page::decode(cursor, body, answered_by)?),
             Operation::CreateTable { .. } => {
                 Reply::TableCreated { table: decode::<TableCreated>(body)?.table }

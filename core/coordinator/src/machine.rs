@@ -392,6 +392,7 @@ impl Coordinator {
             | Opcode::Increment
             | Opcode::Multi
             | Opcode::Scan
+            | Opcode::Commit
             | Opcode::Append
             | Opcode::ReplicaFree
             | Opcode::ReplicasNeeded

@@ -15,6 +15,7 @@
 mod admit;
 mod ceiling;
 mod cleaning;
+mod commit;
 mod increment;
 mod leases;
 mod multi;
@@ -280,6 +281,11 @@ impl Master {
             }
             Opcode::Multi => {
                 self.on_multi(now, header, body, from, view, effects);
+                self.advance_if_appended(now, view, effects);
+                return self.pay_for_cleaning(now, body.len() as u64, view, effects);
+            }
+            Opcode::Commit => {
+                self.on_commit(now, header, body, from, view, effects);
                 self.advance_if_appended(now, view, effects);
                 return self.pay_for_cleaning(now, body.len() as u64, view, effects);
             }

@@ -256,7 +256,7 @@ impl Master {
         }
     }
 
-    fn keep_if_unreplicated(&mut self, tablet: &Tablet, result: &RpcResult) {
+    pub(crate) fn keep_if_unreplicated(&mut self, tablet: &Tablet, result: &RpcResult) {
         if tablet.unreplicated {
             self.log.keep_result(result);
         }
@@ -357,7 +357,7 @@ impl Master {
     }
 
     /// Up to where the stream must be durable before anybody may hear what was found.
-    fn depends_on(
+    pub(crate) fn depends_on(
         &self,
         tablet: &Tablet,
         table: TableId,
@@ -379,7 +379,7 @@ impl Master {
 
     /// Appends, rolling the head once if the group does not fit, and cleaning a little if there is no memory. The group
     /// is told whether cleaning may have moved what was found before.
-    fn append(
+    pub(crate) fn append(
         &mut self,
         now: Instant,
         tablet: &Tablet,
@@ -433,7 +433,7 @@ impl Master {
     }
 
     /// Where a key's object or tombstone is, after cleaning may have moved it.
-    fn found_again(
+    pub(crate) fn found_again(
         &self,
         table: TableId,
         hash: KeyHash,
@@ -446,7 +446,7 @@ impl Master {
         }
     }
 
-    fn answer_mutation(
+    pub(crate) fn answer_mutation(
         &mut self,
         tablet: &Tablet,
         position: Position,
@@ -487,6 +487,6 @@ pub(crate) fn is_object(found: &Found<'_>) -> bool {
     found.kind == Kind::Object
 }
 
-fn parked_key(table: TableId, hash: KeyHash) -> (u32, u64) {
+pub(crate) fn parked_key(table: TableId, hash: KeyHash) -> (u32, u64) {
     (table.raw(), hash.0)
 }

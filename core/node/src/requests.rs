@@ -30,7 +30,8 @@ impl ServerNode {
             | Opcode::Remove
             | Opcode::Increment
             | Opcode::Multi
-            | Opcode::Scan => {
+            | Opcode::Scan
+            | Opcode::Commit => {
                 if let Err(status) = self.check_serving(header) {
                     return reply(effects, to, header, status);
                 }

@@ -46,8 +46,8 @@ impl Session {
         }
         let mut servers: BTreeMap<(SocketAddr, ServerId, ShardId, bool), Vec<Posted>> = BTreeMap::new();
         for one in posted {
-            if self.running[&one.id].operation.opcode() == Opcode::Scan {
-                // Its answer is a frame's worth by itself.
+            if matches!(self.running[&one.id].operation.opcode(), Opcode::Scan | Opcode::Commit) {
+                // Its answer, or itself, is a frame's worth.
                 self.send_alone(now, one, effects);
                 continue;
             }

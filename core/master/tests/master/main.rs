@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is wrong")]
 
+mod commit;
 mod dirty;
 mod expiry;
 mod multi;
