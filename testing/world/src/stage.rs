@@ -8,7 +8,7 @@
 //! Not here: random faults and workloads (scenario, fault). Catalogue: J3.
 
 use crate::checker::search::second_opinion;
-use crate::checker::version_witness;
+use crate::checker::{Seen, bind, version_witness};
 use crate::cluster::{Cluster, Process, end_of_mutation, end_of_read};
 use crate::history::{Action, Condition, NEVER, Operation, Outcome, ValueId};
 use crate::network::{MILLI, NetworkOptions, SECOND};
@@ -421,6 +421,31 @@ impl Stage {
         self.give(client, core::Operation::Remove { table, key: key.as_bytes().to_vec(), rules }, Some(at))
     }
 
+    /// Writes to several keys as one, each with its condition.
+    pub fn begin_commit(
+        &mut self,
+        client: usize,
+        writes: &[(TableId, &str, &[u8])],
+        condition: Condition,
+    ) -> Begun {
+        let number = Some(self.number as u64 + 1);
+        let mut places = Vec::new();
+        let mut items = Vec::new();
+        for (table, key, value) in writes {
+            let action = Action::Write { value: ValueId::of(value), condition, ttl: None };
+            let at = self.record(client, *table, key, action);
+            self.history[at].commit = number;
+            places.push(at);
+            items.push(core::CommitItem {
+                table: *table,
+                key: key.as_bytes().to_vec(),
+                rules: crate::cluster::rules(condition),
+                action: core::CommitAction::Write { value: value.to_vec(), expiry: None },
+            });
+        }
+        self.give(client, core::Operation::Commit { items }, places.first().copied())
+    }
+
     pub fn begin_read(&mut self, client: usize, table: TableId, key: &str) -> Begun {
         let at = self.record(client, table, key, Action::Read);
         let rules = RejectRules::default();
@@ -530,6 +555,11 @@ impl Stage {
             operation.answered_by = end.answered_by;
             if end.outcome != Outcome::Unknown {
                 operation.ret = now;
+            }
+            let first = *operation;
+            let same = |other: &&mut Operation| first.commit.is_some() && other.commit == first.commit;
+            for other in self.history.iter_mut().filter(same) {
+                (other.outcome, other.ret) = (first.outcome, first.ret);
             }
         }
     }
@@ -664,6 +694,9 @@ impl Stage {
     /// Judges what clients were told so far.
     pub fn judge_history(&mut self) {
         self.note_ends();
+        let (mut torn, mut seen) = (Vec::new(), Seen::default());
+        self.history = bind(&self.history, &mut torn, &mut seen);
+        assert_eq!(torn, []);
         let verdict = version_witness(&self.history, 0);
         let found: Vec<String> = verdict.violations.iter().map(|v| v.describe(&self.history)).collect();
         assert!(found.is_empty(), "{}", found.join("\n"));
