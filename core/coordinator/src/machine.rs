@@ -401,7 +401,8 @@ impl Coordinator {
             | Opcode::Recover
             | Opcode::ServerListUpdate
             | Opcode::TabletTake
-            | Opcode::TabletDrop => Err(Status::UnknownOpcode),
+            | Opcode::TabletDrop
+            | Opcode::Publish => Err(Status::UnknownOpcode),
         }
     }
 

@@ -15,6 +15,7 @@ pub mod local;
 pub mod membership;
 pub mod multi;
 pub mod opcode;
+pub mod pubsub;
 pub mod recovery;
 pub mod scan;
 pub mod server_list;

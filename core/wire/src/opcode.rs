@@ -79,4 +79,7 @@ opcodes! {
     ServerListUpdate = 60;
     TabletTake = 61;
     TabletDrop = 62;
+
+    // Servers to servers (J1).
+    Publish = 70;
 }

@@ -5,7 +5,7 @@ use crate::{Fault, Object};
 use ramhold_base::{Number, Status, TableId, Version};
 use ramhold_client_core::{Outcome, Page, Reply};
 use ramhold_wire::data::{IncrementReply, ReadReply, decode_version};
-use ramhold_wire::table::TableSummary;
+use ramhold_wire::table::{TableDescription, TableSummary};
 use std::borrow::Cow;
 
 /// What a request to the host was, which says how its answer's body reads.
@@ -37,6 +37,7 @@ pub enum Answer<'a> {
     /// The table is not there (any more).
     NoTable,
     Table(TableId),
+    Described(Box<TableDescription>),
     TableExists,
     TableDropped,
     Tables(Vec<TableSummary>),
@@ -106,7 +107,7 @@ impl<'a> Answer<'a> {
             Reply::Incremented { sum: Number::Integer(sum), .. } => Answer::Sum(sum),
             Reply::Page(page) => Answer::Page(Box::new(page)),
             Reply::TableCreated { table } => Answer::Table(table),
-            Reply::Table(description) => Answer::Table(description.table),
+            Reply::Table(description) => Answer::Described(Box::new(description)),
             Reply::TableDropped => Answer::TableDropped,
             Reply::Tables(tables) => Answer::Tables(tables),
             _ => Answer::Fault(Fault::fixed("ERR the answer is of another kind than was asked for")),

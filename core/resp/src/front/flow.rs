@@ -3,10 +3,11 @@
 use super::answer::Answer;
 use super::connection::{Connection, Queued};
 use super::fast::{Begun, Plain};
+use super::keyspace::Walk;
 use super::running::{Args, Running, Work};
 use super::tickets::Part;
 use super::transact::{Purpose, Transact, take_work};
-use super::{Host, LIMITS_BEFORE_AUTH, Resp};
+use super::{Host, LIMITS_BEFORE_AUTH, Resp, cluster};
 use crate::commands::resolve;
 use crate::{Command, Fault, Flags, Front, Parsed, Reply, Run};
 use ramhold_base::hash::PlacementHasher;
@@ -336,6 +337,24 @@ impl Resp {
                     running.work = Work::Fast(work);
                 }
             }
+            Work::Walk(_) => {
+                let Work::Walk(mut walk) = std::mem::replace(&mut running.work, Work::Waiting) else {
+                    return;
+                };
+                let mut reply = Vec::new();
+                let mut writer = Reply::new(&mut reply, connection.protocol);
+                let is_over = self.on_walk_answer(&mut running, &mut walk, part, answer, &mut writer);
+                running.work = if is_over { Work::Done } else { Work::Walk(walk) };
+                running.reply = reply;
+            }
+            Work::Publish(_) => {}
+            Work::Cluster(front) => {
+                let mut reply = Vec::new();
+                let writer = Reply::new(&mut reply, connection.protocol);
+                cluster::answer_with(*front, answer, writer, host);
+                running.reply = reply;
+                running.work = Work::Done;
+            }
             Work::Transact(_) => {
                 if let Some(mut work) = take_work(&mut running) {
                     let is_over =
@@ -391,9 +410,49 @@ impl Resp {
                     running.reply = reply;
                 }
             }
+            (Work::Waiting, Run::Front(front), Some(_)) if cluster::needs_table(front) => {
+                self.ask_table(conn, seq, running.db);
+                running.work = Work::Cluster(front);
+            }
+            (Work::Waiting, Run::Front(front), Some(table)) => {
+                let args = running.args.list();
+                match Walk::new(front, &args, table) {
+                    Ok(mut walk) => {
+                        self.begin_walk(&mut walk, Part::Command { conn, seq, index: 0, attempt: 0 });
+                        running.work = Work::Walk(Box::new(walk));
+                    }
+                    Err(fault) => {
+                        Reply::new(&mut running.reply, connection.protocol).fault(&fault);
+                        running.work = Work::Done;
+                    }
+                }
+            }
             _ => {}
         }
         self.put_in(conn, connection, at, running);
+    }
+
+    /// A front command whose reply is to come.
+    pub(super) fn run_front(
+        &mut self,
+        connection: &mut Connection,
+        (row, seq): (&'static Command, u64),
+        args: &[&[u8]],
+        work: Work,
+    ) {
+        connection.push(Running {
+            seq,
+            row,
+            db: connection.db,
+            started: self.now,
+            args: Args::of(args),
+            keys: Vec::new(),
+            changes: true,
+            exclusive: true,
+            work,
+            reply: Vec::new(),
+            finished: None,
+        });
     }
 
     pub(super) fn end_with_fault(&mut self, conn: ConnId, seq: u64, fault: &Fault) {

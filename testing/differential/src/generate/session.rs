@@ -1,0 +1,127 @@
+//! Commands on the connection and the server, and sessions on a connection of their own.
+
+use super::{Choice, command, words};
+use crate::step::Command;
+
+impl Choice<'_> {
+    pub fn session(&mut self) -> Command {
+        if self.in_transaction {
+            return match self.rng.below(3) {
+                0 => words!["PING"],
+                1 => words!["ECHO", self.value()],
+                _ => words!["GET", self.key()],
+            };
+        }
+        match self.rng.below(34) {
+            0 => words!["PING"],
+            1 => words!["PING", self.value()],
+            2 | 3 => words!["ECHO", self.value()],
+            4..7 => {
+                let database = self.rng.pick(&self.ground.databases).map_or_else(String::new, u32::to_string);
+                words!["SELECT", database]
+            }
+            7 => words!["SELECT", self.one(&["16", "-1", "abc", "", "99999999999", "1.5"])],
+            8..10 => words!["HELLO", self.one(&["2", "3"])],
+            10 => words!["HELLO", self.one(&["1", "4", "abc", "", "-3"])],
+            11 => match self.rng.below(4) {
+                0 => words!["HELLO"],
+                1 => words!["HELLO", "3", "SETNAME", self.name_of_client()],
+                2 => words!["HELLO", "2", "AUTH", "default"],
+                _ => words!["HELLO", "3", "NOSUCH", "x"],
+            },
+            12 => words!["RESET"],
+            13 => words!["AUTH", self.value()],
+            14 => words!["CLIENT", "ID"],
+            15 | 16 => words!["CLIENT", "SETNAME", self.name_of_client()],
+            17 | 18 => words!["CLIENT", "GETNAME"],
+            19 => words!["CLIENT", self.one(&["INFO", "LIST", "NOSUCH", "info"])],
+            20 => words!["CLIENT", "NO-EVICT", self.one(&["ON", "OFF", "MAYBE"])],
+            21 => match self.rng.below(3) {
+                0 => words!["CLIENT", "KILL", "ID", "999999999999"],
+                1 => words!["CLIENT", "KILL", "127.0.0.1:1"],
+                _ => words!["CLIENT", "KILL", "ID", self.one(&["abc", "-1", "0"])],
+            },
+            22 => words!["COMMAND", self.one(&["COUNT", "NOSUCH"])],
+            23 => {
+                let mut command = words!["COMMAND", "GETKEYS"];
+                command.extend(match self.rng.below(5) {
+                    0 => words!["MSET", "a", "1", "b", "2"],
+                    1 => words!["GET", self.key()],
+                    2 => words!["BITOP", "AND", "d", "x", "y"],
+                    3 => words!["PING"],
+                    _ => words!["NOSUCH", "x"],
+                });
+                command
+            }
+            24 => words!["COMMAND", "INFO", self.one(&["get", "GET", "nosuch", "mset", "ping"])],
+            25 => words!["WAIT", "0", "0"],
+            26 => words!["TIME"],
+            27 => words!["PUBLISH", self.key(), self.value()],
+            28 => match self.rng.below(3) {
+                0 => words!["PUBSUB", self.one(&["NUMPAT", "NUMSUB", "NOSUCH"])],
+                1 => words!["PUBSUB", "NUMSUB", "nobody", self.value()],
+                _ => words!["PUBSUB", "CHANNELS", "nobody*"],
+            },
+            29 => words!["CONFIG", "GET", self.one(&["maxmemory-policy", "nosuchparameter"])],
+            30 => words!["MEMORY", "USAGE", self.key()],
+            31 => words!["UNWATCH"],
+            32 => words!["INFO", self.one(&["memory", "server", "nosuchsection"])],
+            _ => {
+                words![self.one(&["EXEC", "DISCARD", "GET", "SET", "CLIENT", "OBJECT", "PUBSUB", "COMMAND "])]
+            }
+        }
+    }
+
+    fn name_of_client(&mut self) -> Vec<u8> {
+        self.one(&["name", "worker-1", "", "with space", "line\nbreak", "caf\u{e9}"])
+    }
+
+    /// A session of its own: subscriptions, the end of a connection, what is kept and what is not.
+    pub fn alone(&mut self) -> Vec<Command> {
+        // Channels are the servers' alone; this one is of this episode's connection.
+        let channel = format!("channel-{}", self.ground.databases[0]);
+        let three = self.rng.chance(1, 2);
+        let mut session = if three { vec![command(["HELLO", "3"])] } else { Vec::new() };
+        session.extend(match self.rng.below(9) {
+            0 => vec![command(["PING"]), command(["QUIT"]), command(["PING"])],
+            1 => vec![
+                words!["SUBSCRIBE", channel, "other-channel"],
+                words!["PING"],
+                words!["GET", "k"],
+                words!["UNSUBSCRIBE", channel],
+                words!["UNSUBSCRIBE"],
+                words!["PING"],
+            ],
+            2 => vec![
+                words!["PSUBSCRIBE", format!("{channel}*")],
+                words!["PUNSUBSCRIBE"],
+                words!["UNSUBSCRIBE"],
+            ],
+            3 => vec![words!["SUBSCRIBE"], words!["SUBSCRIBE", channel, channel], words!["DISCARD"]],
+            4 => {
+                vec![words!["UNSUBSCRIBE", "never"], words!["PUNSUBSCRIBE"], words!["PUBSUB", "NUMPAT", "x"]]
+            }
+            5 => vec![
+                words!["SUBSCRIBE", channel],
+                words!["RESET"],
+                words!["CLIENT", "GETNAME"],
+                words!["PUBLISH", "nobody", "x"],
+            ],
+            6 => vec![
+                words!["MULTI"],
+                words!["PING", "x"],
+                words!["SELECT", "abc"],
+                words!["WATCH", "k"],
+                words!["EXEC"],
+            ],
+            7 => vec![words!["MULTI"], words!["SET"], words!["GET", "k"], words!["EXEC"], words!["EXEC"]],
+            _ => vec![
+                words!["CLIENT", "SETNAME", "x"],
+                words!["CLIENT", "GETNAME"],
+                words!["RESET"],
+                words!["CLIENT", "GETNAME"],
+            ],
+        });
+        session
+    }
+}

@@ -1,0 +1,117 @@
+//! `ramhold-differential`: compares a server with redis-server, command by command.
+
+use clap::Parser;
+use ramhold_differential::differences::Differences;
+use ramhold_differential::link::Servers;
+use ramhold_differential::redis::Redis;
+use ramhold_differential::run::{CONNECTION_COUNT_MAX, Outcome, Plan, run};
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+/// Send the same random commands to a redis-server and to another server, and compare every reply.
+///
+/// All databases of both servers are emptied. Exit code 1: replies differ and docs/redis-differences.md does not say why;
+/// 2: a server cannot be reached.
+#[derive(Debug, Parser)]
+struct Options {
+    /// The server to compare.
+    #[arg(long, env = "RAMHOLD_RESP", value_parser = address)]
+    right: SocketAddr,
+    /// A redis-server; without it one is started.
+    #[arg(long, value_parser = address)]
+    left: Option<SocketAddr>,
+    /// Commands to compare.
+    #[arg(long, default_value_t = 100_000)]
+    commands: u64,
+    /// Connections side by side, each with two databases of its own.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=i64::from(CONNECTION_COUNT_MAX)))]
+    connections: u32,
+    /// By default from the clock.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Only this episode of the first connection; takes the place of --commands.
+    #[arg(long)]
+    episode: Option<u64>,
+    /// End after so many kinds of differences.
+    #[arg(long, default_value_t = 20)]
+    kinds: usize,
+    /// Show how often each command was answered, and how often with an error.
+    #[arg(long)]
+    tally: bool,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let mut found = text.to_socket_addrs().map_err(|error| error.to_string())?;
+    found.next().ok_or_else(|| "there is no such address".to_owned())
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    match compare(&options) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("ramhold-differential: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn compare(options: &Options) -> io::Result<bool> {
+    let differences = Differences::documented().map_err(io::Error::other)?;
+    let redis = if options.left.is_none() { Some(Redis::start()?) } else { None };
+    let left = options.left.or(redis.as_ref().map(Redis::address)).expect("one of them is there");
+    let clock = || {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        since.map_or(0, |since| since.as_secs())
+    };
+    let seed = options.seed.unwrap_or_else(clock);
+    println!("seed {seed}, {} connections, left {left}, right {}", options.connections, options.right);
+    let plan = Plan {
+        servers: Servers { left, right: options.right },
+        seed,
+        commands: options.commands,
+        connections: if options.episode.is_some() { 1 } else { options.connections },
+        kinds_max: options.kinds.max(1),
+        only: options.episode,
+    };
+    let started = Instant::now();
+    let next = AtomicU64::new(100_000);
+    let outcome = run(plan, &differences, |compared| {
+        let due = next.load(Ordering::Relaxed);
+        if compared >= due && next.fetch_max(due + 100_000, Ordering::Relaxed) == due {
+            eprintln!("{compared} commands compared, {:.0} s", started.elapsed().as_secs_f64());
+        }
+    })?;
+    report(&outcome, seed, options, &differences);
+    let seconds = started.elapsed().as_secs_f64();
+    println!(
+        "{} commands in {} episodes compared in {seconds:.1} s; {} unexplained differences",
+        outcome.tally.total(),
+        outcome.episodes,
+        outcome.count
+    );
+    Ok(outcome.count == 0)
+}
+
+fn report(outcome: &Outcome, seed: u64, options: &Options, differences: &Differences) {
+    if options.tally {
+        println!("{:<20} {:>10} {:>10}", "command", "answered", "errors");
+        for (name, [good, bad]) in &outcome.tally.0 {
+            println!("{:<20} {good:>10} {bad:>10}", ramhold_differential::reply::text(name.as_bytes()));
+        }
+    }
+    for finding in &outcome.findings {
+        println!("\nseed {seed}, connection {}, episode {}:", finding.connection, finding.episode);
+        for step in &finding.steps {
+            println!("  {step}");
+        }
+        println!("    left:  {}\n    right: {}", finding.found.left, finding.found.right);
+    }
+    for (name, hits) in differences.hits().filter(|(_, hits)| *hits > 0) {
+        println!("explained: {name}, {hits} times");
+    }
+}

@@ -1,0 +1,86 @@
+//! Makes an episode shorter as long as its replies still differ.
+
+use crate::differences::Differences;
+use crate::episode::{Found, Tally, play};
+use crate::generate::{Ground, all_keys};
+use crate::link::Servers;
+use crate::step::{Step, name};
+use std::io;
+
+/// Episodes played to make one shorter, at most.
+const TRIES_MAX: usize = 400;
+
+/// A short episode that differs, with where it does. `steps` differ at their end.
+pub fn shrink(
+    servers: Servers,
+    ground: &Ground,
+    steps: Vec<Step>,
+    found: Found,
+    differences: &Differences,
+) -> io::Result<(Vec<Step>, Found)> {
+    let mut tries = 0;
+    // Whether it still differs; if so it ends there.
+    let mut differs = |steps: &[Step]| -> io::Result<Option<(Vec<Step>, Found)>> {
+        tries += 1;
+        if tries > TRIES_MAX {
+            return Ok(None);
+        }
+        let found = play(servers, ground, steps, differences, &mut Tally::default())?;
+        Ok(found.map(|found| (steps[..=found.at].to_vec(), found)))
+    };
+    let mut best = (steps, found);
+    // One that does not come again cannot be made shorter; it is shown whole.
+    match differs(&best.0)? {
+        Some(again) => best = again,
+        None => return Ok(best),
+    }
+    if let Some(shorter) = differs(&of_the_same_keys(&best.0))? {
+        best = shorter;
+    }
+    let mut piece = best.0.len().div_ceil(2);
+    while piece > 0 {
+        let mut at = 0;
+        while at < best.0.len() {
+            let end = (at + piece).min(best.0.len());
+            let without = [&best.0[..at], &best.0[end..]].concat();
+            match differs(&without)? {
+                Some(shorter) => best = shorter,
+                None => at = end,
+            }
+        }
+        piece /= 2;
+    }
+    Ok(best)
+}
+
+/// Those that mention a key of the last step, or are about the connection.
+fn of_the_same_keys(steps: &[Step]) -> Vec<Step> {
+    let Some((last, before)) = steps.split_last() else { return Vec::new() };
+    let keys: Vec<Vec<u8>> = all_keys().into_iter().filter(|key| last.mentions(key)).collect();
+    if keys.is_empty() {
+        return steps.to_vec();
+    }
+    let is_of_connection = |step: &Step| {
+        let Step::Command(command) = step else { return false };
+        matches!(
+            name(command).as_str(),
+            "HELLO"
+                | "SELECT"
+                | "MULTI"
+                | "EXEC"
+                | "DISCARD"
+                | "WATCH"
+                | "UNWATCH"
+                | "RESET"
+                | "FLUSHDB"
+                | "FLUSHALL"
+        )
+    };
+    let mut kept: Vec<Step> = before
+        .iter()
+        .filter(|step| is_of_connection(step) || keys.iter().any(|key| step.mentions(key)))
+        .cloned()
+        .collect();
+    kept.push(last.clone());
+    kept
+}
