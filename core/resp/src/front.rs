@@ -119,6 +119,10 @@ impl RespConfig {
 /// What a connection may send before it has given its password (Z9).
 const LIMITS_BEFORE_AUTH: Limits = Limits { args: 10, arg_bytes: 4 * 1024, bytes: 16 * 1024 };
 
+/// A pattern's bytes: what matching takes grows with it (Z18).
+const PATTERN_BYTES_MAX: usize = 1024;
+const PATTERN_TOO_LONG: Fault = Fault::fixed("ERR a pattern has at most 1024 bytes");
+
 /// Counted since the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RespStats {

@@ -228,9 +228,11 @@ impl Resp {
                 self.wait_for_table(db, conn, seq);
                 Work::Waiting
             }
-            (Some((_, Plain::No)) | None, _) => {
-                Work::Transact(Box::new(Transact::new(Purpose::Command, connection.protocol)))
-            }
+            (Some((_, Plain::No)) | None, _) => Work::Transact(Box::new(Transact::new(
+                Purpose::Command,
+                connection.protocol,
+                self.config.databases,
+            ))),
         };
         if let Work::Done = work
             && is_idle
@@ -283,7 +285,11 @@ impl Resp {
             keys: Vec::new(),
             changes: true,
             exclusive: true,
-            work: Work::Transact(Box::new(Transact::new(purpose, connection.protocol))),
+            work: Work::Transact(Box::new(Transact::new(
+                purpose,
+                connection.protocol,
+                self.config.databases,
+            ))),
             reply: Vec::new(),
             finished: None,
         };

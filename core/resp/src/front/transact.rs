@@ -66,10 +66,10 @@ enum Step {
 }
 
 impl Transact {
-    pub fn new(purpose: Purpose, protocol: Protocol) -> Transact {
+    pub fn new(purpose: Purpose, protocol: Protocol, database_count: u16) -> Transact {
         Transact {
             purpose,
-            keys: Transaction::default(),
+            keys: Transaction::over(database_count),
             phase: Phase::Ready,
             places: Vec::new(),
             missing: 0,
@@ -81,9 +81,14 @@ impl Transact {
 
     /// Forgets what was seen, to begin again.
     pub fn renew(&mut self) {
-        self.keys = Transaction::default();
+        self.forget();
         self.phase = Phase::Ready;
         self.attempts += 1;
+    }
+
+    fn forget(&mut self) {
+        let database_count = self.keys.database_count;
+        self.keys = Transaction::over(database_count);
     }
 
     /// What `WATCH` saw.
