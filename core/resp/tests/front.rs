@@ -1,5 +1,7 @@
 //! The front over a host that answers when the test says so: order, limits, transactions (J1, Z1, Z6, Z9).
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
 use ramhold_base::hash::PlacementSeed;
 use ramhold_base::*;
 use ramhold_resp::{Host, Resp, RespConfig};
