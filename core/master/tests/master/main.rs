@@ -5,6 +5,7 @@
 mod commit;
 mod dirty;
 mod expiry;
+mod local;
 mod multi;
 mod once;
 mod read_lease;
