@@ -6,7 +6,7 @@ use ramhold_world::stage::Stage;
 
 const KEYS: [&str; 3] = ["a", "b", "c"];
 
-fn all<'a>(table: TableId, value: &'a [u8]) -> Vec<(TableId, &'static str, &'a [u8])> {
+fn all(table: TableId, value: &[u8]) -> Vec<(TableId, &'static str, &[u8])> {
     KEYS.map(|key| (table, key, value)).to_vec()
 }
 
