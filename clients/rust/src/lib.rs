@@ -44,6 +44,8 @@
 //! A whole table: [`Client::scan`] gives its objects one by one, [`Client::scan_page`] a page and where the next begins,
 //! which may be kept as text. An object that is there all the time is given once, whatever fails meanwhile.
 //!
+//! How many objects a table has: [`Client::count`], without going through them.
+//!
 //! Many operations under way: [`Client::submit`] starts them, [`Client::wait_any`] gives what has ended.
 //!
 //! Not here: what is sent to whom, and what is repeated (`core/client`).
@@ -64,7 +66,7 @@ pub use scan::Scan;
 pub use ramhold_base::{ClusterTime, Number, ServerId, Status, TableId, Version};
 pub use ramhold_client_core::{
     Cause, CommitAction, CommitItem, Expiry, NoCursor, Operation, OperationId, Outcome, Page, PageLimits,
-    RejectRules, Reply, ScanCursor, ScannedObject, WhichTable,
+    RejectRules, Reply, ScanCursor, ScannedObject, TableCount, WhichTable,
 };
 pub use ramhold_wire::membership::{Durability, Label, ServerEntry, ServerState};
 pub use ramhold_wire::status::{

@@ -6,6 +6,7 @@ use ramhold_base::{KeyHash, LeaseId, Number, Status, TableId};
 use ramhold_wire::Opcode;
 use ramhold_wire::commit;
 use ramhold_wire::control::{Message, encode_into};
+use ramhold_wire::count::CountRequest;
 use ramhold_wire::data::{Expiry, IncrementRequest, KeyRequest, RejectRules, WriteRequest};
 use ramhold_wire::lease::{LeaseOpen, LeaseRenew};
 use ramhold_wire::scan::ScanRequest;
@@ -66,6 +67,12 @@ pub enum Operation {
     Scan {
         cursor: ScanCursor,
         limits: PageLimits,
+    },
+    /// How many objects the tablet has that begins at this hash. Ends with `Reply::Counted`, which says where the next
+    /// one begins; see `TableCount`.
+    Count {
+        table: TableId,
+        first: KeyHash,
     },
     /// Done when every tablet has an owner that serves it.
     CreateTable {
@@ -182,6 +189,9 @@ impl Operation {
             Operation::Scan { cursor, .. } => {
                 Place::OwnerOf { table: cursor.table(), target: Target::Hash(cursor.first()) }
             }
+            Operation::Count { table, first } => {
+                Place::OwnerOf { table: *table, target: Target::Hash(*first) }
+            }
             Operation::CreateTable { .. }
             | Operation::DropTable { .. }
             | Operation::ListTables
@@ -209,6 +219,7 @@ impl Operation {
             | Operation::AcknowledgeLoss { .. } => Repeat::Numbered,
             Operation::Read { .. }
             | Operation::Scan { .. }
+            | Operation::Count { .. }
             | Operation::ListTables
             | Operation::DescribeTable { .. }
             | Operation::ClusterStatus
@@ -228,6 +239,7 @@ impl Operation {
             Operation::Increment { .. } => Opcode::Increment,
             Operation::Commit { .. } => Opcode::Commit,
             Operation::Scan { .. } => Opcode::Scan,
+            Operation::Count { .. } => Opcode::Count,
             Operation::CreateTable { .. } => TableCreate::OPCODE,
             Operation::DropTable { .. } => TableDrop::OPCODE,
             Operation::ListTables => TableList::OPCODE,
@@ -273,6 +285,7 @@ impl Operation {
             }
             Operation::DescribeTable { which: WhichTable::Id(_) }
             | Operation::DropTable { .. }
+            | Operation::Count { .. }
             | Operation::ListTables
             | Operation::ClusterStatus
             | Operation::Recoveries
@@ -323,6 +336,7 @@ impl Operation {
                 let PageLimits { count, bytes, keys_only, pass_lost } = *limits;
                 ScanRequest { table, first, last, position, count, bytes, keys_only, pass_lost }.encode(out);
             }
+            Operation::Count { table, first } => CountRequest { table: *table, first: *first }.encode(out),
             Operation::CreateTable { name, options, left_open } => {
                 let (name, options, left_open) = (name.clone(), options.clone(), *left_open);
                 encode_into(out, &TableCreate { name, options, left_open });

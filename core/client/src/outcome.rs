@@ -2,8 +2,9 @@
 
 use crate::operation::Operation;
 use crate::scan::Page;
-use ramhold_base::{ClusterTime, Number, ServerId, Status, TableId, Version};
+use ramhold_base::{ClusterTime, KeyHash, Number, ServerId, Status, TableId, Version};
 use ramhold_wire::control::{Empty, decode};
+use ramhold_wire::count::CountReply;
 use ramhold_wire::data::{IncrementReply, ReadReply, decode_version};
 use ramhold_wire::lease::{LeaseOpened, LeaseRenewed};
 use ramhold_wire::status::{ClusterStatus, Pong, ProcessStatus, Recoveries, RecoveryReport};
@@ -74,6 +75,11 @@ pub enum Reply {
         version: Version,
     },
     Page(Page),
+    /// Objects of a tablet, and its last hash.
+    Counted {
+        last: KeyHash,
+        objects: u64,
+    },
     TableCreated {
         table: TableId,
     },
@@ -116,6 +122,13 @@ impl Reply {
             }
             Operation::Commit { .. } => Reply::Committed { version: decode_version(body)? },
             Operation::Scan { cursor, .. } => Reply::Page(Page::decode(cursor, body, answered_by)?),
+            Operation::Count { first, .. } => {
+                let CountReply { last, objects } = CountReply::decode(body)?;
+                if last < *first {
+                    return Err(Status::BadRequest);
+                }
+                Reply::Counted { last, objects }
+            }
             Operation::CreateTable { .. } => {
                 Reply::TableCreated { table: decode::<TableCreated>(body)?.table }
             }

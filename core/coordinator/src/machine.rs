@@ -393,6 +393,7 @@ impl Coordinator {
             | Opcode::Multi
             | Opcode::Scan
             | Opcode::Commit
+            | Opcode::Count
             | Opcode::Append
             | Opcode::ReplicaFree
             | Opcode::ReplicasNeeded

@@ -24,6 +24,7 @@ use crate::entry::BODY_BYTES_MAX;
 use crate::index::bucket::What;
 use crate::index::{INDEX_BYTES_MIN, Index, REGION_BYTES_MAX};
 use crate::memory::{Floor, Memory};
+use crate::moving::HashOf;
 use crate::results::Results;
 use crate::segment::Slot;
 use crate::stats::TabletCounters;
@@ -415,6 +416,24 @@ impl Log {
     /// The counts of all tracked ranges, in the order of tables and hashes.
     pub fn stats(&self) -> impl Iterator<Item = TabletStat> {
         self.counters.iter()
+    }
+
+    /// How many keys of a range lead to an object, if the range is tracked as it is. What was lost goes on counting.
+    pub fn object_count(&self, range: HashRange) -> Option<u64> {
+        self.counters.records(range)
+    }
+
+    /// The counts of all tracked ranges, found out by a walk over the whole index. Memory must not be damaged.
+    pub fn count_anew(&self, hash_of: HashOf<'_>) -> Vec<TabletStat> {
+        let mut counters = self.counters.emptied();
+        let mut entries = Vec::new();
+        (0..self.index.bucket_count()).for_each(|bucket| self.index.entries_of(bucket, &mut entries));
+        for (_, at) in entries.into_iter().filter(|(what, _)| *what == What::Object) {
+            let record = self.memory.record(at);
+            let hash = hash_of(record.table, &record.key.to_vec());
+            counters.add(record.table, hash, record.entry_bytes);
+        }
+        counters.iter().collect()
     }
 
     pub fn usage(&self) -> Usage {

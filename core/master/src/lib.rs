@@ -16,6 +16,7 @@ mod admit;
 mod ceiling;
 mod cleaning;
 mod commit;
+mod count;
 mod increment;
 mod leases;
 mod local;
@@ -297,6 +298,13 @@ impl Master {
                 }
                 return;
             }
+            Opcode::Count => {
+                self.on_count(now, header, body, from, effects);
+                if self.appended || self.read_lease.is_due(now) {
+                    self.advance_if_appended(now, view, effects);
+                }
+                return;
+            }
             Opcode::TabletTake => self.on_tablet_take(now, header, body, from, view, effects),
             Opcode::TabletDrop => self.on_tablet_drop(header, body, from, effects),
             Opcode::Recover => self.on_recover(now, header, body, from, view, effects),
@@ -528,6 +536,7 @@ impl Master {
     /// Panics when something that must always hold does not; walks over everything.
     pub fn check_invariants(&self) {
         self.log.check_invariants();
+        self.check_counts();
         self.multis.check_invariants();
         self.replicator.check_invariants();
     }

@@ -32,7 +32,8 @@ impl ServerNode {
             | Opcode::Increment
             | Opcode::Multi
             | Opcode::Scan
-            | Opcode::Commit => {
+            | Opcode::Commit
+            | Opcode::Count => {
                 if let Err(status) = self.check_serving(header) {
                     return reply(effects, to, header, status);
                 }

@@ -37,6 +37,7 @@ opcodes! {
     Multi = 14;
     Scan = 15;
     Commit = 16;
+    Count = 17;
 
     // Clients to the coordinator (A1).
     TableCreate = 20;

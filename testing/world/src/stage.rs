@@ -486,6 +486,19 @@ impl Stage {
         self.end(begun)
     }
 
+    /// How many objects a table has.
+    pub fn count(&mut self, table: TableId) -> u64 {
+        let mut count = core::TableCount::new(table);
+        while let Some(operation) = count.ask() {
+            let begun = self.give(1, operation, None);
+            match self.finish(begun) {
+                core::Outcome::Done(Reply::Counted { last, objects }) => count.take(last, objects),
+                other => panic!("counting: {other:?}"),
+            }
+        }
+        count.objects()
+    }
+
     /// Asserts that a key reads as this value.
     pub fn expect(&mut self, table: TableId, key: &str, value: &[u8]) {
         match self.read(table, key) {

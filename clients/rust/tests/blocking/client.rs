@@ -41,6 +41,7 @@ fn objects_are_written_read_and_removed() {
     client.put(table, b"", b"").unwrap();
     client.put(table, b"large", &vec![7; 1024 * 1024]).unwrap();
     assert_eq!(client.get(table, b"large").unwrap().unwrap().value.len(), 1024 * 1024);
+    assert_eq!(client.count(table).unwrap(), 2);
     client.drop_table(table).unwrap();
     assert!(client.tables().unwrap().is_empty());
 }

@@ -11,6 +11,7 @@ use ramhold_base::{
 use ramhold_runtime::{Runtime, RuntimeConfig, StopHandle};
 use ramhold_wire::commit::{CommitAction, CommitRequest};
 use ramhold_wire::control::{Address, Empty, decode, encode_into};
+use ramhold_wire::count::{CountReply, CountRequest};
 use ramhold_wire::data::{
     IncrementReply, IncrementRequest, KeyRequest, ReadReply, WriteRequest, encode_version,
 };
@@ -241,6 +242,13 @@ impl Cluster {
             Opcode::Write => self.write(&WriteRequest::decode(body).unwrap()),
             Opcode::Remove => self.remove(&KeyRequest::decode(body).unwrap()),
             Opcode::Scan => self.page(&ScanRequest::decode(body).unwrap()),
+            Opcode::Count => {
+                let CountRequest { table, .. } = CountRequest::decode(body).unwrap();
+                let objects = self.objects.keys().filter(|(of, _)| *of == table).count() as u64;
+                let mut body = Vec::new();
+                CountReply { last: KeyHash(u64::MAX), objects }.encode(&mut body);
+                Some((Status::Ok, body))
+            }
             Opcode::Commit => self.commit(&CommitRequest::decode(body).unwrap()),
             Opcode::Increment => self.increment(&IncrementRequest::decode(body).unwrap()),
             other => panic!("nobody asks for {other:?}"),

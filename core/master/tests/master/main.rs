@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is wrong")]
 
 mod commit;
+mod count;
 mod dirty;
 mod expiry;
 mod local;
