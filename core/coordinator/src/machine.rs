@@ -392,6 +392,8 @@ impl Coordinator {
             | Opcode::Increment
             | Opcode::Multi
             | Opcode::Scan
+            | Opcode::Commit
+            | Opcode::Count
             | Opcode::Append
             | Opcode::ReplicaFree
             | Opcode::ReplicasNeeded
@@ -401,7 +403,8 @@ impl Coordinator {
             | Opcode::Recover
             | Opcode::ServerListUpdate
             | Opcode::TabletTake
-            | Opcode::TabletDrop => Err(Status::UnknownOpcode),
+            | Opcode::TabletDrop
+            | Opcode::Publish => Err(Status::UnknownOpcode),
         }
     }
 

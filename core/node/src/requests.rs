@@ -3,6 +3,7 @@
 use crate::server::{Phase, ServerNode};
 use ramhold_base::{ConnId, Effects, Instant, Level, Peer, ServerId, Status};
 use ramhold_wire::membership::{ServerListReached, ServerListUpdate, ServerState};
+use ramhold_wire::pubsub::{Publish, Published};
 use ramhold_wire::status::{Pong, ProcessStatus};
 use ramhold_wire::{Header, Opcode, Standing, decode, reply, reply_with};
 
@@ -30,7 +31,9 @@ impl ServerNode {
             | Opcode::Remove
             | Opcode::Increment
             | Opcode::Multi
-            | Opcode::Scan => {
+            | Opcode::Scan
+            | Opcode::Commit
+            | Opcode::Count => {
                 if let Err(status) = self.check_serving(header) {
                     return reply(effects, to, header, status);
                 }
@@ -60,6 +63,19 @@ impl ServerNode {
                     return reply(effects, to, header, status);
                 }
                 self.backup.on_request(now, header, body, from, &self.view, effects);
+            }
+            Opcode::Publish => {
+                if let Err(status) = self.check_serving(header) {
+                    return reply(effects, to, header, status);
+                }
+                match (decode::<Publish>(body), &mut self.resp) {
+                    (Ok(message), Some(resp)) => {
+                        let published = resp.on_publish(&message, effects);
+                        reply_with(effects, to, header, Status::Ok, &published);
+                    }
+                    (Ok(_), None) => reply_with(effects, to, header, Status::Ok, &Published { heard: 0 }),
+                    (Err(status), _) => reply(effects, to, header, status),
+                }
             }
             Opcode::Malformed
             | Opcode::TableCreate

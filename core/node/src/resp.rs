@@ -6,9 +6,9 @@ use ramhold_backup::Backup;
 use ramhold_base::{ConnId, Effect, Effects, Input, Instant, Peer, Rest, ServerId, Status, Taken};
 use ramhold_master::Master;
 use ramhold_resp::Host;
-use ramhold_wire::View;
 use ramhold_wire::local::{LocalAnswers, LocalRequest};
 use ramhold_wire::status::ProcessStatus;
+use ramhold_wire::{Header, View};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -66,6 +66,10 @@ impl Host for Roles<'_> {
 
     fn cluster(&self) -> u64 {
         self.view.cluster.0
+    }
+
+    fn to_server(&self, server: ServerId) -> Header {
+        self.view.to_server(server)
     }
 
     fn servers(&self) -> Vec<(ServerId, SocketAddr)> {

@@ -148,7 +148,12 @@ impl ServerNode {
         };
         match header.kind {
             Kind::Request => self.on_request(now, &header, body, from, effects),
-            Kind::Reply if calls::role_of(header.rpc) == ramhold_resp::CALLS_ROLE => {
+            Kind::Reply
+                if matches!(
+                    calls::role_of(header.rpc),
+                    ramhold_resp::CALLS_ROLE | ramhold_resp::PUBLISH_ROLE
+                ) =>
+            {
                 self.resp(now, For::Session(Input::Frame { from, bytes }), effects);
             }
             Kind::Reply => self.on_reply(now, &header, body, effects),

@@ -1,18 +1,24 @@
 //! The one table of commands, in the order of their names; which row a request is about, or why there is none.
 
+mod bitfield;
+mod bits;
 mod cluster;
 mod connection;
 pub mod describe;
+mod dump;
 mod expiry;
 mod keys;
+mod lcs;
 mod lifetime;
 mod numbers;
+mod object;
 mod parts;
 mod pubsub;
 mod server;
 mod several;
 mod strings;
 mod transactions;
+mod usage;
 
 use crate::Fault;
 use crate::command::{Command, Run, find};
@@ -21,6 +27,11 @@ use ramhold_base::limits::KEY_BYTES_MAX;
 pub const ALL: &[Command] = &[
     parts::APPEND,
     connection::AUTH,
+    bits::BITCOUNT,
+    bitfield::BITFIELD,
+    bitfield::BITFIELD_RO,
+    bits::BITOP,
+    bits::BITPOS,
     connection::CLIENT,
     cluster::CLUSTER,
     server::COMMAND,
@@ -33,6 +44,7 @@ pub const ALL: &[Command] = &[
     keys::DEL,
     strings::DELIFEQ,
     transactions::DISCARD,
+    dump::DUMP,
     connection::ECHO,
     transactions::EXEC,
     keys::EXISTS,
@@ -42,6 +54,7 @@ pub const ALL: &[Command] = &[
     keys::FLUSHALL,
     keys::FLUSHDB,
     strings::GET,
+    bits::GETBIT,
     strings::GETDEL,
     strings::GETEX,
     parts::GETRANGE,
@@ -50,15 +63,19 @@ pub const ALL: &[Command] = &[
     connection::HELLO,
     numbers::INCR,
     numbers::INCRBY,
+    numbers::INCRBYFLOAT,
     server::INFO,
     keys::KEYS,
     server::LASTSAVE,
     server::LATENCY,
+    lcs::LCS,
+    object::MEMORY,
     several::MGET,
     keys::MOVE,
     several::MSET,
     several::MSETNX,
     transactions::MULTI,
+    object::OBJECT,
     expiry::PERSIST,
     expiry::PEXPIRE,
     expiry::PEXPIREAT,
@@ -77,10 +94,12 @@ pub const ALL: &[Command] = &[
     keys::RENAME,
     keys::RENAMENX,
     connection::RESET,
+    dump::RESTORE,
     server::ROLE,
     keys::SCAN,
     connection::SELECT,
     strings::SET,
+    bits::SETBIT,
     strings::SETEX,
     strings::SETNX,
     parts::SETRANGE,

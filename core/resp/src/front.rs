@@ -16,10 +16,13 @@
 
 mod about;
 mod answer;
+mod cluster;
 mod connection;
 mod fast;
 mod flow;
 mod immediate;
+mod keyspace;
+mod pubsub;
 mod running;
 mod tables;
 mod tickets;
@@ -30,17 +33,20 @@ use answer::Answer;
 use connection::Connection;
 use ramhold_base::hash::{PlacementHasher, PlacementSeed};
 use ramhold_base::map::FastMap;
+use ramhold_base::time::earliest;
 use ramhold_base::{ConnId, Effect, Effects, Input, Instant, Machine, Rng, ServerId, Status};
 use ramhold_client_core::{Operation, Session, SessionConfig};
 use ramhold_wire::local::{LocalAnswers, LocalRequest};
 use ramhold_wire::status::ProcessStatus;
+use ramhold_wire::{Calls, Header};
 use std::net::SocketAddr;
 use std::time::Duration;
 use tables::Databases;
 use tickets::{Part, Tickets};
 
-/// The top byte of the session's rpc ids in a server process.
+/// The top byte of the session's rpc ids in a server process, and of those that publish.
 pub const CALLS_ROLE: u8 = 5;
+pub const PUBLISH_ROLE: u8 = 6;
 
 /// What the process around the front does for it.
 pub trait Host {
@@ -57,6 +63,8 @@ pub trait Host {
     fn cluster(&self) -> u64;
     /// The servers of the cluster that serve, and where.
     fn servers(&self) -> Vec<(ServerId, SocketAddr)>;
+    /// For a request to another server.
+    fn to_server(&self, server: ServerId) -> Header;
 }
 
 #[derive(Clone, Debug)]
@@ -111,6 +119,10 @@ impl RespConfig {
 /// What a connection may send before it has given its password (Z9).
 const LIMITS_BEFORE_AUTH: Limits = Limits { args: 10, arg_bytes: 4 * 1024, bytes: 16 * 1024 };
 
+/// A pattern's bytes: what matching takes grows with it (Z18).
+const PATTERN_BYTES_MAX: usize = 1024;
+const PATTERN_TOO_LONG: Fault = Fault::fixed("ERR a pattern has at most 1024 bytes");
+
 /// Counted since the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RespStats {
@@ -144,6 +156,9 @@ pub struct Resp {
     out: Vec<u8>,
     stats: RespStats,
     slow: about::SlowLog,
+    subscribers: pubsub::Subscribers,
+    /// Messages on their way to other servers' subscribers: whose command waits.
+    calls: Calls<(ConnId, u64)>,
     rng: Rng,
     now: Instant,
 }
@@ -166,6 +181,8 @@ impl Resp {
             out: Vec::new(),
             stats: RespStats::default(),
             slow: about::SlowLog::default(),
+            subscribers: pubsub::Subscribers::default(),
+            calls: Calls::new(PUBLISH_ROLE, rng.u64()),
             rng,
             now: Instant::ZERO,
             config,
@@ -181,7 +198,7 @@ impl Resp {
     }
 
     pub fn deadline(&self) -> Option<Instant> {
-        self.session.deadline()
+        earliest(self.session.deadline(), self.calls.deadline())
     }
 
     /// Bytes of a connection; says in `effects.taken` what it takes.
@@ -207,7 +224,9 @@ impl Resp {
 
     pub fn on_closed(&mut self, conn: ConnId) {
         // What it has begun goes on; nobody is told.
-        self.connections.remove(&conn);
+        if let Some(connection) = self.connections.remove(&conn) {
+            self.subscribers.leave(conn, &connection);
+        }
     }
 
     /// An answer for the session, or that a connection which it uses is gone, or the time that it waits for.
@@ -219,6 +238,7 @@ impl Resp {
         effects: &mut Effects,
     ) {
         self.now = now;
+        self.on_calls(now, &input);
         self.session.step(now, input, effects);
         self.finish(now, host, effects);
     }
@@ -322,6 +342,10 @@ fn fault_of(status: Status, detail: &str) -> Fault {
         Status::KeyTooLarge => Fault::KEY_TOO_LARGE,
         Status::ValueTooLarge => Fault::VALUE_TOO_LARGE,
         Status::OutOfMemory => Fault::OUT_OF_MEMORY,
+        Status::NotTogether => Fault::CROSS_SLOT,
+        Status::CommitTooLarge => Fault::fixed(
+            "ERR transaction is too large: what has effect together has at most 256 keys and 4194304 bytes",
+        ),
         Status::NotANumber => Fault::NOT_AN_INTEGER,
         Status::OutOfRange => Fault::OVERFLOW,
         Status::Corrupt => Fault::said(format!("ERR {}", status.text())),

@@ -11,16 +11,18 @@
 
 pub mod command;
 pub mod commands;
+mod extended;
 mod fault;
 mod front;
 pub mod glob;
 mod parse;
 mod reply;
 mod transaction;
+mod whole;
 
 pub use command::{Command, Fast, Flags, Front, Handler, KeyPlaces, Run, find};
 pub use fault::{Fault, Stop};
-pub use front::{CALLS_ROLE, Host, Resp, RespConfig, RespStats};
+pub use front::{CALLS_ROLE, Host, PUBLISH_ROLE, Resp, RespConfig, RespStats};
 pub use parse::{Limits, Parsed, Parser};
 pub use reply::{Protocol, Reply};
 pub use transaction::{Call, Change, DATABASE_COUNT_DEFAULT, Object, Place, Transaction};

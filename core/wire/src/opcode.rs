@@ -36,6 +36,8 @@ opcodes! {
     Increment = 13;
     Multi = 14;
     Scan = 15;
+    Commit = 16;
+    Count = 17;
 
     // Clients to the coordinator (A1).
     TableCreate = 20;
@@ -79,4 +81,7 @@ opcodes! {
     ServerListUpdate = 60;
     TabletTake = 61;
     TabletDrop = 62;
+
+    // Servers to servers (J1).
+    Publish = 70;
 }

@@ -11,7 +11,7 @@ use crate::history::{Condition, Outcome, ValueId};
 use crate::network::MILLI;
 use crate::scenario::{Actor, RATE_PPM_MAX};
 use crate::system::{
-    Ask, End, MakeProcess, MakeSession, Member, Met, Request, Role, Session, System, Tolerance,
+    Ask, Change, End, MakeProcess, MakeSession, Member, Met, Part, Request, Role, Session, System, Tolerance,
 };
 use crate::workload::{Workload, sum_of};
 use crate::world::World;
@@ -298,6 +298,7 @@ impl System for Cluster {
         let drawn = Workload {
             counting_percent: rng.between(5, 30),
             scan_permille: rng.below(4),
+            commit_percent: rng.between(3, 20),
             ..Workload::draw(rng)
         };
         if !self.tight {
@@ -438,6 +439,8 @@ pub struct ClusterSession {
     scans: BTreeMap<usize, Scanning>,
     /// What the scan of a lane met that has ended.
     met: BTreeMap<usize, Vec<Met>>,
+    /// The part of a lane's commit whose condition refused it.
+    refusing: BTreeMap<usize, usize>,
     rng: Rng,
     ends: VecDeque<(usize, End)>,
     retry_at: Option<Instant>,
@@ -458,6 +461,8 @@ enum Kind {
     Increment(Number, RejectRules),
     Count,
     Scan,
+    /// The table of its items is not known yet.
+    Commit(Vec<core::CommitItem>),
 }
 
 impl ClusterSession {
@@ -480,6 +485,7 @@ impl ClusterSession {
             running: BTreeMap::new(),
             scans: BTreeMap::new(),
             met: BTreeMap::new(),
+            refusing: BTreeMap::new(),
             rng,
             ends: VecDeque::new(),
             retry_at: None,
@@ -520,6 +526,7 @@ impl ClusterSession {
                 Kind::Count => Asked::Count,
                 Kind::Scan => unreachable!("scans are asked for page by page"),
                 Kind::Write(..) | Kind::Remove(_) | Kind::Increment(..) => Asked::Mutation,
+                Kind::Commit(_) => Asked::Commit,
             };
             (*lane, asked)
         };
@@ -529,6 +536,10 @@ impl ClusterSession {
             Kind::Write(value, rules, expiry) => Operation::Write { table, key, value, rules, expiry },
             Kind::Remove(rules) => Operation::Remove { table, key, rules },
             Kind::Increment(by, rules) => Operation::Increment { table, key, by, rules },
+            Kind::Commit(items) => {
+                let items = items.into_iter().map(|item| core::CommitItem { table, ..item });
+                Operation::Commit { items: items.collect() }
+            }
             Kind::Scan => unreachable!("scans are asked for page by page"),
         });
         let ids = self.session.start_all(now, operations, DEADLINE, effects);
@@ -579,6 +590,9 @@ impl ClusterSession {
                     self.take_page(now, lane, outcome);
                     continue;
                 }
+                if let core::Outcome::Refused { item: Some(item), .. } = &outcome {
+                    self.refusing.insert(lane, usize::from(*item));
+                }
                 self.ends.push_back((lane, end_of(asked, outcome)));
             }
         }
@@ -591,6 +605,7 @@ enum Asked {
     Count,
     Page,
     Mutation,
+    Commit,
 }
 
 /// What a read came to, in the terms of histories.
@@ -617,11 +632,13 @@ fn end_of(asked: Asked, outcome: core::Outcome) -> End {
             outcome: Outcome::Found { version, value: ValueId::of(&value) },
             answered_by: Some(answered_by),
         },
-        core::Outcome::Done(Reply::Written { version } | Reply::Removed { version }) => {
-            End { outcome: Outcome::Done { version }, answered_by: None }
-        }
+        core::Outcome::Done(
+            Reply::Written { version } | Reply::Removed { version } | Reply::Committed { version },
+        ) => End { outcome: Outcome::Done { version }, answered_by: None },
         core::Outcome::Done(other) => panic!("an answer to another question: {other:?}"),
-        core::Outcome::Refused { status: Status::NotFound, answered_by, .. } if asked != Asked::Mutation => {
+        core::Outcome::Refused { status: Status::NotFound, answered_by, .. }
+            if matches!(asked, Asked::Read | Asked::Count) =>
+        {
             End { outcome: Outcome::Absent, answered_by: Some(answered_by) }
         }
         core::Outcome::Refused {
@@ -638,6 +655,15 @@ fn end_of(asked: Asked, outcome: core::Outcome) -> End {
         }
         core::Outcome::Unknown { .. } => End { outcome: Outcome::Unknown, answered_by: None },
     }
+}
+
+fn commit_item(part: &Part<'_>) -> core::CommitItem {
+    let action = match part.change {
+        Change::Check => core::CommitAction::Check,
+        Change::Write(value) => core::CommitAction::Write { value: value.to_vec(), expiry: None },
+        Change::Remove => core::CommitAction::Remove,
+    };
+    core::CommitItem { table: TableId::NONE, key: part.key.to_vec(), rules: rules(part.condition), action }
 }
 
 /// The rules that a condition of histories stands for.
@@ -672,6 +698,7 @@ impl Session for ClusterSession {
             Ask::Increment { by, condition } => Kind::Increment(by, rules(condition)),
             Ask::Count => Kind::Count,
             Ask::Scan => Kind::Scan,
+            Ask::Commit(parts) => Kind::Commit(parts.iter().map(commit_item).collect()),
         };
         self.begun.push((lane, Wanted { key: request.key.to_vec(), kind }));
         if !self.packs {
@@ -689,6 +716,10 @@ impl Session for ClusterSession {
 
     fn packs(&self) -> bool {
         self.packs
+    }
+
+    fn take_refusing(&mut self, lane: usize) -> Option<usize> {
+        self.refusing.remove(&lane)
     }
 
     fn take_met(&mut self, lane: usize) -> Vec<Met> {

@@ -8,7 +8,7 @@
 //! Not here: random faults and workloads (scenario, fault). Catalogue: J3.
 
 use crate::checker::search::second_opinion;
-use crate::checker::version_witness;
+use crate::checker::{Seen, bind, version_witness};
 use crate::cluster::{Cluster, Process, end_of_mutation, end_of_read};
 use crate::history::{Action, Condition, NEVER, Operation, Outcome, ValueId};
 use crate::network::{MILLI, NetworkOptions, SECOND};
@@ -394,6 +394,7 @@ impl Stage {
             call: self.world.now(),
             ret: NEVER,
             outcome: Outcome::Unknown,
+            commit: None,
             answered_by: None,
         });
         self.history.len() - 1
@@ -418,6 +419,31 @@ impl Stage {
         let at = self.record(client, table, key, Action::Remove { condition: Condition::Free });
         let rules = RejectRules::default();
         self.give(client, core::Operation::Remove { table, key: key.as_bytes().to_vec(), rules }, Some(at))
+    }
+
+    /// Writes to several keys as one, each with its condition.
+    pub fn begin_commit(
+        &mut self,
+        client: usize,
+        writes: &[(TableId, &str, &[u8])],
+        condition: Condition,
+    ) -> Begun {
+        let number = Some(self.number as u64 + 1);
+        let mut places = Vec::new();
+        let mut items = Vec::new();
+        for (table, key, value) in writes {
+            let action = Action::Write { value: ValueId::of(value), condition, ttl: None };
+            let at = self.record(client, *table, key, action);
+            self.history[at].commit = number;
+            places.push(at);
+            items.push(core::CommitItem {
+                table: *table,
+                key: key.as_bytes().to_vec(),
+                rules: crate::cluster::rules(condition),
+                action: core::CommitAction::Write { value: value.to_vec(), expiry: None },
+            });
+        }
+        self.give(client, core::Operation::Commit { items }, places.first().copied())
     }
 
     pub fn begin_read(&mut self, client: usize, table: TableId, key: &str) -> Begun {
@@ -458,6 +484,19 @@ impl Stage {
     pub fn read(&mut self, table: TableId, key: &str) -> Outcome {
         let begun = self.begin_read(1, table, key);
         self.end(begun)
+    }
+
+    /// How many objects a table has.
+    pub fn count(&mut self, table: TableId) -> u64 {
+        let mut count = core::TableCount::new(table);
+        while let Some(operation) = count.ask() {
+            let begun = self.give(1, operation, None);
+            match self.finish(begun) {
+                core::Outcome::Done(Reply::Counted { last, objects }) => count.take(last, objects),
+                other => panic!("counting: {other:?}"),
+            }
+        }
+        count.objects()
     }
 
     /// Asserts that a key reads as this value.
@@ -529,6 +568,11 @@ impl Stage {
             operation.answered_by = end.answered_by;
             if end.outcome != Outcome::Unknown {
                 operation.ret = now;
+            }
+            let first = *operation;
+            let same = |other: &&mut Operation| first.commit.is_some() && other.commit == first.commit;
+            for other in self.history.iter_mut().filter(same) {
+                (other.outcome, other.ret) = (first.outcome, first.ret);
             }
         }
     }
@@ -663,6 +707,9 @@ impl Stage {
     /// Judges what clients were told so far.
     pub fn judge_history(&mut self) {
         self.note_ends();
+        let (mut torn, mut seen) = (Vec::new(), Seen::default());
+        self.history = bind(&self.history, &mut torn, &mut seen);
+        assert_eq!(torn, []);
         let verdict = version_witness(&self.history, 0);
         let found: Vec<String> = verdict.violations.iter().map(|v| v.describe(&self.history)).collect();
         assert!(found.is_empty(), "{}", found.join("\n"));

@@ -112,6 +112,7 @@ pub const READONLY: Command = Command {
     complexity: "O(1)",
     usage: "",
     summary: "Enables read queries for a connection to a cluster replica node.",
+    note: "Changes nothing.",
     run: Run::Front(Front::ReadOnly),
     ..Command::BASE
 };
@@ -125,6 +126,7 @@ pub const READWRITE: Command = Command {
     complexity: "O(1)",
     usage: "",
     summary: "Disables read queries for a connection to a cluster replica node.",
+    note: "Changes nothing.",
     run: Run::Front(Front::ReadWrite),
     ..Command::BASE
 };

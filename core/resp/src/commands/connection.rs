@@ -167,7 +167,7 @@ pub const CLIENT: Command = Command {
             since: "6.2.0",
             complexity: "O(1)",
             usage: "",
-            summary: "Returns information about the current client connection..",
+            summary: "Returns information about the current client connection.",
             tips: &["nondeterministic_output"],
             run: Run::Front(Front::ClientInfo),
             ..Command::BASE
@@ -179,8 +179,9 @@ pub const CLIENT: Command = Command {
             group: "connection",
             since: "2.4.0",
             complexity: "O(N) where N is the number of client connections",
-            usage: "<ip:port | [ID client-id] | [TYPE <NORMAL | MASTER | SLAVE | REPLICA | PUBSUB>] | [USER username] | [ADDR ip:port] | [LADDR ip:port] | [SKIPME yes/no] [[ID client-id] | [TYPE <NORMAL | MASTER | SLAVE | REPLICA | PUBSUB>] | [USER username] | [ADDR ip:port] | [LADDR ip:port] | [SKIPME yes/no] ...]>",
+            usage: "ID client-id [SKIPME yes/no]",
             summary: "Kill the connection of a client.",
+            note: "By ID only, and of the connections to the server that is asked.",
             run: Run::Front(Front::ClientKill),
             ..Command::BASE
         },
@@ -194,6 +195,7 @@ pub const CLIENT: Command = Command {
             usage: "[TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [ID client-id [client-id ...]]",
             summary: "Get the list of client connections.",
             tips: &["nondeterministic_output"],
+            note: "The connections to the server that is asked.",
             run: Run::Front(Front::ClientList),
             ..Command::BASE
         },
@@ -206,6 +208,7 @@ pub const CLIENT: Command = Command {
             complexity: "O(1)",
             usage: "<ON | OFF>",
             summary: "Set client eviction mode for the current connection.",
+            note: "Changes nothing.",
             run: Run::Front(Front::ClientNoEvict),
             ..Command::BASE
         },
@@ -218,6 +221,7 @@ pub const CLIENT: Command = Command {
             complexity: "O(1)",
             usage: "<ON | OFF>",
             summary: "Control whether commands that the client sends change when keys were used last.",
+            note: "Changes nothing: times of use are not kept.",
             run: Run::Front(Front::ClientNoTouch),
             ..Command::BASE
         },

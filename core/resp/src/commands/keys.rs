@@ -11,12 +11,12 @@ pub const DEL: Command = Command {
     access: &["RM delete"],
     group: "generic",
     since: "1.0.0",
-    complexity: "O(N) where N is the number of keys that will be removed. When a key to remove holds a value other than a string, the individual complexity for this key is O(M) where M is the number of elements in the list, set, sorted set or hash. Removing a single key that holds a string value is O(1).",
+    complexity: "O(N) with N the keys",
     usage: "key [key ...]",
     summary: "Delete a key.",
     tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
+    note: "Each key is removed by itself.",
     run: Run::Fast(Fast::Del, del),
-    ..Command::BASE
 };
 
 pub const UNLINK: Command = Command {
@@ -27,12 +27,12 @@ pub const UNLINK: Command = Command {
     access: &["RM delete"],
     group: "generic",
     since: "4.0.0",
-    complexity: "O(1) for each key removed regardless of its size. Then the command does O(N) work in a different thread in order to reclaim memory, where N is the number of allocations the deleted objects where composed of.",
+    complexity: "O(N) with N the keys",
     usage: "key [key ...]",
-    summary: "Delete a key asynchronously in another thread. Otherwise it is just as DEL, but non blocking..",
+    summary: "Delete a key.",
     tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
+    note: "The same as DEL.",
     run: Run::Fast(Fast::Del, del),
-    ..Command::BASE
 };
 
 fn del(call: &mut Call<'_>) -> Result<(), Stop> {
@@ -75,10 +75,10 @@ pub const TOUCH: Command = Command {
     since: "3.2.1",
     complexity: "O(N) where N is the number of keys that will be touched.",
     usage: "key [key ...]",
-    summary: "Alters the last access time of a key(s). Returns the number of existing keys specified..",
+    summary: "Count how many of the given keys exist.",
     tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
+    note: "Times of use are not kept; counts the keys that are there.",
     run: Run::Fast(Fast::Exists, exists),
-    ..Command::BASE
 };
 
 fn exists(call: &mut Call<'_>) -> Result<(), Stop> {
@@ -121,7 +121,7 @@ pub const RENAME: Command = Command {
     access: &["RW access delete", "OW update"],
     group: "generic",
     since: "1.0.0",
-    complexity: "O(1)",
+    complexity: "O(N) with N the bytes of the value: it is written anew",
     usage: "key newkey",
     summary: "Rename a key.",
     run: Run::Keys(rename),
@@ -142,7 +142,7 @@ pub const RENAMENX: Command = Command {
     access: &["RW access delete", "OW insert"],
     group: "generic",
     since: "1.0.0",
-    complexity: "O(1)",
+    complexity: "O(N) with N the bytes of the value: it is written anew",
     usage: "key newkey",
     summary: "Rename a key, only if the new key does not exist.",
     run: Run::Keys(renamenx),
@@ -178,7 +178,7 @@ pub const COPY: Command = Command {
     access: &["RO access", "OW update"],
     group: "generic",
     since: "6.2.0",
-    complexity: "O(N) worst case for collections, where N is the number of nested items. O(1) for string values.",
+    complexity: "O(N) with N the bytes of the value",
     usage: "source destination [DB destination-db] [REPLACE]",
     summary: "Copy a key.",
     run: Run::Keys(copy),
@@ -216,7 +216,7 @@ pub const MOVE: Command = Command {
     access: &["RW access update"],
     group: "generic",
     since: "1.0.0",
-    complexity: "O(1)",
+    complexity: "O(N) with N the bytes of the value",
     usage: "key db",
     summary: "Move a key to another database.",
     run: Run::Keys(move_to),
@@ -314,7 +314,7 @@ pub const DBSIZE: Command = Command {
     flags: Flags::READONLY.with(Flags::FAST).with(Flags::KEYSPACE),
     group: "server",
     since: "1.0.0",
-    complexity: "O(1)",
+    complexity: "O(N) with N the keys of the database, which are counted all over the cluster",
     usage: "",
     summary: "Return the number of keys in the selected database.",
     tips: &["request_policy:all_shards", "response_policy:agg_sum"],
@@ -332,6 +332,7 @@ pub const FLUSHDB: Command = Command {
     usage: "[ASYNC | SYNC]",
     summary: "Remove all keys from the current database.",
     tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
+    note: "ASYNC and SYNC are the same.",
     run: Run::Front(Front::FlushDb),
     ..Command::BASE
 };
@@ -346,6 +347,7 @@ pub const FLUSHALL: Command = Command {
     usage: "[ASYNC | SYNC]",
     summary: "Remove all keys from all databases.",
     tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
+    note: "ASYNC and SYNC are the same.",
     run: Run::Front(Front::FlushAll),
     ..Command::BASE
 };

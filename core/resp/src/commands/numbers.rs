@@ -1,6 +1,7 @@
 //! Strings that are numbers.
 
 use crate::command::{Command, Fast, Flags, KeyPlaces, Run};
+use crate::extended::{Extended, Parsed};
 use crate::parse::integer;
 use crate::reply::put_integer;
 use crate::{Call, Fault, Stop};
@@ -94,5 +95,37 @@ fn add(call: &mut Call<'_>, by: i64) -> Result<(), Stop> {
     put_integer(&mut text, sum);
     call.put(key, text, expires);
     call.reply.integer(sum);
+    Ok(())
+}
+
+pub const INCRBYFLOAT: Command = Command {
+    name: "incrbyfloat",
+    arity: 3,
+    flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
+    keys: KeyPlaces::ONE,
+    access: &["RW access update"],
+    group: "string",
+    since: "2.6.0",
+    complexity: "O(1)",
+    usage: "key increment",
+    summary: "Increment the float value of a key by the given amount.",
+    run: Run::Keys(incrbyfloat),
+    ..Command::BASE
+};
+
+fn incrbyfloat(call: &mut Call<'_>) -> Result<(), Stop> {
+    let key = call.args[1];
+    let (value, expires) = match call.get(key)? {
+        Some(object) => (object.value.clone(), object.expires),
+        None => (b"0".to_vec(), None),
+    };
+    let read = |text: &[u8]| Extended::parse(text).ok_or(Fault::NOT_A_FLOAT);
+    let sum = match (read(&value)?, read(call.args[2])?) {
+        (Parsed::Finite(value), Parsed::Finite(by)) => value.sum(by),
+        (Parsed::Infinite, _) | (_, Parsed::Infinite) => None,
+    };
+    let sum = sum.ok_or(Fault::fixed("ERR increment would produce NaN or Infinity"))?.text();
+    call.reply.bulk(sum.as_bytes());
+    call.put(key, sum.into_bytes(), expires);
     Ok(())
 }

@@ -70,7 +70,7 @@ pub const COMMAND: Command = Command {
             since: "2.8.13",
             complexity: "O(N) where N is the number of commands to look up",
             usage: "[command-name [command-name ...]]",
-            summary: "Get array of specific Redis command details, or all when no argument is given..",
+            summary: "Get array of specific Redis command details, or all when no argument is given.",
             tips: &["nondeterministic_output_order"],
             run: Run::Front(Front::CommandInfo),
             ..Command::BASE
@@ -202,7 +202,7 @@ pub const LATENCY: Command = Command {
             since: "2.8.13",
             complexity: "O(1)",
             usage: "",
-            summary: "Return a human readable latency analysis report..",
+            summary: "Return a human readable latency analysis report.",
             tips: &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"],
             run: Run::Front(Front::LatencyDoctor),
             ..Command::BASE
@@ -215,7 +215,7 @@ pub const LATENCY: Command = Command {
             since: "2.8.13",
             complexity: "O(1)",
             usage: "",
-            summary: "Show helpful text about the different subcommands..",
+            summary: "Show helpful text about the different subcommands.",
             run: Run::Front(Front::Help),
             ..Command::BASE
         },
@@ -227,8 +227,9 @@ pub const LATENCY: Command = Command {
             since: "2.8.13",
             complexity: "O(1)",
             usage: "event",
-            summary: "Return timestamp-latency samples for the event..",
+            summary: "Return timestamp-latency samples for the event.",
             tips: &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"],
+            note: "Nothing is recorded; see SLOWLOG.",
             run: Run::Front(Front::LatencyHistory),
             ..Command::BASE
         },
@@ -240,8 +241,9 @@ pub const LATENCY: Command = Command {
             since: "2.8.13",
             complexity: "O(1)",
             usage: "",
-            summary: "Return the latest latency samples for all events..",
+            summary: "Return the latest latency samples for all events.",
             tips: &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"],
+            note: "Nothing is recorded; see SLOWLOG.",
             run: Run::Front(Front::LatencyLatest),
             ..Command::BASE
         },
@@ -253,7 +255,7 @@ pub const LATENCY: Command = Command {
             since: "2.8.13",
             complexity: "O(1)",
             usage: "[event [event ...]]",
-            summary: "Reset latency data for one or more events..",
+            summary: "Reset latency data for one or more events.",
             tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
             run: Run::Front(Front::LatencyReset),
             ..Command::BASE
@@ -335,6 +337,7 @@ pub const DEBUG: Command = Command {
     complexity: "Depends on subcommand.",
     usage: "",
     summary: "A container for debugging commands.",
+    note: "Only when the operator allows it.",
     run: Run::Front(Front::Debug),
     ..Command::BASE
 };
@@ -352,6 +355,7 @@ pub const ROLE: Command = Command {
     complexity: "O(1)",
     usage: "",
     summary: "Return the role of the instance in the context of replication.",
+    note: "Always a master without replicas: every server answers for the whole cluster.",
     run: Run::Front(Front::Role),
     ..Command::BASE
 };
@@ -366,6 +370,7 @@ pub const LASTSAVE: Command = Command {
     usage: "",
     summary: "Get the UNIX time stamp of the last successful save to disk.",
     tips: &["nondeterministic_output"],
+    note: "The time now: nothing is saved apart from what is on backups.",
     run: Run::Front(Front::LastSave),
     ..Command::BASE
 };
@@ -380,6 +385,7 @@ pub const WAIT: Command = Command {
     usage: "numreplicas timeout",
     summary: "Wait for the synchronous replication of all the write commands sent in the context of the current connection.",
     tips: &["request_policy:all_shards", "response_policy:agg_min"],
+    note: "Answers at once: what was acknowledged is on its backups already. The number is that of the backups.",
     run: Run::Front(Front::Wait),
     ..Command::BASE
 };
@@ -394,6 +400,7 @@ pub const WAITAOF: Command = Command {
     usage: "numlocal numreplicas timeout",
     summary: "Wait for the writes that were sent before to be in the logs of so many local and other servers.",
     tips: &["request_policy:all_shards", "response_policy:agg_min"],
+    note: "Answers at once, as WAIT does.",
     run: Run::Front(Front::WaitAof),
     ..Command::BASE
 };

@@ -36,8 +36,9 @@ pub const SET: Command = Command {
     group: "string",
     since: "1.0.0",
     complexity: "O(1)",
-    usage: "key value [NX | XX] [GET] [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL]",
+    usage: "key value [NX | XX | IFEQ comparison-value | IFVER version] [GET] [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL]",
     summary: "Set the string value of a key.",
+    note: "IFEQ is as in Valkey 8.1: set only if the value is equal to the given one. IFVER is our own: set only if the version of the key is the given one, where 0 is a key that is not there; see GETVER.",
     run: Run::Fast(Fast::Set, set),
     ..Command::BASE
 };

@@ -3,6 +3,7 @@
 use super::connection::Connection;
 use super::running::Running;
 use super::{Host, Resp, RespConfig};
+use crate::glob::{Case, matches};
 use crate::parse::integer;
 use crate::{Fault, Front, Reply};
 use ramhold_base::Instant;
@@ -157,7 +158,7 @@ pub fn info(resp: &Resp, args: &[&[u8]], mut reply: Reply<'_>, host: &mut impl H
             ("redis_version", REDIS_VERSION.into()),
             ("ramhold_version", status.version.clone()),
             ("redis_mode", "standalone".into()),
-            ("run_id", node_id(host.cluster(), host.me().0)),
+            ("run_id", super::cluster::node_id(host.cluster(), host.me())),
             ("server_id", host.me().to_string()),
             ("uptime_in_seconds", seconds.to_string()),
             ("uptime_in_days", (seconds / 86_400).to_string()),
@@ -219,11 +220,6 @@ pub fn info(resp: &Resp, args: &[&[u8]], mut reply: Reply<'_>, host: &mut impl H
     reply.verbatim(&text);
 }
 
-/// Forty hexadecimal digits, as Redis names its nodes.
-fn node_id(cluster: u64, server: u64) -> String {
-    format!("{cluster:024x}{server:016x}")
-}
-
 /// The settings that there are, with their values.
 fn settings(config: &RespConfig) -> Vec<(&'static str, String)> {
     vec![
@@ -241,9 +237,8 @@ pub fn config(resp: &mut Resp, front: Front, args: &[&[u8]], mut reply: Reply<'_
     match front {
         Front::ConfigGet => {
             let settings = settings(&resp.config);
-            let is_asked = |name: &str| {
-                args[2..].iter().any(|pattern| matches(&pattern.to_ascii_lowercase(), name.as_bytes()))
-            };
+            let is_asked =
+                |name: &str| args[2..].iter().any(|pattern| matches(pattern, name.as_bytes(), Case::Ignored));
             let found: Vec<_> = settings.iter().filter(|(name, _)| is_asked(name)).collect();
             reply.map(found.len());
             for (name, value) in found {
@@ -294,27 +289,4 @@ fn set(config: &mut RespConfig, name: &[u8], value: &[u8]) -> Result<(), Fault> 
         }
     }
     Ok(())
-}
-
-/// Only a `*` at the end stands for something else here.
-fn matches(pattern: &[u8], name: &[u8]) -> bool {
-    match pattern.strip_suffix(b"*") {
-        Some(start) => name.starts_with(start),
-        None => name == pattern,
-    }
-}
-
-pub fn cluster(front: Front, args: &[&[u8]], mut reply: Reply<'_>, host: &mut impl Host) {
-    match front {
-        Front::ClusterKeySlot => reply.integer(i64::from(ramhold_base::hash::slot_of(args[2]))),
-        Front::ClusterMyId => reply.bulk(node_id(host.cluster(), host.me().0).as_bytes()),
-        Front::ClusterInfo => {
-            let servers = host.servers().len();
-            reply.verbatim(&format!(
-                "cluster_state:ok\r\ncluster_slots_assigned:16384\r\ncluster_slots_ok:16384\r\ncluster_slots_pfail:0\r\n\
-                 cluster_slots_fail:0\r\ncluster_known_nodes:{servers}\r\ncluster_size:{servers}\r\n"
-            ));
-        }
-        _ => reply.fault(&Fault::fixed("ERR This instance has cluster support disabled")),
-    }
 }

@@ -2,10 +2,10 @@
 
 use super::fault_of;
 use crate::{Fault, Object};
-use ramhold_base::{Number, Status, TableId, Version};
+use ramhold_base::{KeyHash, Number, Status, TableId, Version};
 use ramhold_client_core::{Outcome, Page, Reply};
 use ramhold_wire::data::{IncrementReply, ReadReply, decode_version};
-use ramhold_wire::table::TableSummary;
+use ramhold_wire::table::{TableDescription, TableSummary};
 use std::borrow::Cow;
 
 /// What a request to the host was, which says how its answer's body reads.
@@ -15,6 +15,7 @@ pub enum Kind {
     Write,
     Remove,
     Increment,
+    Commit,
 }
 
 #[derive(Debug)]
@@ -37,10 +38,15 @@ pub enum Answer<'a> {
     /// The table is not there (any more).
     NoTable,
     Table(TableId),
+    Described(Box<TableDescription>),
     TableExists,
     TableDropped,
     Tables(Vec<TableSummary>),
     Page(Box<Page>),
+    Counted {
+        last: KeyHash,
+        objects: u64,
+    },
     Fault(Fault),
 }
 
@@ -57,7 +63,7 @@ impl<'a> Answer<'a> {
                 Err(status) => Answer::Fault(fault_of(status, "")),
             },
             (Kind::Read, Status::NotFound) => Answer::Absent,
-            (Kind::Write, Status::Ok) => Answer::Written,
+            (Kind::Write | Kind::Commit, Status::Ok) => Answer::Written,
             (Kind::Remove, Status::Ok) => {
                 Answer::Removed(decode_version(body).is_ok_and(|version| !version.is_none()))
             }
@@ -73,6 +79,8 @@ impl<'a> Answer<'a> {
                 | Status::OutOfMemory
                 | Status::NotANumber
                 | Status::OutOfRange
+                | Status::NotTogether
+                | Status::CommitTooLarge
                 | Status::Corrupt,
             ) => Answer::Fault(fault_of(status, "")),
             _ => Answer::Elsewhere,
@@ -101,12 +109,13 @@ impl<'a> Answer<'a> {
             Reply::Read { version, expires, value, .. } => {
                 Answer::Found { version, expires: expires.map(|end| end.0), value: Cow::Owned(value) }
             }
-            Reply::Written { .. } => Answer::Written,
+            Reply::Written { .. } | Reply::Committed { .. } => Answer::Written,
             Reply::Removed { version } => Answer::Removed(!version.is_none()),
             Reply::Incremented { sum: Number::Integer(sum), .. } => Answer::Sum(sum),
+            Reply::Counted { last, objects } => Answer::Counted { last, objects },
             Reply::Page(page) => Answer::Page(Box::new(page)),
             Reply::TableCreated { table } => Answer::Table(table),
-            Reply::Table(description) => Answer::Table(description.table),
+            Reply::Table(description) => Answer::Described(Box::new(description)),
             Reply::TableDropped => Answer::TableDropped,
             Reply::Tables(tables) => Answer::Tables(tables),
             _ => Answer::Fault(Fault::fixed("ERR the answer is of another kind than was asked for")),

@@ -3,12 +3,13 @@
 use super::answer::Answer;
 use super::connection::{Connection, Queued};
 use super::fast::{Begun, Plain};
+use super::keyspace::Walk;
 use super::running::{Args, Running, Work};
 use super::tickets::Part;
 use super::transact::{Purpose, Transact, take_work};
-use super::{Host, LIMITS_BEFORE_AUTH, Resp};
+use super::{Host, LIMITS_BEFORE_AUTH, Resp, cluster};
 use crate::commands::resolve;
-use crate::{Command, Fault, Flags, Front, Parsed, Reply, Run};
+use crate::{Command, Fast, Fault, Flags, Front, Parsed, Reply, Run};
 use ramhold_base::hash::PlacementHasher;
 use ramhold_base::{ConnId, Effects, Instant, Rest, Taken};
 use ramhold_wire::local::LocalRequest;
@@ -129,6 +130,8 @@ impl Resp {
                 if let Some(multi) = &mut connection.multi {
                     multi.is_broken = true;
                 }
+                let is_exec = args[0].eq_ignore_ascii_case(b"exec");
+                let fault = if is_exec { aborted(connection, &fault) } else { fault };
                 let mut reply = Vec::new();
                 Reply::new(&mut reply, connection.protocol).fault(&fault);
                 self.put_reply(connection, out, reply);
@@ -199,6 +202,9 @@ impl Resp {
         let table = self.databases.table(db);
         let seq = self.next_seq();
         let plain = match row.run {
+            Run::Fast(fast, _) if fast == Fast::MSet && fast.goes_together(args, host.servers().len()) => {
+                None
+            }
             Run::Fast(fast, _) => Some((fast, fast.plain(args))),
             _ => None,
         };
@@ -222,9 +228,11 @@ impl Resp {
                 self.wait_for_table(db, conn, seq);
                 Work::Waiting
             }
-            (Some((_, Plain::No)) | None, _) => {
-                Work::Transact(Box::new(Transact::new(Purpose::Command, connection.protocol)))
-            }
+            (Some((_, Plain::No)) | None, _) => Work::Transact(Box::new(Transact::new(
+                Purpose::Command,
+                connection.protocol,
+                self.config.databases,
+            ))),
         };
         if let Work::Done = work
             && is_idle
@@ -277,7 +285,11 @@ impl Resp {
             keys: Vec::new(),
             changes: true,
             exclusive: true,
-            work: Work::Transact(Box::new(Transact::new(purpose, connection.protocol))),
+            work: Work::Transact(Box::new(Transact::new(
+                purpose,
+                connection.protocol,
+                self.config.databases,
+            ))),
             reply: Vec::new(),
             finished: None,
         };
@@ -326,7 +338,7 @@ impl Resp {
                     return;
                 };
                 let args = running.args.list();
-                self.on_fast_answer(&mut work, &args, part, answer);
+                self.on_fast_answer(&mut work, running.db, &args, part, answer);
                 if work.is_over() {
                     let mut reply = Vec::new();
                     work.write(&mut Reply::new(&mut reply, connection.protocol));
@@ -335,6 +347,24 @@ impl Resp {
                 } else {
                     running.work = Work::Fast(work);
                 }
+            }
+            Work::Walk(_) => {
+                let Work::Walk(mut walk) = std::mem::replace(&mut running.work, Work::Waiting) else {
+                    return;
+                };
+                let mut reply = Vec::new();
+                let mut writer = Reply::new(&mut reply, connection.protocol);
+                let is_over = self.on_walk_answer(&mut running, &mut walk, part, answer, &mut writer);
+                running.work = if is_over { Work::Done } else { Work::Walk(walk) };
+                running.reply = reply;
+            }
+            Work::Publish(_) => {}
+            Work::Cluster(front) => {
+                let mut reply = Vec::new();
+                let writer = Reply::new(&mut reply, connection.protocol);
+                cluster::answer_with(*front, answer, writer, host);
+                running.reply = reply;
+                running.work = Work::Done;
             }
             Work::Transact(_) => {
                 if let Some(mut work) = take_work(&mut running) {
@@ -377,6 +407,12 @@ impl Resp {
         let mut running = std::mem::replace(&mut connection.running[at], Running::placeholder(seq));
         match (&running.work, running.row.run, self.databases.table(running.db)) {
             (Work::Transact(_), ..) => self.advance(now, conn, &mut running, host, effects),
+            (Work::Fast(_), _, Some(table)) => {
+                if let Work::Fast(mut work) = std::mem::replace(&mut running.work, Work::Waiting) {
+                    self.rehouse(&mut work, &running.args.list(), table, conn, seq);
+                    running.work = Work::Fast(work);
+                }
+            }
             (Work::Waiting, Run::Fast(fast, _), Some(table)) => {
                 let args = running.args.list();
                 if let Plain::Operations(count) = fast.plain(&args) {
@@ -391,9 +427,49 @@ impl Resp {
                     running.reply = reply;
                 }
             }
+            (Work::Waiting, Run::Front(front), Some(_)) if cluster::needs_table(front) => {
+                self.ask_table(conn, seq, running.db);
+                running.work = Work::Cluster(front);
+            }
+            (Work::Waiting, Run::Front(front), Some(table)) => {
+                let args = running.args.list();
+                match Walk::new(front, &args, table) {
+                    Ok(mut walk) => {
+                        self.begin_walk(&mut walk, Part::Command { conn, seq, index: 0, attempt: 0 });
+                        running.work = Work::Walk(Box::new(walk));
+                    }
+                    Err(fault) => {
+                        Reply::new(&mut running.reply, connection.protocol).fault(&fault);
+                        running.work = Work::Done;
+                    }
+                }
+            }
             _ => {}
         }
         self.put_in(conn, connection, at, running);
+    }
+
+    /// A front command whose reply is to come.
+    pub(super) fn run_front(
+        &mut self,
+        connection: &mut Connection,
+        (row, seq): (&'static Command, u64),
+        args: &[&[u8]],
+        work: Work,
+    ) {
+        connection.push(Running {
+            seq,
+            row,
+            db: connection.db,
+            started: self.now,
+            args: Args::of(args),
+            keys: Vec::new(),
+            changes: true,
+            exclusive: true,
+            work,
+            reply: Vec::new(),
+            finished: None,
+        });
     }
 
     pub(super) fn end_with_fault(&mut self, conn: ConnId, seq: u64, fault: &Fault) {
@@ -419,6 +495,7 @@ impl Resp {
             LocalRequest::Write(write) => write.key.len() + write.value.len() + 64,
             LocalRequest::Remove(request) => request.key.len() + 64,
             LocalRequest::Increment(request) => request.key.len() + 64,
+            LocalRequest::Commit(request) => request.items().iter().map(|item| item.bytes_max() + 64).sum(),
         };
         *self.local_bytes.get_or_insert(0) += bytes as u64;
         self.answers.clear();
@@ -478,6 +555,14 @@ impl Command {
                 | Front::Reset
         )
     }
+}
+
+/// An `EXEC` that is refused ends its transaction, and says so.
+fn aborted(connection: &mut Connection, fault: &Fault) -> Fault {
+    connection.multi = None;
+    connection.watched.clear();
+    let why = fault.0.strip_prefix("ERR ").unwrap_or(&fault.0);
+    Fault::said(format!("EXECABORT Transaction discarded because of: {why}"))
 }
 
 /// Whether a command is not queued between `MULTI` and `EXEC`.

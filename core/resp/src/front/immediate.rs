@@ -2,11 +2,14 @@
 
 use super::connection::{Connection, Multi};
 use super::flow::Taking;
-use super::running::Running;
+use super::keyspace::Walk;
+use super::running::{Running, Work};
+use super::tickets::Part;
 use super::transact::Purpose;
-use super::{Host, Resp, about};
+use super::{Host, Resp, about, cluster};
+use crate::commands::describe;
 use crate::parse::integer;
-use crate::{Command, Fault, Front, Protocol, Reply};
+use crate::{Command, Fault, Front, Protocol, Reply, find};
 use ramhold_base::{ConnId, Effect, Effects, Instant};
 
 /// Keys that one connection may watch.
@@ -24,7 +27,10 @@ impl Resp {
         host: &mut impl Host,
         effects: &mut Effects,
     ) -> Taking {
-        let waits = matches!(front, Front::Exec | Front::Watch) || is_over_keys(front) || is_pubsub(front);
+        let waits = matches!(front, Front::Exec | Front::Watch | Front::Hello | Front::Reset)
+            || is_over_keys(front)
+            || is_pubsub(front)
+            || cluster::needs_table(front);
         if waits && !connection.running.is_empty() {
             return Taking::Later;
         }
@@ -90,6 +96,38 @@ impl Resp {
                 bytes.clear();
                 Reply::new(&mut bytes, Protocol::Resp2).simple("RESET");
             }
+            front if is_over_keys(front) => {
+                let seq = self.next_seq();
+                let part = Part::Command { conn, seq, index: 0, attempt: 0 };
+                let table = self.databases.table(connection.db);
+                match Walk::new(front, args, table.unwrap_or_default()) {
+                    Err(fault) => reply.fault(&fault),
+                    Ok(mut walk) if table.is_some() || front == Front::FlushAll => {
+                        self.begin_walk(&mut walk, part);
+                        self.run_front(connection, (row, seq), args, Work::Walk(Box::new(walk)));
+                        return Taking::Done;
+                    }
+                    Ok(_) => {
+                        self.wait_for_table(connection.db, conn, seq);
+                        self.run_front(connection, (row, seq), args, Work::Waiting);
+                        return Taking::Done;
+                    }
+                }
+            }
+            front if cluster::needs_table(front) => {
+                let seq = self.next_seq();
+                match self.databases.table(connection.db) {
+                    Some(_) => self.ask_table(conn, seq, connection.db),
+                    None => self.wait_for_table(connection.db, conn, seq),
+                }
+                let known = self.databases.table(connection.db).is_some();
+                let work = if known { Work::Cluster(front) } else { Work::Waiting };
+                self.run_front(connection, (row, seq), args, work);
+                return Taking::Done;
+            }
+            front if is_pubsub(front) => {
+                return self.pubsub(now, conn, connection, (row, front), args, out, host, effects);
+            }
             Front::Auth => match self.authenticate(connection, &args[1..]) {
                 Ok(()) => reply.ok(),
                 Err(fault) => reply.fault(&fault),
@@ -124,6 +162,7 @@ impl Resp {
                 | Front::Multi
                 | Front::Discard
         ) && !is_over_keys(front)
+            && !cluster::needs_table(front)
             && !is_pubsub(front)
             && !front_of_client(front)
     }
@@ -209,13 +248,46 @@ impl Resp {
             Front::LatencyLatest | Front::LatencyHistory => reply.array(0),
             Front::LatencyReset => reply.integer(0),
             Front::LatencyDoctor => reply.verbatim("Nothing is recorded yet; see SLOWLOG and INFO.\n"),
-            Front::ClusterSlots
-            | Front::ClusterShards
-            | Front::ClusterNodes
-            | Front::ClusterKeySlot
-            | Front::ClusterInfo
-            | Front::ClusterMyId => about::cluster(front, args, reply, host),
-            front => reply.fault(&Fault::said(format!("ERR not built yet ({front:?})"))),
+            Front::ClusterKeySlot | Front::ClusterInfo | Front::ClusterMyId => {
+                cluster::answer(front, args, reply, host);
+            }
+            Front::Help => {
+                if let Some(container) = find(args[0]) {
+                    describe::help(&mut reply, container);
+                }
+            }
+            Front::Command => describe::info(&mut reply, &[]),
+            Front::CommandCount => describe::count(&mut reply),
+            Front::CommandInfo => describe::info(&mut reply, &args[2..]),
+            Front::CommandDocs => describe::docs(&mut reply, &args[2..]),
+            Front::CommandList => {
+                if let Err(fault) = describe::list(&mut reply, &args[2..]) {
+                    reply.fault(&fault);
+                }
+            }
+            Front::CommandGetKeys => {
+                if let Err(fault) = describe::keys_of(&mut reply, &args[2..]) {
+                    reply.fault(&fault);
+                }
+            }
+            Front::Debug if !self.config.debug => {
+                let text = "ERR DEBUG command not allowed: start the server with --resp-debug";
+                reply.fault(&Fault::fixed(text));
+            }
+            Front::Debug => self.debug(args, reply),
+            front => reply.fault(&Fault::said(format!("ERR not possible here ({front:?})"))),
+        }
+    }
+
+    /// `DEBUG`: what makes sense here, and nothing that harms.
+    fn debug(&mut self, args: &[&[u8]], mut reply: Reply<'_>) {
+        match args[1].to_ascii_lowercase().as_slice() {
+            b"sleep" => reply.fault(&Fault::fixed("ERR a server does not sleep: stop it with SIGSTOP")),
+            b"jmap" | b"quicklist-packed-threshold" | b"set-active-expire" => reply.ok(),
+            other => {
+                let shown = String::from_utf8_lossy(other);
+                reply.fault(&Fault::said(format!("ERR unknown subcommand '{shown}'. Try DEBUG HELP.")));
+            }
         }
     }
 
@@ -226,7 +298,8 @@ impl Resp {
     }
 
     pub(super) fn database_of(&self, text: &[u8]) -> Result<u16, Fault> {
-        let db = integer(text).ok_or(Fault::fixed("ERR invalid DB index"))?;
+        let db = integer(text).ok_or(Fault::NOT_AN_INTEGER)?;
+        let db = i32::try_from(db).map_err(|_| Fault::NOT_A_SMALL_INTEGER)?;
         let known = u16::try_from(db).ok().filter(|db| *db < self.config.databases);
         known.ok_or(Fault::NO_SUCH_DATABASE)
     }

@@ -1,8 +1,10 @@
 //! A command that has begun and whose reply is not out.
 
 use super::fast::FastWork;
+use super::keyspace::Walk;
+use super::pubsub::Publish;
 use super::transact::Transact;
-use crate::Command;
+use crate::{Command, Front};
 use ramhold_base::Instant;
 
 /// Arguments of a request, kept.
@@ -48,6 +50,10 @@ pub enum Work {
     Waiting,
     Fast(FastWork),
     Transact(Box<Transact>),
+    Walk(Box<Walk>),
+    Publish(Publish),
+    /// `CLUSTER …`, which tells of the table.
+    Cluster(Front),
 }
 
 #[derive(Debug)]

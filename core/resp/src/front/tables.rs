@@ -26,6 +26,13 @@ impl Databases {
         self.known.remove(&db);
     }
 
+    /// Forgets a database if this is still what is known of it.
+    pub fn forget_one(&mut self, db: u16, table: TableId) {
+        if self.table(db) == Some(table) {
+            self.known.remove(&db);
+        }
+    }
+
     pub fn forget_all(&mut self) {
         self.known.clear();
     }
@@ -46,6 +53,13 @@ impl Resp {
         self.posted.push((Operation::DescribeTable { which }, Part::Database(db)));
     }
 
+    /// Asks for the description of a database's table, on behalf of a command.
+    pub fn ask_table(&mut self, conn: ConnId, seq: u64, db: u16) {
+        let which = WhichTable::Name(self.config.table_name(db));
+        let part = Part::Command { conn, seq, index: 0, attempt: 0 };
+        self.posted.push((Operation::DescribeTable { which }, part));
+    }
+
     pub fn on_table_answer(
         &mut self,
         now: Instant,
@@ -57,6 +71,9 @@ impl Resp {
         match answer {
             Answer::Table(table) => {
                 self.databases.known.insert(db, table);
+            }
+            Answer::Described(ref description) => {
+                self.databases.known.insert(db, description.table);
             }
             Answer::NoTable => {
                 // The cluster's default says how many copies there are.
@@ -74,7 +91,7 @@ impl Resp {
             _ => {}
         }
         let fault = match answer {
-            Answer::Table(_) => None,
+            Answer::Table(_) | Answer::Described(_) => None,
             Answer::Fault(fault) => Some(fault),
             other => Some(Fault::said(format!("ERR the table of the database cannot be found: {other:?}"))),
         };

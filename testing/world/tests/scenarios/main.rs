@@ -8,6 +8,7 @@
 
 mod audits;
 mod backups;
+mod commits;
 mod coordinator;
 mod heads;
 mod leases;

@@ -1,0 +1,297 @@
+//! Commands over all keys of a database: they walk its table, a page at a time, or drop it and make it anew.
+//!
+//! A `SCAN` cursor is a number that any server understands: the slot where the walk stands, the slot up to which it has
+//! been shown in part, and how far (the masters' order of keys, which is the same on all). It rounds down, so an object
+//! may come twice, as Redis allows; none that is there all the time is left out.
+
+use super::answer::Answer;
+use super::running::Running;
+use super::tickets::Part;
+use super::{PATTERN_BYTES_MAX, PATTERN_TOO_LONG, Resp};
+use crate::glob::{Case, matches};
+use crate::parse::integer;
+use crate::{Fault, Front, Reply};
+use ramhold_base::TableId;
+use ramhold_client_core::{Operation, PageLimits, ScanCursor, TableCount};
+
+/// What `KEYS` answers at most.
+const KEYS_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// What a `SCAN` looks at when it does not say how much.
+const SCAN_COUNT: u32 = 10;
+
+#[derive(Debug)]
+enum Kind {
+    Keys {
+        pattern: Vec<u8>,
+    },
+    Scan {
+        pattern: Option<Vec<u8>>,
+        count: u32,
+        shows: bool,
+        start: u64,
+    },
+    /// Whether the walk has begun again from the beginning.
+    Random {
+        has_wrapped: bool,
+    },
+    Size(TableCount),
+    /// Tables that are to be dropped before the reply; the last is being dropped.
+    Flush {
+        left: Vec<TableId>,
+        is_listed: bool,
+    },
+}
+
+#[derive(Debug)]
+pub struct Walk {
+    kind: Kind,
+    table: TableId,
+    found: Vec<Vec<u8>>,
+    found_bytes: usize,
+    count: u64,
+}
+
+/// What a walk does next.
+enum Next {
+    Ask(Operation),
+    Over,
+}
+
+impl Walk {
+    /// A command over all keys of a table. The fault says what is wrong with the arguments.
+    pub fn new(front: Front, args: &[&[u8]], table: TableId) -> Result<Walk, Fault> {
+        let kind = match front {
+            Front::Keys => Kind::Keys { pattern: pattern(args[1])? },
+            Front::Scan => scan(args)?,
+            Front::RandomKey => Kind::Random { has_wrapped: false },
+            Front::DbSize => Kind::Size(TableCount::new(table)),
+            Front::FlushDb => {
+                check_flush(args)?;
+                Kind::Flush { left: vec![table], is_listed: true }
+            }
+            _ => {
+                check_flush(args)?;
+                Kind::Flush { left: Vec::new(), is_listed: false }
+            }
+        };
+        Ok(Walk { kind, table, found: Vec::new(), found_bytes: 0, count: 0 })
+    }
+
+    fn limits(&self) -> PageLimits {
+        let count = match &self.kind {
+            Kind::Scan { count, .. } => *count,
+            Kind::Random { .. } => 64,
+            _ => u32::MAX,
+        };
+        PageLimits { count, keys_only: true, pass_lost: true, ..PageLimits::default() }
+    }
+
+    fn ask(&self, cursor: ScanCursor) -> Next {
+        Next::Ask(Operation::Scan { cursor, limits: self.limits() })
+    }
+
+    /// The first thing to ask for. `random`: any number.
+    fn begin(&mut self, random: u64) -> Next {
+        match &mut self.kind {
+            Kind::Flush { left, .. } => match left.pop() {
+                Some(table) => Next::Ask(Operation::DropTable { table }),
+                None => Next::Ask(Operation::ListTables),
+            },
+            Kind::Scan { start, .. } => {
+                let cursor = ScanCursor::from_short(self.table, *start);
+                self.ask(cursor)
+            }
+            Kind::Random { .. } => self.ask(ScanCursor::from_short(self.table, random >> 50 << 50)),
+            Kind::Size(count) => count.ask().map_or(Next::Over, Next::Ask),
+            Kind::Keys { .. } => self.ask(ScanCursor::new(self.table)),
+        }
+    }
+
+    fn on_page(&mut self, keys: Vec<Vec<u8>>, next: Option<ScanCursor>) -> Result<Next, Fault> {
+        match &mut self.kind {
+            Kind::Keys { pattern } => {
+                let pattern = pattern.clone();
+                self.take(keys, Some(&pattern));
+                if self.found_bytes > KEYS_BYTES_MAX {
+                    return Err(Fault::fixed("ERR KEYS answers at most 67108864 bytes: use SCAN"));
+                }
+            }
+            Kind::Scan { pattern, shows, .. } => {
+                let (pattern, shows) = (pattern.clone(), *shows);
+                if shows {
+                    self.take(keys, pattern.as_deref());
+                }
+            }
+            Kind::Random { has_wrapped } => {
+                if !keys.is_empty() {
+                    self.take(keys, None);
+                    return Ok(Next::Over);
+                }
+                if next.is_none() && !*has_wrapped {
+                    *has_wrapped = true;
+                    return Ok(self.ask(ScanCursor::new(self.table)));
+                }
+            }
+            Kind::Flush { .. } | Kind::Size(_) => {}
+        }
+        let Some(next) = next else {
+            self.count = if matches!(self.kind, Kind::Scan { .. }) { 0 } else { self.count };
+            return Ok(Next::Over);
+        };
+        if let Kind::Scan { start, .. } = self.kind {
+            let short = next.to_short();
+            // A page may end where the rounded number does not tell it from its beginning.
+            if short != 0 && short != start {
+                self.count = short;
+                return Ok(Next::Over);
+            }
+        }
+        Ok(self.ask(next))
+    }
+
+    fn take(&mut self, keys: Vec<Vec<u8>>, pattern: Option<&[u8]>) {
+        for key in keys {
+            if pattern.is_none_or(|pattern| matches(pattern, &key, Case::Matters)) {
+                self.found_bytes += key.len() + 16;
+                self.found.push(key);
+            }
+        }
+    }
+
+    fn write(&self, reply: &mut Reply<'_>, random: u64) {
+        match &self.kind {
+            Kind::Flush { .. } => reply.ok(),
+            Kind::Size(count) => reply.integer(count.objects() as i64),
+            Kind::Random { .. } if self.found.is_empty() => reply.null(),
+            Kind::Random { .. } => reply.bulk(&self.found[(random % self.found.len() as u64) as usize]),
+            Kind::Keys { .. } => self.write_found(reply),
+            Kind::Scan { .. } => {
+                reply.array(2);
+                reply.bulk(self.count.to_string().as_bytes());
+                self.write_found(reply);
+            }
+        }
+    }
+
+    fn write_found(&self, reply: &mut Reply<'_>) {
+        reply.array(self.found.len());
+        for key in &self.found {
+            reply.bulk(key);
+        }
+    }
+}
+
+fn scan(args: &[&[u8]]) -> Result<Kind, Fault> {
+    let invalid = Fault::fixed("ERR invalid cursor");
+    let text = std::str::from_utf8(args[1]).map_err(|_| invalid.clone())?;
+    let start: u64 = text.parse().map_err(|_| invalid)?;
+    let (mut wanted, mut count, mut shows) = (None, SCAN_COUNT, true);
+    let mut rest = &args[2..];
+    while let [option, value, more @ ..] = rest {
+        rest = more;
+        match option.to_ascii_lowercase().as_slice() {
+            b"match" => wanted = Some(pattern(value)?),
+            b"count" => match integer(value).ok_or(Fault::NOT_AN_INTEGER)? {
+                given if given < 1 => return Err(Fault::SYNTAX),
+                given => count = u32::try_from(given).unwrap_or(u32::MAX),
+            },
+            // All there are, for now.
+            b"type" => shows = value.eq_ignore_ascii_case(b"string"),
+            _ => return Err(Fault::SYNTAX),
+        }
+    }
+    if !rest.is_empty() {
+        return Err(Fault::SYNTAX);
+    }
+    Ok(Kind::Scan { pattern: wanted, count, shows, start })
+}
+
+fn pattern(text: &[u8]) -> Result<Vec<u8>, Fault> {
+    if text.len() > PATTERN_BYTES_MAX { Err(PATTERN_TOO_LONG) } else { Ok(text.to_vec()) }
+}
+
+fn check_flush(args: &[&[u8]]) -> Result<(), Fault> {
+    match args {
+        [_] => Ok(()),
+        [_, how] if how.eq_ignore_ascii_case(b"async") || how.eq_ignore_ascii_case(b"sync") => Ok(()),
+        _ => Err(Fault::SYNTAX),
+    }
+}
+
+impl Resp {
+    /// Asks for the first part of a walk.
+    pub(super) fn begin_walk(&mut self, walk: &mut Walk, part: Part) {
+        if let Next::Ask(operation) = walk.begin(self.rng.u64()) {
+            self.posted.push((operation, part));
+        }
+    }
+
+    /// An answer to a part of a walk. True when its reply is there.
+    pub(super) fn on_walk_answer(
+        &mut self,
+        running: &mut Running,
+        walk: &mut Walk,
+        part: Part,
+        answer: Answer<'_>,
+        reply: &mut Reply<'_>,
+    ) -> bool {
+        let next = match answer {
+            Answer::Page(page) => {
+                let keys = page.objects.into_iter().map(|object| object.key).collect();
+                walk.on_page(keys, page.next)
+            }
+            Answer::Counted { last, objects } => {
+                let Kind::Size(count) = &mut walk.kind else { return false };
+                count.take(last, objects);
+                Ok(count.ask().map_or(Next::Over, Next::Ask))
+            }
+            Answer::Tables(tables) => {
+                let names: Vec<String> =
+                    (0..self.config.databases).map(|db| self.config.table_name(db)).collect();
+                if let Kind::Flush { left, is_listed } = &mut walk.kind {
+                    *is_listed = true;
+                    left.extend(
+                        tables.iter().filter(|table| names.contains(&table.name)).map(|table| table.table),
+                    );
+                }
+                self.flush_on(walk)
+            }
+            Answer::TableDropped | Answer::NoTable if matches!(walk.kind, Kind::Flush { .. }) => {
+                self.flush_on(walk)
+            }
+            Answer::NoTable => {
+                // Emptied meanwhile: there is nothing.
+                self.databases.forget(running.db);
+                if let Kind::Scan { .. } = walk.kind {
+                    walk.count = 0;
+                }
+                Ok(Next::Over)
+            }
+            Answer::Fault(fault) => Err(fault),
+            other => Err(Fault::said(format!("ERR unexpected answer: {other:?}"))),
+        };
+        match next {
+            Ok(Next::Ask(operation)) => {
+                self.posted.push((operation, part));
+                false
+            }
+            Ok(Next::Over) => {
+                walk.write(reply, self.rng.u64());
+                true
+            }
+            Err(fault) => {
+                reply.fault(&fault);
+                true
+            }
+        }
+    }
+
+    fn flush_on(&mut self, walk: &mut Walk) -> Result<Next, Fault> {
+        self.databases.forget_all();
+        let Kind::Flush { left, .. } = &mut walk.kind else { return Ok(Next::Over) };
+        Ok(match left.pop() {
+            Some(table) => Next::Ask(Operation::DropTable { table }),
+            None => Next::Over,
+        })
+    }
+}
