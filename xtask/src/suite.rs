@@ -126,6 +126,16 @@ pub fn bench(arguments: &[String]) -> Result<(), Failure> {
         .run()
 }
 
+pub fn differential(arguments: &[String]) -> Result<(), Failure> {
+    let packages = ["build", "--release", "--package", "ramhold", "--package", "ramhold-differential"];
+    Step::new("build").cargo(&packages).quiet().run()?;
+    Step::new("differential")
+        .program(built("ramhold-differential"), &[])
+        .arguments(arguments)
+        .env("RAMHOLD_BIN", &built("ramhold"))
+        .run()
+}
+
 pub fn soak(arguments: &[String]) -> Result<(), Failure> {
     let minutes: u64 = match arguments {
         [] => 60,
