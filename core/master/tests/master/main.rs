@@ -11,3 +11,4 @@ mod recovery;
 mod repair;
 mod rig;
 mod scan;
+mod waits;
