@@ -81,10 +81,10 @@ impl Plan {
         push("--dir", self.data_dir(member).into());
         push("--bind", self.address(member).to_string().into());
         push("--end-with", std::process::id().to_string().into());
-        if let Some(first) = self.admin_port {
-            let port = first + u16::try_from(member).expect("a member has a port");
-            push("--admin", SocketAddr::from((Ipv4Addr::LOCALHOST, port)).to_string().into());
-        }
+        // Said in either case: what this process has in its environment would be meant for all of them at once.
+        let admin = self.admin_port.map(|first| first + u16::try_from(member).expect("a member has a port"));
+        let address = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)).to_string();
+        push("--admin", admin.map_or_else(|| "off".to_owned(), address).into());
         if member == 0 {
             push("--default-replicas", self.default_replicas.to_string().into());
         } else {

@@ -1,5 +1,7 @@
 //! The door as whoever connects finds it, in front of a loop that the test turns or does not turn.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is wrong")]
+
 use ramhold_admin::{Door, Page, Role};
 use ramhold_base::{Effects, Input, Instant, Machine};
 use ramhold_runtime::{Runtime, RuntimeConfig, StopHandle};

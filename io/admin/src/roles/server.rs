@@ -41,7 +41,7 @@ impl Role for ServerSeen {
         page.gauge(
             "ramhold_server_id",
             "The id of this life in the cluster; 0: none yet.",
-            u64::from(status.server.raw()),
+            status.server.raw(),
         );
         write_operations(page, &self.operations);
         if let Some(resp) = &self.resp {

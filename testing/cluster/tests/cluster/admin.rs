@@ -10,7 +10,7 @@ const SEED: u64 = 71;
 const SOON: Duration = Duration::from_secs(30);
 
 /// The status of an answer and its body.
-fn get(address: SocketAddr, path: &str) -> Result<(u16, String), Failure> {
+pub fn get(address: SocketAddr, path: &str) -> Result<(u16, String), Failure> {
     let failed = |error: std::io::Error| Failure(format!("GET {path} of {address}: {error}"));
     let mut stream = TcpStream::connect(address).map_err(failed)?;
     stream.set_read_timeout(Some(SOON)).map_err(failed)?;
