@@ -11,6 +11,7 @@ use super::{Host, LIMITS_BEFORE_AUTH, Resp, cluster};
 use crate::commands::resolve;
 use crate::{Command, Fault, Flags, Front, Parsed, Reply, Run};
 use ramhold_base::hash::PlacementHasher;
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ConnId, Effects, Instant, Rest, Taken};
 use ramhold_wire::local::LocalRequest;
 
@@ -53,6 +54,7 @@ impl Resp {
                 break;
             }
             if !connection.has_room(&self.config) {
+                self.stats.held += 1;
                 connection.is_held = true;
                 taken.rest = Rest::Held;
                 break;
@@ -76,6 +78,7 @@ impl Resp {
                     match taking {
                         Taking::Done => taken.bytes += length,
                         Taking::Later => {
+                            self.stats.held += 1;
                             connection.is_held = true;
                             taken.rest = Rest::Held;
                             break;
@@ -96,7 +99,7 @@ impl Resp {
 
     /// A reply that is there at once: straight out, or behind those that are still awaited.
     pub(super) fn put_reply(&mut self, connection: &mut Connection, out: &mut Vec<u8>, reply: Vec<u8>) {
-        if connection.running.is_empty() {
+        if connection.running.is_empty() || planted(Defect::RespReplyOvertakes) {
             out.extend_from_slice(&reply);
         } else {
             let seq = self.next_seq();
@@ -326,6 +329,19 @@ impl Resp {
                 let Work::Fast(mut work) = std::mem::replace(&mut running.work, Work::Waiting) else {
                     return;
                 };
+                if let Answer::NoTable = answer
+                    && !planted(Defect::RespTableKept)
+                {
+                    if self.databases.table(running.db) == Some(work.table) {
+                        self.databases.forget(running.db);
+                    }
+                    // Nothing of it has been done: it begins anew in the table that is there now.
+                    if work.is_untouched() {
+                        connection.running[at] = running;
+                        self.connections.insert(conn, connection);
+                        return self.find_table_anew(now, conn, seq, host, effects);
+                    }
+                }
                 let args = running.args.list();
                 self.on_fast_answer(&mut work, &args, part, answer);
                 if work.is_over() {
@@ -364,6 +380,30 @@ impl Resp {
             }
         }
         self.put_in(conn, connection, at, running);
+    }
+
+    /// A command whose table was dropped begins anew in the one that has taken its place.
+    fn find_table_anew(
+        &mut self,
+        now: Instant,
+        conn: ConnId,
+        seq: u64,
+        host: &mut impl Host,
+        effects: &mut Effects,
+    ) {
+        let Some(running) = self
+            .connections
+            .get(&conn)
+            .and_then(|connection| connection.find(seq).and_then(|at| connection.running.get(at)))
+        else {
+            return;
+        };
+        let db = running.db;
+        if self.databases.table(db).is_some() {
+            // Somebody else has found it meanwhile.
+            return self.begin_anew(now, conn, seq, host, effects);
+        }
+        self.wait_for_table(db, conn, seq);
     }
 
     fn taken_out(&mut self, conn: ConnId, seq: u64) -> Option<(Connection, usize)> {

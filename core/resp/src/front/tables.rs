@@ -34,6 +34,7 @@ impl Databases {
 impl Resp {
     /// Has a command begin anew when the table of a database is known.
     pub fn wait_for_table(&mut self, db: u16, conn: ConnId, seq: u64) {
+        self.stats.table_waits += 1;
         let is_first = !self.databases.asking.contains_key(&db);
         self.databases.asking.entry(db).or_default().push((conn, seq));
         if is_first {

@@ -13,6 +13,7 @@ use super::{Host, Resp, fault_of};
 use crate::transaction::Place;
 use crate::{Call, Change, Fault, Front, Protocol, Reply, Run, Stop, Transaction};
 use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ClusterTime, ConnId, Effects, Instant, Status, TableId, Version};
 use ramhold_client_core::{Expiry, Operation, RejectRules};
 use ramhold_wire::data::{KeyRequest, WriteRequest};
@@ -103,7 +104,8 @@ impl Resp {
         effects: &mut Effects,
     ) -> bool {
         loop {
-            if now.since(running.started) > self.config.deadline {
+            // What is being written may yet be done.
+            if work.phase != Phase::Committing && now.since(running.started) > self.config.deadline {
                 let text =
                     "TRYAGAIN the keys were changed by others each time that this command had read them";
                 running.reply.clear();
@@ -184,7 +186,8 @@ impl Resp {
         let mut needs = false;
         for ((db, key), version) in watched {
             match work.keys.version(*db, key) {
-                Ok(present) if present != *version => {
+                Ok(present) if present != *version && !planted(Defect::RespWatchIgnored) => {
+                    self.stats.watch_failed += 1;
                     // As if nothing had been asked for: what was read is not looked at again.
                     work.keys = Transaction::default();
                     running.reply.clear();
@@ -313,6 +316,7 @@ impl Resp {
                 let answer = answer.map(|(_, status, body)| Answer::of_local(one.kind(), status, body));
                 let step = match answer {
                     Some(Answer::Written | Answer::Removed(_)) => Ok(Step::Over),
+                    Some(Answer::Conflict) if planted(Defect::RespConflictIsDone) => Ok(Step::Over),
                     Some(Answer::Conflict | Answer::Absent) => Ok(Step::Again),
                     Some(Answer::Fault(fault)) => Err(fault),
                     Some(_) => {
@@ -332,6 +336,7 @@ impl Resp {
                         return Step::Wait;
                     }
                     Ok(Step::Again) => {
+                        self.stats.retried += 1;
                         work.renew();
                         return Step::Again;
                     }
@@ -360,13 +365,17 @@ impl Resp {
         effects: &mut Effects,
     ) -> bool {
         let Part::Command { conn, index, attempt, .. } = part else { return false };
-        if attempt != work.attempts {
+        if attempt != work.attempts && !planted(Defect::RespStaleAttempt) {
             return false;
         }
         if index == COMMIT {
             match answer {
                 Answer::Written | Answer::Removed(_) => return true,
-                Answer::Conflict | Answer::Absent => work.renew(),
+                Answer::Conflict if planted(Defect::RespConflictIsDone) => return true,
+                Answer::Conflict | Answer::Absent => {
+                    self.stats.retried += 1;
+                    work.renew();
+                }
                 Answer::Elsewhere => match self.one_operation(work) {
                     Some(operation) => self.posted.push((operation, part)),
                     None => work.renew(),
@@ -465,6 +474,7 @@ fn wanted(keys: &Transaction) -> Result<Option<Wanted<'_>>, Fault> {
 /// The key is still as it was seen.
 fn rules(seen: Option<Option<Version>>) -> RejectRules {
     match seen {
+        _ if planted(Defect::RespUnconditional) => RejectRules::default(),
         None => RejectRules::default(),
         Some(None) => RejectRules { exists: true, ..RejectRules::default() },
         Some(Some(version)) => {
