@@ -3,6 +3,7 @@
 //! Light on purpose: no dependencies, so that it builds in a second; everything heavy is a program of the workspace
 //! that it builds and runs. It writes nothing but build artefacts, except `fix`.
 
+mod clients;
 mod histories;
 mod imports;
 mod mutants;
@@ -24,6 +25,8 @@ cargo xtask COMMAND
   rounds     kill rounds on real processes   [--rounds N] [--servers N] [--victims N]
   histories  client processes write down what they are told while servers are killed, stopped and cut off, and a
              checker in Go judges it   [--kills N] [--stops N] [--cuts N] [--seconds N] [--into FILE]
+  clients    sessions of redis-cli, redis-benchmark, redis-py, go-redis and ioredis against five servers, and servers
+             killed under their load   [--only NAME] [--at ADDRESS,...] [--kills N]
   bench      bench compare: beside redis-server in one run; bench compare memory: live data by resident memory, beside
              redis-server and memcached; bench shard: what one operation costs, without sockets
   fix        formats the code (the only command that writes)
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         "mutants" => mutants::run(rest),
         "rounds" => suite::rounds(rest),
         "histories" => histories::run(rest),
+        "clients" => clients::run(rest),
         "bench" => suite::bench(rest),
         "fix" => Step::new("format").cargo(&["fmt", "--all"]).run(),
         "help" | "--help" | "-h" => {

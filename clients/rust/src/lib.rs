@@ -38,8 +38,13 @@
 //! [`Client::multi_increment`], and [`Client::multi`] for any mixture. What goes to one server travels in one frame; each
 //! part has its own result, and its effect once.
 //!
+//! Several objects as one: [`Client::commit`] checks and changes all of them or none, if they are on one server; in a
+//! table by slots those with the same `{tag}` in their keys are.
+//!
 //! A whole table: [`Client::scan`] gives its objects one by one, [`Client::scan_page`] a page and where the next begins,
 //! which may be kept as text. An object that is there all the time is given once, whatever fails meanwhile.
+//!
+//! How many objects a table has: [`Client::count`], without going through them.
 //!
 //! Many operations under way: [`Client::submit`] starts them, [`Client::wait_any`] gives what has ended.
 //!
@@ -47,6 +52,7 @@
 
 mod address;
 mod client;
+mod commit;
 mod error;
 mod multi;
 mod scan;
@@ -59,8 +65,8 @@ pub use scan::Scan;
 // What operations, outcomes and answers are made of.
 pub use ramhold_base::{ClusterTime, Number, ServerId, Status, TableId, Version};
 pub use ramhold_client_core::{
-    Cause, Expiry, NoCursor, Operation, OperationId, Outcome, Page, PageLimits, RejectRules, Reply,
-    ScanCursor, ScannedObject, WhichTable,
+    Cause, CommitAction, CommitItem, Expiry, NoCursor, Operation, OperationId, Outcome, Page, PageLimits,
+    RejectRules, Reply, ScanCursor, ScannedObject, TableCount, WhichTable,
 };
 pub use ramhold_wire::membership::{Durability, Label, ServerEntry, ServerState};
 pub use ramhold_wire::status::{

@@ -7,8 +7,8 @@
 //! Catalogue: A6.
 
 use crate::{Client, Error};
-use ramhold_base::TableId;
-use ramhold_client_core::{Operation, Page, PageLimits, Reply, ScanCursor, ScannedObject};
+use ramhold_base::{Status, TableId};
+use ramhold_client_core::{Operation, Page, PageLimits, Reply, ScanCursor, ScannedObject, TableCount};
 
 impl Client {
     /// The next page of a scan. It may be empty although there are more; `next` says where to go on, or that this was
@@ -18,6 +18,27 @@ impl Client {
             Reply::Page(page) => Ok(page),
             _ => Err(Error::UnexpectedReply),
         }
+    }
+
+    /// How many objects a table has: a question for each tablet, unless objects without replicas were lost; then all keys
+    /// are scanned. Numbers of tablets are right one after the other, each as true as a read; an object whose time is
+    /// over may count until somebody has asked for it.
+    pub fn count(&mut self, table: TableId) -> Result<u64, Error> {
+        let mut count = TableCount::new(table);
+        while let Some(operation) = count.ask() {
+            match self.complete(operation) {
+                Ok(Reply::Counted { last, objects }) => count.take(last, objects),
+                Ok(_) => return Err(Error::UnexpectedReply),
+                Err(Error::Refused { status: Status::Corrupt, .. }) => return self.count_keys(table),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(count.objects())
+    }
+
+    fn count_keys(&mut self, table: TableId) -> Result<u64, Error> {
+        let limits = PageLimits { keys_only: true, pass_lost: true, ..PageLimits::default() };
+        self.scan_from(ScanCursor::new(table), limits).try_fold(0, |count, object| object.map(|_| count + 1))
     }
 
     /// The objects of a table, one after the other.

@@ -94,9 +94,12 @@ impl Division {
     /// Sorts the records of a segment's bytes. `CorruptReplica`: an entry does not hold.
     pub fn sort(&self, bytes: &[u8]) -> Result<BTreeMap<u32, Vec<u8>>, Status> {
         let mut sorted: BTreeMap<u32, Vec<u8>> = self.partitions.iter().map(|p| (*p, Vec::new())).collect();
+        let mut is_behind_object = false;
         for entry in EntryReader::new(bytes) {
             let (offset, entry) = entry.map_err(|_| Status::CorruptReplica)?;
+            let is_second = std::mem::replace(&mut is_behind_object, matches!(entry, Entry::Object(..)));
             let partition = match entry {
+                Entry::Object(..) if is_second && planted(Defect::CommitSecondNotDivided) => None,
                 Entry::Object(object, _) => self.partition(object.table, object.key),
                 Entry::Tombstone(tombstone) => self.partition(tombstone.table, tombstone.key),
                 Entry::RpcResult(_) if planted(Defect::ResultNotDivided) => None,

@@ -58,6 +58,18 @@ defects! {
     PageEarly;
     /// Every server has an order of its own for scans.
     ScanOrderOwn;
+    /// Of a commit only the first object's rules are looked at.
+    CommitRulesSkipped;
+    /// A commit that a rule refuses has changed the objects before that one.
+    CommitInPart;
+    /// Each object of a commit is a group of its own, under a certificate of its own.
+    CommitTorn;
+    /// A backup leaves the second object of a commit out when it divides a segment.
+    CommitSecondNotDivided;
+    /// What a commit came to is not in the log beside its effect.
+    CommitResultNotLogged;
+    /// A commit takes objects that are not in its stream, or on another server, for its own.
+    NotTogetherPassed;
     /// A client takes a new number while the fate of an attempt is open.
     NumberGivenUp;
     /// The coordinator carries a repeated update out again.

@@ -41,6 +41,8 @@ statuses! {
     Corrupt = 4, "the object is damaged in the server's memory and no replica of it can be read";
     NotANumber = 5, "the object's value is not a number of this kind";
     OutOfRange = 6, "the sum is beyond the range of such numbers";
+    /// Of a commit; nothing but the tablets' owners changes it.
+    NotTogether = 7, "the objects are not on one server, or not in one stream of its log";
     // Answers about tables.
     UnknownTable = 10, "no such table";
     TableExists = 11, "a table of this name exists already";
@@ -52,6 +54,7 @@ statuses! {
     OutOfMemory = 22, "the server's log memory is full; remove something or add memory, then try again";
     TooMany = 23, "too many of these at once; try again later";
     AnswerFull = 24, "the answer to so many at once is full; ask again for this one";
+    CommitTooLarge = 25, "a commit has at most 256 objects, and its entries fit half a segment";
     // Try again.
     /// Nothing happened; ask the same server again after a short wait.
     Retry = 30, "not possible just now; try again";

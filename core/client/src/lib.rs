@@ -7,6 +7,7 @@
 //! Not here: sockets and threads (`io/runtime`), waiting for an outcome (`clients/rust`). Catalogue: A1-A4, B5.
 
 mod backoff;
+mod count;
 mod operation;
 mod outcome;
 mod scan;
@@ -14,7 +15,8 @@ mod session;
 mod tablets;
 mod trouble;
 
-pub use operation::{Operation, WhichTable};
+pub use count::TableCount;
+pub use operation::{CommitAction, CommitItem, Operation, WhichTable};
 pub use outcome::{Cause, Outcome, Reply};
 pub use scan::{NoCursor, Page, PageLimits, ScanCursor, ScannedObject};
 pub use session::{OperationId, Session, SessionConfig};

@@ -4,7 +4,9 @@ use crate::scan::{PageLimits, ScanCursor};
 use ramhold_base::limits::{KEY_BYTES_MAX, TABLE_NAME_BYTES_MAX, VALUE_BYTES_MAX};
 use ramhold_base::{KeyHash, LeaseId, Number, Status, TableId};
 use ramhold_wire::Opcode;
+use ramhold_wire::commit;
 use ramhold_wire::control::{Message, encode_into};
+use ramhold_wire::count::CountRequest;
 use ramhold_wire::data::{Expiry, IncrementRequest, KeyRequest, RejectRules, WriteRequest};
 use ramhold_wire::lease::{LeaseOpen, LeaseRenew};
 use ramhold_wire::scan::ScanRequest;
@@ -53,10 +55,24 @@ pub enum Operation {
         by: Number,
         rules: RejectRules,
     },
+    /// Checks and changes several objects as one: all of it or nothing, and seen so by everybody. The first one's owner
+    /// carries it out; refused with `NotTogether` if it is not the owner of all, or they are not in one stream of its log.
+    /// Refused by the first rule that does not hold, in the order of the items. One that only checks tells that all rules
+    /// held at one moment.
+    Commit {
+        /// 1 to 256, of different keys. All together take at most half a segment: 4 MiB.
+        items: Vec<CommitItem>,
+    },
     /// One page of a table's objects. Ends with `Reply::Page`, which says where the next one begins.
     Scan {
         cursor: ScanCursor,
         limits: PageLimits,
+    },
+    /// How many objects the tablet has that begins at this hash. Ends with `Reply::Counted`, which says where the next
+    /// one begins; see `TableCount`.
+    Count {
+        table: TableId,
+        first: KeyHash,
     },
     /// Done when every tablet has an owner that serves it.
     CreateTable {
@@ -99,6 +115,41 @@ pub enum Operation {
     },
 }
 
+/// One object of a commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommitItem {
+    pub table: TableId,
+    pub key: Vec<u8>,
+    pub rules: RejectRules,
+    pub action: CommitAction,
+}
+
+/// What becomes of an object when no rule of the commit refuses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommitAction {
+    /// Nothing: its rules alone count.
+    Check,
+    Write {
+        value: Vec<u8>,
+        /// When the object ends by itself; none: never.
+        expiry: Option<Expiry>,
+    },
+    /// Removing what does not exist does nothing.
+    Remove,
+}
+
+impl CommitItem {
+    fn on_wire(&self) -> commit::CommitItem<'_> {
+        let CommitItem { table, key, rules, action } = self;
+        let action = match action {
+            CommitAction::Check => commit::CommitAction::Check,
+            CommitAction::Write { value, expiry } => commit::CommitAction::Write { value, expiry: *expiry },
+            CommitAction::Remove => commit::CommitAction::Remove,
+        };
+        commit::CommitItem { table: *table, key, rules: *rules, action }
+    }
+}
+
 /// Where an operation has to go.
 pub(crate) enum Place<'a> {
     OwnerOf { table: TableId, target: Target<'a> },
@@ -131,8 +182,15 @@ impl Operation {
             | Operation::Increment { table, key, .. } => {
                 Place::OwnerOf { table: *table, target: Target::Key(key) }
             }
+            Operation::Commit { items } => match items.first() {
+                Some(first) => Place::OwnerOf { table: first.table, target: Target::Key(&first.key) },
+                None => Place::Coordinator, // Refused before it goes anywhere.
+            },
             Operation::Scan { cursor, .. } => {
                 Place::OwnerOf { table: cursor.table(), target: Target::Hash(cursor.first()) }
+            }
+            Operation::Count { table, first } => {
+                Place::OwnerOf { table: *table, target: Target::Hash(*first) }
             }
             Operation::CreateTable { .. }
             | Operation::DropTable { .. }
@@ -155,11 +213,13 @@ impl Operation {
             Operation::Write { .. }
             | Operation::Remove { .. }
             | Operation::Increment { .. }
+            | Operation::Commit { .. }
             | Operation::CreateTable { .. }
             | Operation::DropTable { .. }
             | Operation::AcknowledgeLoss { .. } => Repeat::Numbered,
             Operation::Read { .. }
             | Operation::Scan { .. }
+            | Operation::Count { .. }
             | Operation::ListTables
             | Operation::DescribeTable { .. }
             | Operation::ClusterStatus
@@ -177,7 +237,9 @@ impl Operation {
             Operation::Write { .. } => Opcode::Write,
             Operation::Remove { .. } => Opcode::Remove,
             Operation::Increment { .. } => Opcode::Increment,
+            Operation::Commit { .. } => Opcode::Commit,
             Operation::Scan { .. } => Opcode::Scan,
+            Operation::Count { .. } => Opcode::Count,
             Operation::CreateTable { .. } => TableCreate::OPCODE,
             Operation::DropTable { .. } => TableDrop::OPCODE,
             Operation::ListTables => TableList::OPCODE,
@@ -205,6 +267,7 @@ impl Operation {
                 check_key(key)?;
                 if by.is_finite() { Ok(()) } else { Err(Status::BadRequest) }
             }
+            Operation::Commit { items } => check_commit(items),
             Operation::Scan { limits, .. } => {
                 if limits.count == 0 || limits.bytes == 0 {
                     Err(Status::BadRequest)
@@ -222,6 +285,7 @@ impl Operation {
             }
             Operation::DescribeTable { which: WhichTable::Id(_) }
             | Operation::DropTable { .. }
+            | Operation::Count { .. }
             | Operation::ListTables
             | Operation::ClusterStatus
             | Operation::Recoveries
@@ -240,6 +304,7 @@ impl Operation {
         match self.place() {
             Place::OwnerOf { target: Target::Key(key), .. } => match self {
                 Operation::Write { value, .. } => FIELDS + key.len() + value.len(),
+                Operation::Commit { items } => commit_bytes_max(items),
                 _ => FIELDS + key.len(),
             },
             Place::OwnerOf { target: Target::Hash(_), .. } | Place::Coordinator | Place::Address(_) => FIELDS,
@@ -259,12 +324,19 @@ impl Operation {
             Operation::Increment { table, key, by, rules } => {
                 IncrementRequest { table: *table, rules: *rules, by: *by, key }.encode(out);
             }
+            Operation::Commit { items } => {
+                out.reserve(commit_bytes_max(items));
+                commit::encode_commit(items.len(), out, |out| {
+                    items.iter().for_each(|item| item.on_wire().encode(out));
+                });
+            }
             Operation::Scan { cursor, limits } => {
                 let (last, position) = cursor.wanted();
                 let (table, first) = (cursor.table(), cursor.first());
                 let PageLimits { count, bytes, keys_only, pass_lost } = *limits;
                 ScanRequest { table, first, last, position, count, bytes, keys_only, pass_lost }.encode(out);
             }
+            Operation::Count { table, first } => CountRequest { table: *table, first: *first }.encode(out),
             Operation::CreateTable { name, options, left_open } => {
                 let (name, options, left_open) = (name.clone(), options.clone(), *left_open);
                 encode_into(out, &TableCreate { name, options, left_open });
@@ -289,6 +361,27 @@ impl Operation {
             Operation::RenewLease { lease } => encode_into(out, &LeaseRenew { lease: *lease }),
         }
     }
+}
+
+fn commit_bytes_max(items: &[CommitItem]) -> usize {
+    2 + items.iter().map(|item| item.on_wire().bytes_max()).sum::<usize>()
+}
+
+fn check_commit(items: &[CommitItem]) -> Result<(), Status> {
+    if items.len() > commit::COMMIT_COUNT_MAX || commit_bytes_max(items) > commit::COMMIT_BYTES_MAX {
+        return Err(Status::CommitTooLarge);
+    }
+    for item in items {
+        check_key(&item.key)?;
+        if let CommitAction::Write { value, expiry } = &item.action {
+            expiry.map_or(Ok(()), Expiry::check)?;
+            if value.len() > VALUE_BYTES_MAX {
+                return Err(Status::ValueTooLarge);
+            }
+        }
+    }
+    let on_wire: Vec<_> = items.iter().map(CommitItem::on_wire).collect();
+    if items.is_empty() || commit::has_key_twice(&on_wire) { Err(Status::BadRequest) } else { Ok(()) }
 }
 
 fn check_key(key: &[u8]) -> Result<(), Status> {

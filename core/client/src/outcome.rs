@@ -2,8 +2,9 @@
 
 use crate::operation::Operation;
 use crate::scan::Page;
-use ramhold_base::{ClusterTime, Number, ServerId, Status, TableId, Version};
+use ramhold_base::{ClusterTime, KeyHash, Number, ServerId, Status, TableId, Version};
 use ramhold_wire::control::{Empty, decode};
+use ramhold_wire::count::CountReply;
 use ramhold_wire::data::{IncrementReply, ReadReply, decode_version};
 use ramhold_wire::lease::{LeaseOpened, LeaseRenewed};
 use ramhold_wire::status::{ClusterStatus, Pong, ProcessStatus, Recoveries, RecoveryReport};
@@ -19,6 +20,8 @@ pub enum Outcome {
         cause: Cause,
         /// The version that the object has, when a rule refused the operation and the object exists.
         version: Option<Version>,
+        /// Which object of a commit a rule refused, from 0.
+        item: Option<u16>,
         /// The server that refused; none for the coordinator and when nobody answered.
         answered_by: ServerId,
         /// What was tried, for a human: addresses, times, the last answer. One line.
@@ -67,7 +70,16 @@ pub enum Reply {
         version: Version,
         sum: Number,
     },
+    /// The version of all that was written or removed; 0 when that is nothing.
+    Committed {
+        version: Version,
+    },
     Page(Page),
+    /// Objects of a tablet, and its last hash.
+    Counted {
+        last: KeyHash,
+        objects: u64,
+    },
     TableCreated {
         table: TableId,
     },
@@ -108,7 +120,15 @@ impl Reply {
                 let sum = by.alike_from_bits(reply.bits).ok_or(Status::BadRequest)?;
                 Reply::Incremented { version: reply.version, sum }
             }
+            Operation::Commit { .. } => Reply::Committed { version: decode_version(body)? },
             Operation::Scan { cursor, .. } => Reply::Page(Page::decode(cursor, body, answered_by)?),
+            Operation::Count { first, .. } => {
+                let CountReply { last, objects } = CountReply::decode(body)?;
+                if last < *first {
+                    return Err(Status::BadRequest);
+                }
+                Reply::Counted { last, objects }
+            }
             Operation::CreateTable { .. } => {
                 Reply::TableCreated { table: decode::<TableCreated>(body)?.table }
             }

@@ -23,7 +23,9 @@ const STRETCH_COUNT_MAX: usize = 64;
 const TOKEN_VERSION: u8 = 1;
 /// Below a slot in a placement hash, and below what a short cursor tells of a position.
 const SLOT_SHIFT: u32 = 50;
-const SHORT_POSITION_SHIFT: u32 = 28;
+const BELOW_SLOT: u64 = (1 << SLOT_SHIFT) - 1;
+const SHORT_POSITION_BITS: u32 = 36;
+const SHORT_POSITION_SHIFT: u32 = 64 - SHORT_POSITION_BITS;
 
 /// Hashes up to `last` have been shown up to `position`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,19 +54,19 @@ impl ScanCursor {
     /// so that the walk from there on leaves nothing out, but may show something again. 0 only where that is the beginning.
     pub fn to_short(&self) -> u64 {
         let first = self.first.0 >> SLOT_SHIFT;
-        let whole = |stretch: &&Stretch| stretch.last.0 & (1 << SLOT_SHIFT) - 1 == (1 << SLOT_SHIFT) - 1;
+        let whole = |stretch: &&Stretch| stretch.last.0 & BELOW_SLOT == BELOW_SLOT;
         let (last, position) = match self.stretches.last().filter(whole) {
             Some(stretch) => (stretch.last.0 >> SLOT_SHIFT, stretch.position >> SHORT_POSITION_SHIFT),
             None => (first, 0),
         };
-        first << SLOT_SHIFT | last << 36 | position
+        first << SLOT_SHIFT | last << SHORT_POSITION_BITS | position
     }
 
     /// From a number that `to_short` gave, or any other: all are somewhere.
     pub fn from_short(table: TableId, short: u64) -> ScanCursor {
         let first = KeyHash(short >> SLOT_SHIFT << SLOT_SHIFT);
-        let last = KeyHash((short >> 36 & 0x3FFF) << SLOT_SHIFT | (1 << SLOT_SHIFT) - 1);
-        let position = (short & (1 << 36) - 1) << SHORT_POSITION_SHIFT;
+        let last = KeyHash(((short >> SHORT_POSITION_BITS) & 0x3FFF) << SLOT_SHIFT | BELOW_SLOT);
+        let position = (short & ((1 << SHORT_POSITION_BITS) - 1)) << SHORT_POSITION_SHIFT;
         let is_shown = position > 0 && last >= first;
         let stretches = if is_shown { vec![Stretch { last, position }] } else { Vec::new() };
         ScanCursor { table, first, stretches }
@@ -329,7 +331,7 @@ mod tests {
                     let (last, position) = at.wanted();
                     let mut owned = if rng.chance(1, 3) { u64::MAX } else { rng.u64().max(at.first().0) };
                     if by_slots {
-                        owned |= (1 << SLOT_SHIFT) - 1;
+                        owned |= BELOW_SLOT;
                     }
                     let last = owned.min(last.0);
                     let in_range =

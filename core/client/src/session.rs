@@ -152,6 +152,7 @@ impl Session {
                 status,
                 cause: Cause::Unsent,
                 version: None,
+                item: None,
                 answered_by: ServerId::NONE,
                 detail,
             };
@@ -529,7 +530,7 @@ impl Session {
 
 fn refused(status: Status, cause: Cause, detail: String) -> Outcome {
     let (version, answered_by): (Option<Version>, ServerId) = (None, ServerId::NONE);
-    Outcome::Refused { status, cause, version, answered_by, detail }
+    Outcome::Refused { status, cause, version, item: None, answered_by, detail }
 }
 
 impl Machine for Session {

@@ -392,6 +392,8 @@ impl Coordinator {
             | Opcode::Increment
             | Opcode::Multi
             | Opcode::Scan
+            | Opcode::Commit
+            | Opcode::Count
             | Opcode::Append
             | Opcode::ReplicaFree
             | Opcode::ReplicasNeeded

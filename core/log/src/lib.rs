@@ -20,6 +20,7 @@
 
 mod choose;
 mod combine;
+mod commit;
 mod compact;
 mod entry;
 mod free;
@@ -46,6 +47,7 @@ mod tombstones;
 
 pub use choose::{Choice, Plan, Wish};
 pub use combine::Combined;
+pub use commit::Change;
 pub use compact::Compaction;
 pub use entry::{
     Damage, Digest, Entry, FORMAT, HEADER_BYTES, OBJECT_OVERHEAD_BYTES, Object, RpcResult, SegmentHeader,

@@ -24,6 +24,7 @@ use crate::entry::BODY_BYTES_MAX;
 use crate::index::bucket::What;
 use crate::index::{INDEX_BYTES_MIN, Index, REGION_BYTES_MAX};
 use crate::memory::{Floor, Memory};
+use crate::moving::HashOf;
 use crate::results::Results;
 use crate::segment::Slot;
 use crate::stats::TabletCounters;
@@ -200,7 +201,7 @@ pub struct Log {
 
 /// What is appended together when an object is written.
 pub(crate) struct Group<'a> {
-    table: TableId,
+    pub(crate) table: TableId,
     /// The object with what it names.
     entry: Entry<'a>,
     /// What comes before it.
@@ -371,15 +372,7 @@ impl Log {
         if let Some(result) = result {
             self.append_result(head, result);
         }
-        let written = self.append_tombstone(head, &tombstone);
-        let place = self.place(table, hash);
-        self.index.remove(place, at);
-        self.forgive(place);
-        self.bury(table, hash, &dead);
-        if !planted(Defect::SafeVersionNotRaised) {
-            self.raise_safe_version(version.next());
-        }
-        Ok(written)
+        Ok(self.append_removal(head, hash, &tombstone, &dead))
     }
 
     /// Appends the value of the object at `at`, which `lookup` found in the same turn, to `out`.
@@ -423,6 +416,24 @@ impl Log {
     /// The counts of all tracked ranges, in the order of tables and hashes.
     pub fn stats(&self) -> impl Iterator<Item = TabletStat> {
         self.counters.iter()
+    }
+
+    /// How many keys of a range lead to an object, if the range is tracked as it is. What was lost goes on counting.
+    pub fn object_count(&self, range: HashRange) -> Option<u64> {
+        self.counters.records(range)
+    }
+
+    /// The counts of all tracked ranges, found out by a walk over the whole index. Memory must not be damaged.
+    pub fn count_anew(&self, hash_of: HashOf<'_>) -> Vec<TabletStat> {
+        let mut counters = self.counters.emptied();
+        let mut entries = Vec::new();
+        (0..self.index.bucket_count()).for_each(|bucket| self.index.entries_of(bucket, &mut entries));
+        for (_, at) in entries.into_iter().filter(|(what, _)| *what == What::Object) {
+            let record = self.memory.record(at);
+            let hash = hash_of(record.table, &record.key.to_vec());
+            counters.add(record.table, hash, record.entry_bytes);
+        }
+        counters.iter().collect()
     }
 
     pub fn usage(&self) -> Usage {
@@ -548,9 +559,7 @@ impl Log {
         dead: Option<&Dead>,
         result: Option<&RpcResult>,
     ) -> Result<Written, AppendRefusal> {
-        let table = group.table;
-        let object_bytes = group.entry.entry_bytes() as u32;
-        let place = self.place(table, hash);
+        let place = self.place(group.table, hash);
         if dead.is_none() {
             self.index.prepare(place).map_err(|_| AppendRefusal::OutOfMemory)?;
         }
@@ -560,6 +569,25 @@ impl Log {
         if let Some(result) = result {
             self.append_result(slot, result);
         }
+        let written = self.append_object(slot, hash, group, dead);
+        if dead.is_none() {
+            self.index.insert(place, What::Object, written.at);
+        }
+        Ok(written)
+    }
+
+    /// Appends an object, after the tombstone of its group if there is one, and leads its key to it if that was led to
+    /// something before. There is room for it.
+    pub(crate) fn append_object(
+        &mut self,
+        slot: Slot,
+        hash: KeyHash,
+        group: &Group<'_>,
+        dead: Option<&Dead>,
+    ) -> Written {
+        let table = group.table;
+        let place = self.place(table, hash);
+        let object_bytes = group.entry.entry_bytes() as u32;
         self.may_expire |= matches!(&group.entry, Entry::Object(object, _) if object.expires.is_some());
         if let Some(tombstone) = &group.tombstone {
             self.append_tombstone(slot, tombstone);
@@ -571,16 +599,32 @@ impl Log {
         segment.live_count += 1;
         segment.indexed_count += 1;
         let position = Position { segment: segment.id, offset: segment.len_bytes };
-        match dead {
-            Some(dead) => {
-                self.index.replace(place, dead.at, What::Object, at);
-                self.bury(table, hash, dead);
-            }
-            None => self.index.insert(place, What::Object, at),
+        if let Some(dead) = dead {
+            self.index.replace(place, dead.at, What::Object, at);
+            self.bury(table, hash, dead);
         }
         self.counters.add(table, hash, object_bytes);
         self.forgive(place);
-        Ok(Written { at, position })
+        Written { at, position }
+    }
+
+    /// Appends the tombstone of an object, for which there is room, and takes its key out of the index.
+    pub(crate) fn append_removal(
+        &mut self,
+        slot: Slot,
+        hash: KeyHash,
+        tombstone: &Tombstone<'_>,
+        dead: &Dead,
+    ) -> Written {
+        let written = self.append_tombstone(slot, tombstone);
+        let place = self.place(tombstone.table, hash);
+        self.index.remove(place, dead.at);
+        self.forgive(place);
+        self.bury(tombstone.table, hash, dead);
+        if !planted(Defect::SafeVersionNotRaised) {
+            self.raise_safe_version(tombstone.version.next());
+        }
+        written
     }
 
     /// Appends a tombstone for which there is room. One that names no segment is dead from the start.

@@ -125,6 +125,16 @@ impl Memory {
         Ok(())
     }
 
+    /// Gives back what was reserved and not used.
+    pub(crate) fn unreserve(&mut self, slot: Slot) {
+        let segment = self.segments.at_mut(slot);
+        let used = segment.len_bytes.div_ceil(1 << self.seglet_shift);
+        for seglet in segment.seglets.drain(used as usize..) {
+            self.seglets[seglet as usize] = Seglet { owner: NOBODY, ordinal: 0 };
+            self.free.give_back(seglet);
+        }
+    }
+
     fn may_take(&self, seglet_count: u32, floor: Floor) -> bool {
         u64::from(self.free.count()) >= u64::from(seglet_count) + u64::from(floor.0)
     }

@@ -86,6 +86,18 @@ impl TabletCounters {
         })
     }
 
+    /// The records of a range that is tracked as it is.
+    pub(crate) fn records(&self, range: HashRange) -> Option<u64> {
+        let counter = self.ranges.get(&(range.table, range.first))?;
+        (counter.last == range.last).then_some(counter.records)
+    }
+
+    /// The same ranges, with nothing in them.
+    pub(crate) fn emptied(&self) -> TabletCounters {
+        let empty = |counter: &Counter| Counter { last: counter.last, bytes: 0, records: 0 };
+        TabletCounters { ranges: self.ranges.iter().map(|(key, counter)| (*key, empty(counter))).collect() }
+    }
+
     fn counter(&mut self, table: TableId, hash: KeyHash) -> Option<&mut Counter> {
         let before = self.ranges.range_mut(..=(table, hash)).next_back();
         before

@@ -75,7 +75,7 @@ impl Master {
             Recalled::Done { outcome, position } if !is_done_again(header, from) => {
                 self.counters.recalled += 1;
                 effects.report(Level::Debug, "mark:result_recalled");
-                if outcome.number.is_some() {
+                if header.opcode == Opcode::Increment.code() && outcome.number.is_some() {
                     effects.report(Level::Debug, "mark:increment_recalled");
                 }
                 let outcome = self.with_present_number_if_planted(outcome, table, hash, key);

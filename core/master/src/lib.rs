@@ -15,6 +15,8 @@
 mod admit;
 mod ceiling;
 mod cleaning;
+mod commit;
+mod count;
 mod increment;
 mod leases;
 mod local;
@@ -284,8 +286,20 @@ impl Master {
                 self.advance_if_appended(now, view, effects);
                 return self.pay_for_cleaning(now, body.len() as u64, view, effects);
             }
+            Opcode::Commit => {
+                self.on_commit(now, header, body, from, view, effects);
+                self.advance_if_appended(now, view, effects);
+                return self.pay_for_cleaning(now, body.len() as u64, view, effects);
+            }
             Opcode::Scan => {
                 self.on_scan(now, header, body, from, view, effects);
+                if self.appended || self.read_lease.is_due(now) {
+                    self.advance_if_appended(now, view, effects);
+                }
+                return;
+            }
+            Opcode::Count => {
+                self.on_count(now, header, body, from, effects);
                 if self.appended || self.read_lease.is_due(now) {
                     self.advance_if_appended(now, view, effects);
                 }
@@ -522,6 +536,7 @@ impl Master {
     /// Panics when something that must always hold does not; walks over everything.
     pub fn check_invariants(&self) {
         self.log.check_invariants();
+        self.check_counts();
         self.multis.check_invariants();
         self.replicator.check_invariants();
     }

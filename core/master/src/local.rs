@@ -9,7 +9,7 @@
 use crate::Master;
 use crate::multi::Asker;
 use crate::tablets::Tablet;
-use ramhold_base::{Effects, Instant, KeyHash, Status, TableId};
+use ramhold_base::{Effects, Instant, KeyHash, Position, Status, TableId};
 use ramhold_wire::local::{LocalAnswers, LocalRequest};
 use ramhold_wire::{Header, Opcode, View};
 
@@ -36,6 +36,9 @@ impl Master {
             LocalRequest::Remove(request) => {
                 self.remove(now, &header(Opcode::Remove), request, from, view, effects);
             }
+            LocalRequest::Commit(request) => {
+                self.carry_out(now, &header(Opcode::Commit), request, from, view, effects);
+            }
             LocalRequest::Increment(request) => {
                 self.increment(now, &header(Opcode::Increment), request, from, view, effects);
             }
@@ -55,6 +58,13 @@ impl Master {
     /// Takes the answers out, in exchange for an empty list whose memory is used again.
     pub fn swap_local_answers(&mut self, answers: &mut LocalAnswers) {
         std::mem::swap(&mut self.multis.local, answers);
+    }
+
+    /// Where the log of a table's first tablet ends, for those who test what goes into it.
+    #[doc(hidden)]
+    pub fn log_end(&self, table: TableId) -> Position {
+        let tablet = self.tablets.of_hash(table, KeyHash(0));
+        tablet.map(|tablet| self.log.head_end(tablet.stream)).unwrap_or_default()
     }
 
     pub fn has_local_answers(&self) -> bool {

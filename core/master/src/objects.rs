@@ -292,7 +292,7 @@ impl Master {
         }
     }
 
-    fn keep_if_unreplicated(&mut self, tablet: &Tablet, result: &RpcResult) {
+    pub(crate) fn keep_if_unreplicated(&mut self, tablet: &Tablet, result: &RpcResult) {
         if tablet.unreplicated && !result.lease.is_none() {
             self.log.keep_result(result);
         }
@@ -393,7 +393,7 @@ impl Master {
     }
 
     /// Up to where the stream must be durable before anybody may hear what was found.
-    fn depends_on(
+    pub(crate) fn depends_on(
         &self,
         tablet: &Tablet,
         table: TableId,
@@ -415,7 +415,7 @@ impl Master {
 
     /// Appends, rolling the head once if the group does not fit, and cleaning a little if there is no memory. The group
     /// is told whether cleaning may have moved what was found before.
-    fn append(
+    pub(crate) fn append(
         &mut self,
         now: Instant,
         tablet: &Tablet,
@@ -469,7 +469,7 @@ impl Master {
     }
 
     /// Where a key's object or tombstone is, after cleaning may have moved it.
-    fn found_again(
+    pub(crate) fn found_again(
         &self,
         table: TableId,
         hash: KeyHash,
@@ -482,7 +482,7 @@ impl Master {
         }
     }
 
-    fn answer_mutation(
+    pub(crate) fn answer_mutation(
         &mut self,
         tablet: &Tablet,
         position: Position,
@@ -512,7 +512,7 @@ pub(crate) fn result_of(
 }
 
 /// Whether a mutation's result goes into the log with its effect: of one without a number nobody asks again.
-fn is_logged(tablet: &Tablet, result: &RpcResult) -> bool {
+pub(crate) fn is_logged(tablet: &Tablet, result: &RpcResult) -> bool {
     !tablet.unreplicated && !result.lease.is_none() && !planted(Defect::ResultNotLogged)
 }
 
@@ -528,6 +528,6 @@ pub(crate) fn is_object(found: &Found<'_>) -> bool {
     found.kind == Kind::Object
 }
 
-fn parked_key(table: TableId, hash: KeyHash) -> (u32, u64) {
+pub(crate) fn parked_key(table: TableId, hash: KeyHash) -> (u32, u64) {
     (table.raw(), hash.0)
 }

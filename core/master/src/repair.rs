@@ -283,7 +283,13 @@ impl Master {
         }
         let tablets = &self.tablets;
         let hash_of = |table: TableId, key: &[u8]| tablets.hash(table, key).unwrap_or_default();
-        if !self.log.lose_step(loss, LOSS_BUCKETS, &hash_of) {
+        let is_done = self.log.lose_step(loss, LOSS_BUCKETS, &hash_of);
+        if loss.objects > 0
+            && let Some(stream) = self.log.segment(segment).map(|segment| segment.stream)
+        {
+            self.tablets.note_losses(stream);
+        }
+        if !is_done {
             return true;
         }
         if loss.objects > 0 {

@@ -272,6 +272,7 @@ impl Master {
                 first_segment,
                 unreplicated: false,
                 version_floor: recover.version_floor,
+                has_losses: false,
             };
             self.tablets.insert(range.placement(), tablet);
         }

@@ -99,6 +99,7 @@ impl Master {
                 first_segment,
                 unreplicated: take.replicas == 0,
                 version_floor: take.version_floor,
+                has_losses: false,
             },
         );
         Ok(range)

@@ -25,6 +25,8 @@ pub(crate) struct Tablet {
     pub unreplicated: bool,
     /// Every version handed out is at least this.
     pub version_floor: Version,
+    /// Objects of its stream were lost, perhaps its own: nobody knows any more how many it has.
+    pub has_losses: bool,
 }
 
 struct Table {
@@ -129,6 +131,13 @@ impl Tablets {
 
     pub fn count(&self) -> usize {
         self.tables.values().map(|t| t.tablets.len()).sum()
+    }
+
+    /// Objects of a stream were lost.
+    pub fn note_losses(&mut self, stream: StreamId) {
+        for tablet in self.tables.values_mut().flat_map(|t| &mut t.tablets).filter(|t| t.stream == stream) {
+            tablet.has_losses = true;
+        }
     }
 
     /// In no particular order.

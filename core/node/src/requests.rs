@@ -31,7 +31,9 @@ impl ServerNode {
             | Opcode::Remove
             | Opcode::Increment
             | Opcode::Multi
-            | Opcode::Scan => {
+            | Opcode::Scan
+            | Opcode::Commit
+            | Opcode::Count => {
                 if let Err(status) = self.check_serving(header) {
                     return reply(effects, to, header, status);
                 }

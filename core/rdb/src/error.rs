@@ -37,6 +37,8 @@ pub enum Fault {
     Expiry(i64),
     /// The CRC64 of the bytes is another one than the bytes say.
     Checksum { said: u64, is: u64 },
+    /// Something that is no command of an append-only file.
+    Command,
     /// Something where nothing may be.
     Trailing,
 }
@@ -64,6 +66,7 @@ impl fmt::Display for Error {
             Fault::Checksum { said, is } => {
                 write!(out, "the checksum says {said:016x}, the bytes come to {is:016x}: they are damaged")
             }
+            Fault::Command => write!(out, "this is no command"),
             Fault::Trailing => write!(out, "there are bytes behind the end"),
         }
     }

@@ -11,10 +11,12 @@
 //! Not here: writing into a cluster (apps/ramhold), the RESP protocol.
 //! Source: rdb.c, lzf_d.c, crc64.c and aof.c of Redis 7; versions 1 to 12 of the format.
 
+pub mod aof;
 mod crc64;
 mod dump;
 mod error;
 mod file;
+mod keyspace;
 pub mod lzf;
 mod object;
 mod source;
@@ -24,5 +26,6 @@ pub use crc64::{crc64, crc64_append};
 pub use dump::{DUMP_VERSION, check_dump, read_dump, write_dump};
 pub use error::{Error, Fault};
 pub use file::{File, Item, VERSION_MAX};
+pub use keyspace::{Held, Keyspace, Tally};
 pub use object::{Kind, Value};
 pub use string::{Text, write_string};

@@ -65,6 +65,15 @@ impl<R: Read> Source<R> {
         Ok(byte)
     }
 
+    /// The next byte, or none when there are no more.
+    pub fn byte_or_end(&mut self) -> Result<Option<u8>, Error> {
+        match self.byte() {
+            Ok(byte) => Ok(Some(byte)),
+            Err(Error { fault: Fault::Truncated, .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The next `count` bytes, in memory that grows as they arrive.
     pub fn bytes(&mut self, count: u64) -> Result<Vec<u8>, Error> {
         let mut bytes = Vec::new();

@@ -18,6 +18,7 @@ mod server;
 mod several;
 mod strings;
 mod transactions;
+mod usage;
 
 use crate::Fault;
 use crate::command::{Command, Run, find};

@@ -59,7 +59,7 @@ impl Extended {
                 let mut divisor = Whole::from(1);
                 let scaled = if exponent < 0 { &mut divisor } else { &mut digits };
                 if !scaled.is_zero() {
-                    (0..exponent.unsigned_abs()).for_each(|_| scaled.multiply_add(10, 0));
+                    scaled.multiply_by_power(10, exponent.unsigned_abs());
                 }
                 Extended::nearest(negative, digits, divisor, 0)
             }
@@ -186,9 +186,12 @@ fn digits_and_exponent(text: &[u8], base: u32, mark: u8) -> Option<(Whole, Expon
     if before.is_empty() && behind.is_empty() {
         return None;
     }
+    let digits: Option<Vec<u32>> =
+        before.iter().chain(behind).map(|digit| char::from(*digit).to_digit(base)).collect();
     let mut whole = Whole::from(0);
-    for digit in before.iter().chain(behind) {
-        whole.multiply_add(base, char::from(*digit).to_digit(base)?);
+    for part in digits?.chunks(Whole::DIGITS_AT_ONCE) {
+        let value = part.iter().fold(0, |value, digit| value * base + digit);
+        whole.multiply_add(base.pow(part.len() as u32), value);
     }
     Some((whole, Exponent { in_digits: -(behind.len() as i64), written }))
 }

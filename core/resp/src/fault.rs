@@ -31,11 +31,11 @@ impl Fault {
         Fault(Cow::Borrowed(text))
     }
 
-    /// `text` may hold bytes of a client: control characters are taken out of it.
+    /// `text` may hold bytes of a client: line breaks are taken out of it, as Redis does.
     pub fn said(text: impl Into<String>) -> Fault {
         let text: String = text.into();
-        if text.chars().any(char::is_control) {
-            return Fault(Cow::Owned(text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()));
+        if text.contains(['\r', '\n']) {
+            return Fault(Cow::Owned(text.replace(['\r', '\n'], " ")));
         }
         Fault(Cow::Owned(text))
     }

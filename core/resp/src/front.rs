@@ -119,6 +119,10 @@ impl RespConfig {
 /// What a connection may send before it has given its password (Z9).
 const LIMITS_BEFORE_AUTH: Limits = Limits { args: 10, arg_bytes: 4 * 1024, bytes: 16 * 1024 };
 
+/// A pattern's bytes: what matching takes grows with it (Z18).
+const PATTERN_BYTES_MAX: usize = 1024;
+const PATTERN_TOO_LONG: Fault = Fault::fixed("ERR a pattern has at most 1024 bytes");
+
 /// Counted since the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RespStats {
@@ -349,6 +353,10 @@ fn fault_of(status: Status, detail: &str) -> Fault {
         Status::KeyTooLarge => Fault::KEY_TOO_LARGE,
         Status::ValueTooLarge => Fault::VALUE_TOO_LARGE,
         Status::OutOfMemory => Fault::OUT_OF_MEMORY,
+        Status::NotTogether => Fault::CROSS_SLOT,
+        Status::CommitTooLarge => Fault::fixed(
+            "ERR transaction is too large: what has effect together has at most 256 keys and 4194304 bytes",
+        ),
         Status::NotANumber => Fault::NOT_AN_INTEGER,
         Status::OutOfRange => Fault::OVERFLOW,
         Status::Corrupt => Fault::said(format!("ERR {}", status.text())),

@@ -55,6 +55,11 @@ impl Default for Transaction {
 }
 
 impl Transaction {
+    /// One that has seen nothing yet, where there are so many databases.
+    pub fn over(database_count: u16) -> Transaction {
+        Transaction { database_count, ..Transaction::default() }
+    }
+
     /// The key as it would be if the changes so far were made; `None`: it is not there.
     pub fn get(&mut self, db: u16, key: &[u8]) -> Result<Option<&Object>, Stop> {
         let place = (db, key.to_vec());

@@ -15,6 +15,9 @@ impl From<u64> for Whole {
 }
 
 impl Whole {
+    /// Digits to a base of at most 16 that fit 32 bits together.
+    pub const DIGITS_AT_ONCE: usize = 7;
+
     fn trim(&mut self) {
         while self.0.last() == Some(&0) {
             self.0.pop();
@@ -40,6 +43,13 @@ impl Whole {
         if carry > 0 {
             self.0.push(carry as u32);
         }
+    }
+
+    /// `self * base ^ exponent`; the base is at most 16.
+    pub fn multiply_by_power(&mut self, base: u32, exponent: u64) {
+        let step = Whole::DIGITS_AT_ONCE as u64;
+        (0..exponent / step).for_each(|_| self.multiply_add(base.pow(step as u32), 0));
+        self.multiply_add(base.pow((exponent % step) as u32), 0);
     }
 
     pub fn shift_left(&mut self, bits: usize) {

@@ -36,8 +36,9 @@ Written from the table in `core/resp/src/commands.rs` by `UPDATE=1 cargo test -p
 What is larger is refused with an error that says so; GETBIT and the like read zeros behind a string as far as Redis does.
 
 ## Several keys
-MGET, MSET, DEL, UNLINK, EXISTS and TOUCH outside MULTI take keys from anywhere in the cluster, each by itself.
-Every other command of several keys, and what lies between MULTI and EXEC, takes effect as one; keys that are not of one stream are refused with CROSSSLOT. Keys of one database with the same hash tag are of one.
+MGET, DEL, UNLINK, EXISTS and TOUCH, and MSET of keys with different hash slots, take keys from anywhere in the cluster, each by itself.
+Every other command of several keys, and what lies between MULTI and EXEC, takes effect as one. Its keys must be of one stream, as those of one database with the same hash tag are; otherwise it is refused with CROSSSLOT.
+What takes effect as one has at most 256 keys and 4 MiB; more is refused with an error that says so.
 "
     );
     for (group, title) in GROUPS {

@@ -1,8 +1,11 @@
 //! The front over a host that answers when the test says so: order, limits, transactions (J1, Z1, Z6, Z9).
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
 use ramhold_base::hash::PlacementSeed;
 use ramhold_base::*;
 use ramhold_resp::{Host, Resp, RespConfig};
+use ramhold_wire::commit::{CommitAction, CommitRequest};
 use ramhold_wire::control::{Address, encode_into};
 use ramhold_wire::data::{IncrementReply, ReadReply, encode_version};
 use ramhold_wire::local::{LocalAnswers, LocalRequest};
@@ -33,6 +36,33 @@ impl Shelf {
         Version(self.version)
     }
 
+    fn say(&mut self, ticket: u64, status: Status, body: Vec<u8>) {
+        if self.delays {
+            self.waiting.push((ticket, status, body));
+        } else {
+            self.ready.push(ticket, status, |out| out.extend_from_slice(&body));
+        }
+    }
+
+    fn commit(&mut self, commit: &CommitRequest<'_>) -> Status {
+        let names: Vec<_> = commit.items().iter().map(|item| String::from_utf8_lossy(item.key)).collect();
+        self.asked.push(format!("commit {}", names.join(" ")));
+        for item in commit.items() {
+            let current = self.objects.get(item.key).map(|(version, _)| *version);
+            if let Err(status) = item.rules.check(current) {
+                return status;
+            }
+        }
+        for item in commit.items() {
+            match item.action {
+                CommitAction::Check => {}
+                CommitAction::Remove => drop(self.objects.remove(item.key)),
+                CommitAction::Write { value, .. } => drop(self.write(item.key, value)),
+            }
+        }
+        Status::Ok
+    }
+
     fn release(&mut self) {
         for (ticket, status, body) in std::mem::take(&mut self.waiting) {
             self.ready.push(ticket, status, |out| out.extend_from_slice(&body));
@@ -43,11 +73,17 @@ impl Shelf {
 impl Host for Shelf {
     fn treat(&mut self, _now: Instant, request: &LocalRequest<'_>, ticket: u64, _effects: &mut Effects) {
         let mut body = Vec::new();
+        if let LocalRequest::Commit(commit) = request {
+            let status = self.commit(commit);
+            encode_version(&mut body, Version(self.version));
+            return self.say(ticket, status, body);
+        }
         let (key, rules, name) = match request {
             LocalRequest::Read(read) => (read.key, read.rules, "read"),
             LocalRequest::Remove(remove) => (remove.key, remove.rules, "remove"),
             LocalRequest::Write(write) => (write.key, write.rules, "write"),
             LocalRequest::Increment(increment) => (increment.key, increment.rules, "increment"),
+            LocalRequest::Commit(_) => unreachable!(),
         };
         self.asked.push(format!("{name} {}", String::from_utf8_lossy(key)));
         let found = self.objects.get(key).cloned();
@@ -72,6 +108,7 @@ impl Host for Shelf {
                     encode_version(&mut body, found.map_or(Version::NONE, |(version, _)| version));
                     Status::Ok
                 }
+                (LocalRequest::Commit(_), _) => unreachable!(),
                 (LocalRequest::Increment(by), found) => {
                     let old = by.by.parse_alike(&found.map_or(b"0".to_vec(), |(_, value)| value)).unwrap();
                     let sum = old.sum(by.by).unwrap();
@@ -81,11 +118,7 @@ impl Host for Shelf {
                 }
             },
         };
-        if self.delays {
-            self.waiting.push((ticket, status, body));
-        } else {
-            self.ready.push(ticket, status, |out| out.extend_from_slice(&body));
-        }
+        self.say(ticket, status, body);
     }
 
     fn finish(&mut self, _now: Instant, _bytes: u64, _effects: &mut Effects) {}
@@ -326,6 +359,27 @@ fn transactions_run_together_or_not_at_all() {
         1
     );
     assert_eq!(rig.shelf.objects[&b"s"[..]].1, b"y");
+}
+
+// J1: what several keys are read for or changed in has effect at one moment.
+#[test]
+fn several_keys_are_committed_as_one() {
+    let mut rig = Rig::new();
+    rig.ask(A, "set a 1\nset b 2");
+    rig.shelf.asked.clear();
+    assert_eq!(rig.ask(A, "rename a c\nmultinone\nmsetnx c 1 d 2\nmsetnx d 1 e 2").matches("+OK").count(), 1);
+    assert_eq!(rig.ask(A, "mget a b c d e"), "*5\r\n$-1\r\n$1\r\n2\r\n$1\r\n1\r\n$1\r\n1\r\n$1\r\n2\r\n");
+    assert!(rig.shelf.asked.contains(&"commit a c".to_owned()), "{:?}", rig.shelf.asked);
+    // One of two watched keys is changed between the reading and the commit: nothing is done.
+    rig.ask(A, "watch b c");
+    rig.shelf.delays = true;
+    rig.ask(A, "multi\nset b x\nset c y\nexec");
+    rig.shelf.write(b"c", b"z");
+    while !rig.shelf.waiting.is_empty() {
+        rig.release();
+    }
+    assert!(rig.said(A).ends_with("*-1\r\n"));
+    assert_eq!(rig.shelf.objects[&b"b"[..]].1, b"2");
 }
 
 #[test]

@@ -42,7 +42,33 @@ impl RejectRules {
         }
     }
 
-    fn decode(reader: &mut Reader<'_>) -> Option<RejectRules> {
+    /// With the bits of an expiry, which follows.
+    pub(crate) fn encode_with_expiry(&self, expiry: Option<Expiry>, out: &mut Vec<u8>) {
+        match expiry {
+            None => self.encode(out),
+            Some(Expiry::After { millis }) => {
+                self.encode_with(Expiry::AFTER, out);
+                out.put_u64(millis);
+            }
+            Some(Expiry::At(end)) => {
+                self.encode_with(Expiry::AT, out);
+                out.put_u64(end.0);
+            }
+        }
+    }
+
+    pub(crate) fn decode_with_expiry(reader: &mut Reader<'_>) -> Option<(RejectRules, Option<Expiry>)> {
+        let (rules, bits) = RejectRules::decode_with(Expiry::AFTER | Expiry::AT, reader)?;
+        let expiry = match bits {
+            0 => None,
+            Expiry::AFTER => Some(Expiry::After { millis: reader.u64()? }),
+            Expiry::AT => Some(Expiry::At(ClusterTime(reader.u64()?))),
+            _ => return None,
+        };
+        Some((rules, expiry))
+    }
+
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Option<RejectRules> {
         Self::decode_with(0, reader).map(|(rules, _)| rules)
     }
 
@@ -159,17 +185,7 @@ pub struct WriteRequest<'a> {
 impl<'a> WriteRequest<'a> {
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.put_u32(self.table.raw());
-        match self.expiry {
-            None => self.rules.encode(out),
-            Some(Expiry::After { millis }) => {
-                self.rules.encode_with(Expiry::AFTER, out);
-                out.put_u64(millis);
-            }
-            Some(Expiry::At(end)) => {
-                self.rules.encode_with(Expiry::AT, out);
-                out.put_u64(end.0);
-            }
-        }
+        self.rules.encode_with_expiry(self.expiry, out);
         out.put_u32(self.key.len() as u32);
         out.put_bytes(self.key);
         out.put_bytes(self.value);
@@ -179,13 +195,7 @@ impl<'a> WriteRequest<'a> {
         let mut reader = Reader::new(body);
         let mut head = || {
             let table = TableId(reader.u32()?);
-            let (rules, bits) = RejectRules::decode_with(Expiry::AFTER | Expiry::AT, &mut reader)?;
-            let expiry = match bits {
-                0 => None,
-                Expiry::AFTER => Some(Expiry::After { millis: reader.u64()? }),
-                Expiry::AT => Some(Expiry::At(ClusterTime(reader.u64()?))),
-                _ => return None,
-            };
+            let (rules, expiry) = RejectRules::decode_with_expiry(&mut reader)?;
             Some((table, rules, expiry, reader.u32()?))
         };
         let (table, rules, expiry, key_bytes) = head().ok_or(Status::BadRequest)?;

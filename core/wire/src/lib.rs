@@ -7,7 +7,9 @@
 //! Not here: what anybody does with a message. Formats: docs/formats/frame.md, docs/formats/messages.md.
 
 pub mod calls;
+pub mod commit;
 pub mod control;
+pub mod count;
 pub mod data;
 pub mod frame;
 pub mod lease;

@@ -1,16 +1,18 @@
 //! Requests about objects and their answers between the roles of one process: nothing of it is sent.
 
+use crate::commit::CommitRequest;
 use crate::data::{IncrementRequest, KeyRequest, WriteRequest};
 use ramhold_base::Status;
 use std::ops::Range;
 
-/// One request about one object. Keys and values within the limits of the wire.
+/// One request, about one object or several. Keys and values within the limits of the wire.
 #[derive(Clone, Copy, Debug)]
 pub enum LocalRequest<'a> {
     Read(KeyRequest<'a>),
     Write(WriteRequest<'a>),
     Remove(KeyRequest<'a>),
     Increment(IncrementRequest<'a>),
+    Commit(&'a CommitRequest<'a>),
 }
 
 /// Answers that have not been fetched, in the order in which they were given.

@@ -36,6 +36,8 @@ opcodes! {
     Increment = 13;
     Multi = 14;
     Scan = 15;
+    Commit = 16;
+    Count = 17;
 
     // Clients to the coordinator (A1).
     TableCreate = 20;

@@ -10,6 +10,7 @@
 //!   episodes  one fault at a time: killed, stopped, cut off; and what the coordinator has on record of it
 //!   Clients   client processes; in each of them sessions (Workload) that write down a history (Recorder)
 //!   Checker   the independent program that judges histories
+//!   redis_clients  sessions of Redis clients, and servers killed under their load
 //!   histories all of that together, with figures
 //! ```
 //!
@@ -28,6 +29,7 @@ mod journal;
 mod load;
 mod network;
 mod process;
+pub mod redis_clients;
 pub mod rounds;
 mod scratch;
 mod sessions;

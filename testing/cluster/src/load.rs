@@ -145,6 +145,7 @@ impl Worker {
                             status,
                             cause,
                             version,
+                            item: None,
                             answered_by: Default::default(),
                             detail,
                         };
@@ -156,6 +157,7 @@ impl Worker {
                         status,
                         cause,
                         version: None,
+                        item: None,
                         answered_by: Default::default(),
                         detail,
                     };

@@ -14,18 +14,21 @@
 //! else told of it, and an acknowledged write without one is newer than all that was over before it began. What that
 //! leaves open is for the search (`search`), which needs no versions.
 //!
-//! Objects that are only incremented and read are judged by their sums (`counters`).
+//! Objects that are only incremented and read are judged by their sums (`counters`). What is known of one object of a
+//! commit is known of the others (`commits`).
 //!
 //! Invariant: when nothing is reported, the order found is a linearization.
 //!
 //! Not here: exactly-once beyond what duplicate values and versions show; transactions. Catalogue: A4, A11, A12, J2, J3.
 
 mod absence;
+mod commits;
 mod counters;
 mod expiry;
 mod order;
 pub mod search;
 
+pub use commits::bind;
 pub use counters::{COUNTERS, PLACE_COUNT, amount};
 
 /// What scans have in the place of a key.
@@ -60,6 +63,8 @@ pub enum ViolationKind {
     SeenAfterExpiry,
     /// An increment is in a sum more than once.
     CountedTwice,
+    /// One object of a commit was seen with it before another one was seen without it.
+    CommitTorn,
     /// A scan met an object twice.
     MetTwice,
     /// A sum lacks an increment that an older one has.
@@ -97,6 +102,10 @@ pub struct Seen {
     /// Increments that were answered, or may have been counted.
     pub increments: u64,
     pub conditions_failed: u64,
+    /// Commits of several keys that took effect.
+    pub commits: u64,
+    /// Those of unknown outcome that somebody observed.
+    pub commits_bound: u64,
     pub unknown: u64,
     /// Unknown mutations that somebody observed.
     pub unknown_bound: u64,

@@ -7,9 +7,9 @@
 use crate::checker::{COUNTERS, SCANS};
 use crate::history::{Action, Condition, NEVER, Operation, Outcome, ValueId};
 use crate::network::MILLI;
-use crate::system::{Ask, End, MakeSession, Met, Request, Session};
+use crate::system::{Ask, Change, End, MakeSession, Met, Part, Request, Session};
 use crate::workload::{self, APPENDED, Memory, Workload, key_bytes};
-use ramhold_base::{Effects, Input, Instant, Machine, Rng};
+use ramhold_base::{Effects, Input, Instant, Machine, Rng, Status, Version};
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -51,6 +51,8 @@ pub struct Client<S: Session> {
 struct Lane {
     /// The place of the open operation in the history.
     open: Option<usize>,
+    /// Of a commit: the places of all its operations, and what those that only check tell if it is done.
+    parts: Vec<(usize, Option<Outcome>)>,
     next: Option<Instant>,
 }
 
@@ -103,6 +105,9 @@ impl<S: Session> Client<S> {
             Task::Work if self.rng.chance(self.workload.scan_permille, 1000) => {
                 return self.ask(now, lane, SCANS, Action::Scan, &[], effects);
             }
+            Task::Work if self.rng.chance(self.workload.commit_percent, 100) && self.session.commits() => {
+                return self.begin_commit(now, lane, effects);
+            }
             Task::Work => self.workload.key(&mut self.rng),
             Task::Rest => return,
             Task::ReadBack(_) if lane > 0 => return,
@@ -114,8 +119,7 @@ impl<S: Session> Client<S> {
                 }
             },
         };
-        self.counter += 1;
-        let tag = u64::from(self.number) << 40 | self.counter;
+        let tag = self.next_tag();
         let (action, value) = match self.task {
             Task::Work => {
                 let empty = ValueId::of(&[]);
@@ -129,6 +133,102 @@ impl<S: Session> Client<S> {
             Task::Rest | Task::ReadBack(_) => (Action::Read, Vec::new()),
         };
         self.ask(now, lane, key, action, &value, effects);
+    }
+
+    /// What makes a value unique.
+    fn next_tag(&mut self) -> u64 {
+        self.counter += 1;
+        u64::from(self.number) << 40 | self.counter
+    }
+
+    /// Writes the same value to some keys, removes or only checks others, as one.
+    fn begin_commit(&mut self, now: Instant, lane: usize, effects: &mut Effects) {
+        let keys = self.workload.keys(&mut self.rng);
+        let tag = self.next_tag();
+        let value = self.workload.value(&mut self.rng, tag);
+        let operation = Operation {
+            client: self.number,
+            session: self.session_number,
+            key: keys[0],
+            action: Action::Read,
+            call: now.0,
+            ret: NEVER,
+            outcome: Outcome::Unknown,
+            commit: Some(tag),
+            answered_by: None,
+        };
+        let bytes: Vec<Vec<u8>> = keys.iter().map(|key| key_bytes(*key)).collect();
+        let shared = self.history.clone();
+        let mut history = shared.borrow_mut();
+        let mut asked = Vec::new();
+        for (key, bytes) in keys.into_iter().zip(&bytes) {
+            let last_seen = self.memory.version(key);
+            // What a check finds is known if somebody was told the value of this version.
+            let known = last_seen.and_then(|version| told(&history, key, version));
+            let (condition, change, action, told) = match (self.rng.below(10), last_seen, known) {
+                (0, Some(version), _) => {
+                    let condition = Condition::VersionIs(version);
+                    (condition, Change::Remove, Action::Remove { condition }, None)
+                }
+                (1 | 2, _, Some(found)) => {
+                    let Outcome::Found { version, .. } = found else { unreachable!("only that is told") };
+                    (Condition::VersionIs(version), Change::Check, Action::Read, Some(found))
+                }
+                (1..=3, _, _) => (Condition::Absent, Change::Check, Action::Read, Some(Outcome::Absent)),
+                _ => {
+                    let condition = self.workload.condition(&mut self.rng, last_seen);
+                    let action = Action::Write { value: ValueId::of(&value), condition, ttl: None };
+                    (condition, Change::Write(&value), action, None)
+                }
+            };
+            self.lanes[lane].parts.push((history.len(), told));
+            history.push(Operation { key, action, ..operation });
+            asked.push(Part { key: bytes, condition, change });
+        }
+        self.lanes[lane].open = Some(self.lanes[lane].parts[0].0);
+        drop(history);
+        let request = Request { key: &bytes[0], ask: Ask::Commit(&asked) };
+        self.session.begin(now, lane, &request, effects);
+    }
+
+    /// Fills in what each operation of a commit came to, and learns from it.
+    fn finish_parts(
+        &mut self,
+        now: Instant,
+        parts: &[(usize, Option<Outcome>)],
+        end: End,
+        refusing: Option<usize>,
+    ) {
+        let mut history = self.history.borrow_mut();
+        for (number, (place, told)) in parts.iter().enumerate() {
+            let operation = &mut history[*place];
+            operation.outcome = match (end.outcome, told) {
+                (Outcome::Done { .. }, Some(told)) => *told,
+                (Outcome::ConditionFailed { version }, told) if refusing == Some(number) => {
+                    // As if a write had been refused; nobody finds its value.
+                    if let Some(told) = told {
+                        let condition = match told {
+                            Outcome::Found { version, .. } => Condition::VersionIs(*version),
+                            _ => Condition::Absent,
+                        };
+                        let value = ValueId(operation.commit.expect("it is of a commit") ^ u64::MAX);
+                        operation.action = Action::Write { value, condition, ttl: None };
+                    }
+                    Outcome::ConditionFailed { version }
+                }
+                (Outcome::ConditionFailed { .. }, _) => Outcome::Refused { status: Status::NotAllowed },
+                (outcome, _) => outcome,
+            };
+            if end.outcome != Outcome::Unknown {
+                operation.ret = now.0;
+            }
+            match operation.outcome {
+                Outcome::Done { version } | Outcome::ConditionFailed { version: Some(version) } => {
+                    self.memory.learn(operation.key, version);
+                }
+                _ => {}
+            }
+        }
     }
 
     /// Increments one of the counters that are new, or reads one.
@@ -180,6 +280,7 @@ impl<S: Session> Client<S> {
             call: now.0,
             ret: NEVER,
             outcome: Outcome::Unknown,
+            commit: None,
             answered_by: None,
         };
         let mut history = self.history.borrow_mut();
@@ -197,15 +298,20 @@ impl<S: Session> Client<S> {
 
     fn finish_lane(&mut self, now: Instant, lane: usize, end: End, effects: &mut Effects) {
         let Some(open) = self.lanes[lane].open.take() else { return };
+        let parts = std::mem::take(&mut self.lanes[lane].parts);
+        let refusing = self.session.take_refusing(lane);
         let mut history = self.history.borrow_mut();
         let operation = &mut history[open];
-        operation.outcome = end.outcome;
-        operation.answered_by = end.answered_by;
-        if end.outcome != Outcome::Unknown {
-            operation.ret = now.0;
-        }
         let (key, call) = (operation.key, operation.call);
+        if parts.is_empty() {
+            operation.outcome = end.outcome;
+            operation.answered_by = end.answered_by;
+            if end.outcome != Outcome::Unknown {
+                operation.ret = now.0;
+            }
+        }
         drop(history);
+        self.finish_parts(now, &parts, end, refusing);
         if end.outcome == Outcome::Scanned {
             let met = self.session.take_met(lane);
             self.note_scan(call, now, met);
@@ -214,6 +320,7 @@ impl<S: Session> Client<S> {
         let think_max = self.workload.think_max.max(MILLI) * self.lanes.len() as u64;
         let mut pause = Duration::from_nanos(self.rng.below(think_max));
         let answered = match end.outcome {
+            Outcome::Done { .. } | Outcome::ConditionFailed { .. } if !parts.is_empty() => true,
             Outcome::Found { version, .. } | Outcome::Done { version } | Outcome::Counted { version, .. } => {
                 self.memory.learn(key, version);
                 true
@@ -269,6 +376,7 @@ impl<S: Session> Client<S> {
             call,
             ret: now.0,
             outcome: Outcome::Absent,
+            commit: None,
             answered_by: None,
         };
         let action = |key| if key >= COUNTERS { Action::Count } else { Action::Read };
@@ -299,11 +407,25 @@ impl<S: Session> Client<S> {
         self.session.step(now, Input::Start { wall_millis: self.wall_millis }, effects);
         for lane in &mut self.lanes {
             if lane.open.take().is_some() {
+                lane.parts.clear();
                 lane.next = Some(now + REFUSAL_PAUSE);
             }
         }
         self.lanes.resize(self.session.lanes(), Lane::default());
     }
+}
+
+/// What a read of a key at this version finds, if somebody was told.
+fn told(history: &[Operation], key: u32, version: Version) -> Option<Outcome> {
+    history.iter().rev().filter(|operation| operation.key == key).find_map(|operation| {
+        match (operation.action, operation.outcome) {
+            (_, found @ Outcome::Found { version: theirs, .. }) if theirs == version => Some(found),
+            (Action::Write { value, .. }, Outcome::Done { version: theirs }) if theirs == version => {
+                Some(Outcome::Found { version, value })
+            }
+            _ => None,
+        }
+    })
 }
 
 impl<S: Session> Machine for Client<S> {
@@ -323,7 +445,7 @@ impl<S: Session> Machine for Client<S> {
             idle.for_each(|lane| lane.next = Some(now));
         }
         for lane in 0..self.lanes.len() {
-            let Some(Lane { open: None, next }) = self.lanes.get(lane) else { continue };
+            let Some(Lane { open: None, next, .. }) = self.lanes.get(lane) else { continue };
             if next.is_some_and(|next| next <= now) {
                 self.lanes[lane].next = None;
                 self.begin(now, lane, effects);

@@ -12,7 +12,7 @@ use crate::history::{Condition, Outcome, ValueId};
 use crate::network::MILLI;
 use crate::scenario::{Actor, RATE_PPM_MAX};
 use crate::system::{
-    Ask, End, MakeProcess, MakeSession, Member, Met, Request, Role, Session, System, Tolerance,
+    Ask, Change, End, MakeProcess, MakeSession, Member, Met, Part, Request, Role, Session, System, Tolerance,
 };
 use crate::workload::{Workload, sum_of};
 use crate::world::World;
@@ -337,6 +337,7 @@ impl System for Cluster {
         let drawn = Workload {
             counting_percent: rng.between(5, 30),
             scan_permille: rng.below(4),
+            commit_percent: rng.between(3, 20),
             ..Workload::draw(rng)
         };
         if !self.tight {
@@ -512,6 +513,14 @@ impl Session for ClusterSession {
         self.get().appends()
     }
 
+    fn commits(&self) -> bool {
+        self.get().commits()
+    }
+
+    fn take_refusing(&mut self, lane: usize) -> Option<usize> {
+        self.get_mut().take_refusing(lane)
+    }
+
     fn begin(&mut self, now: Instant, lane: usize, request: &Request<'_>, effects: &mut Effects) {
         self.get_mut().begin(now, lane, request, effects);
     }
@@ -560,6 +569,8 @@ pub struct NativeSession {
     scans: BTreeMap<usize, Scanning>,
     /// What the scan of a lane met that has ended.
     met: BTreeMap<usize, Vec<Met>>,
+    /// The part of a lane's commit whose condition refused it.
+    refusing: BTreeMap<usize, usize>,
     rng: Rng,
     ends: VecDeque<(usize, End)>,
     retry_at: Option<Instant>,
@@ -580,6 +591,8 @@ enum Kind {
     Increment(Number, RejectRules),
     Count,
     Scan,
+    /// The table of its items is not known yet.
+    Commit(Vec<core::CommitItem>),
 }
 
 impl NativeSession {
@@ -602,6 +615,7 @@ impl NativeSession {
             running: BTreeMap::new(),
             scans: BTreeMap::new(),
             met: BTreeMap::new(),
+            refusing: BTreeMap::new(),
             rng,
             ends: VecDeque::new(),
             retry_at: None,
@@ -642,6 +656,7 @@ impl NativeSession {
                 Kind::Count => Asked::Count,
                 Kind::Scan => unreachable!("scans are asked for page by page"),
                 Kind::Write(..) | Kind::Remove(_) | Kind::Increment(..) => Asked::Mutation,
+                Kind::Commit(_) => Asked::Commit,
             };
             (*lane, asked)
         };
@@ -651,6 +666,10 @@ impl NativeSession {
             Kind::Write(value, rules, expiry) => Operation::Write { table, key, value, rules, expiry },
             Kind::Remove(rules) => Operation::Remove { table, key, rules },
             Kind::Increment(by, rules) => Operation::Increment { table, key, by, rules },
+            Kind::Commit(items) => {
+                let items = items.into_iter().map(|item| core::CommitItem { table, ..item });
+                Operation::Commit { items: items.collect() }
+            }
             Kind::Scan => unreachable!("scans are asked for page by page"),
         });
         let ids = self.session.start_all(now, operations, DEADLINE, effects);
@@ -701,6 +720,9 @@ impl NativeSession {
                     self.take_page(now, lane, outcome);
                     continue;
                 }
+                if let core::Outcome::Refused { item: Some(item), .. } = &outcome {
+                    self.refusing.insert(lane, usize::from(*item));
+                }
                 self.ends.push_back((lane, end_of(asked, outcome)));
             }
         }
@@ -713,6 +735,7 @@ enum Asked {
     Count,
     Page,
     Mutation,
+    Commit,
 }
 
 /// What a read came to, in the terms of histories.
@@ -739,11 +762,13 @@ fn end_of(asked: Asked, outcome: core::Outcome) -> End {
             outcome: Outcome::Found { version, value: ValueId::of(&value) },
             answered_by: Some(answered_by),
         },
-        core::Outcome::Done(Reply::Written { version } | Reply::Removed { version }) => {
-            End { outcome: Outcome::Done { version }, answered_by: None }
-        }
+        core::Outcome::Done(
+            Reply::Written { version } | Reply::Removed { version } | Reply::Committed { version },
+        ) => End { outcome: Outcome::Done { version }, answered_by: None },
         core::Outcome::Done(other) => panic!("an answer to another question: {other:?}"),
-        core::Outcome::Refused { status: Status::NotFound, answered_by, .. } if asked != Asked::Mutation => {
+        core::Outcome::Refused { status: Status::NotFound, answered_by, .. }
+            if matches!(asked, Asked::Read | Asked::Count) =>
+        {
             End { outcome: Outcome::Absent, answered_by: Some(answered_by) }
         }
         core::Outcome::Refused {
@@ -760,6 +785,15 @@ fn end_of(asked: Asked, outcome: core::Outcome) -> End {
         }
         core::Outcome::Unknown { .. } => End { outcome: Outcome::Unknown, answered_by: None },
     }
+}
+
+fn commit_item(part: &Part<'_>) -> core::CommitItem {
+    let action = match part.change {
+        Change::Check => core::CommitAction::Check,
+        Change::Write(value) => core::CommitAction::Write { value: value.to_vec(), expiry: None },
+        Change::Remove => core::CommitAction::Remove,
+    };
+    core::CommitItem { table: TableId::NONE, key: part.key.to_vec(), rules: rules(part.condition), action }
 }
 
 /// The rules that a condition of histories stands for.
@@ -795,6 +829,7 @@ impl Session for NativeSession {
             Ask::Count => Kind::Count,
             Ask::Append { .. } => unreachable!("it does not say that it appends"),
             Ask::Scan => Kind::Scan,
+            Ask::Commit(parts) => Kind::Commit(parts.iter().map(commit_item).collect()),
         };
         self.begun.push((lane, Wanted { key: request.key.to_vec(), kind }));
         if !self.packs {
@@ -812,6 +847,10 @@ impl Session for NativeSession {
 
     fn packs(&self) -> bool {
         self.packs
+    }
+
+    fn take_refusing(&mut self, lane: usize) -> Option<usize> {
+        self.refusing.remove(&lane)
     }
 
     fn take_met(&mut self, lane: usize) -> Vec<Met> {

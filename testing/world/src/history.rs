@@ -108,6 +108,8 @@ pub struct Operation {
     pub call: u64,
     pub ret: u64,
     pub outcome: Outcome,
+    /// What was asked for as one with it: operations of one commit have the same number.
+    pub commit: Option<u64>,
     /// Who answered, where that is known; tells reads by servers that were declared dead.
     pub answered_by: Option<ServerId>,
 }

@@ -6,7 +6,7 @@
 //! Not here: which system (system), which faults (fault), what counts as right (checker). Catalogue: J3.
 
 use crate::checker::search::{Searched, second_opinion};
-use crate::checker::{Verdict, version_witness};
+use crate::checker::{Seen, Verdict, bind, version_witness};
 use crate::client::{Client, SharedHistory, Task};
 use crate::fault::{Faults, Swarm};
 use crate::history::{Operation, Outcome};
@@ -92,11 +92,15 @@ pub fn run<T: System>(system: &T, seed: u64, plan: &Plan, log: Option<Log>) -> R
     let stuck = scenario.live(plan).err();
     let mut findings = if stuck.is_none() { system.audit(&scenario.world) } else { Vec::new() };
     let Scenario { world, history, .. } = scenario;
-    let history = history.borrow().clone();
+    let (mut torn, mut seen) = (Vec::new(), Seen::default());
+    let history = bind(&history.borrow(), &mut torn, &mut seen);
     let deaths = system.deaths(&world);
     let clock_spread = system.clock_spread(&world);
-    let verdict = version_witness(&history, clock_spread);
+    let mut verdict = version_witness(&history, clock_spread);
+    (verdict.seen.commits, verdict.seen.commits_bound) = (seen.commits, seen.commits_bound);
     let searched = second_opinion(&history, &verdict, clock_spread);
+    // Of several keys: a search of one has no opinion on them.
+    verdict.violations.extend(torn);
     findings.extend(searched.disagreements.iter().cloned());
     let late = |o: &&Operation| o.answered_by.and_then(|s| deaths.get(&s)).is_some_and(|died| *died < o.ret);
     let reads_by_the_dead = history.iter().filter(late).count() as u64;

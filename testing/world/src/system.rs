@@ -44,6 +44,23 @@ pub enum Ask<'a> {
     Count,
     /// Of all objects; the key means nothing.
     Scan,
+    /// Of several objects as one; the key is that of the first.
+    Commit(&'a [Part<'a>]),
+}
+
+/// One object of a commit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Part<'a> {
+    pub key: &'a [u8],
+    pub condition: Condition,
+    pub change: Change<'a>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change<'a> {
+    Check,
+    Write(&'a [u8]),
+    Remove,
 }
 
 /// An object that a scan has met, in a page that was asked for and came at these times.
@@ -81,6 +98,11 @@ pub trait Session: Machine {
         false
     }
 
+    /// Whether it can commit several objects.
+    fn commits(&self) -> bool {
+        true
+    }
+
     /// Whether what its lanes ask for goes out together.
     fn packs(&self) -> bool {
         false
@@ -100,6 +122,12 @@ pub trait Session: Machine {
 
     /// How the operation of a lane ended, once.
     fn take_end(&mut self) -> Option<(usize, End)>;
+
+    /// Which part's condition refused the commit of a lane that has just ended.
+    fn take_refusing(&mut self, lane: usize) -> Option<usize> {
+        let _ = lane;
+        None
+    }
 
     /// What the scan of a lane met that has just ended.
     fn take_met(&mut self, lane: usize) -> Vec<Met> {

@@ -32,6 +32,8 @@ impl Tally {
             ("checked.observations", seen.observations),
             ("checked.absences", seen.absences),
             ("checked.increments", seen.increments),
+            ("checked.commits", seen.commits),
+            ("checked.commits bound", seen.commits_bound),
             ("checked.conditions failed", seen.conditions_failed),
             ("checked.unknown bound", seen.unknown_bound),
             ("checked.expired", seen.expired),
@@ -95,6 +97,7 @@ impl Tally {
         demand("recoveries with data", self.sum("mark.recovery_published"), 1);
         demand("objects seen to have expired", self.sum("checked.expired"), 10);
         demand("increments checked", self.sum("checked.increments"), 50);
+        demand("commits of several keys", self.sum("checked.commits"), 5);
         demand("increments recalled", self.sum("mark.increment_recalled"), 1);
         demand("frames of several operations", self.sum("mark.multi"), 100);
         demand("pages of scans", self.sum("mark.page"), 50);

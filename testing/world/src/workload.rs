@@ -21,6 +21,8 @@ pub struct Workload {
     pub removes: u64,
     /// Of 100 operations, how many are for counters.
     pub counting_percent: u64,
+    /// Of 100 other operations, how many are commits of several keys.
+    pub commit_percent: u64,
     /// Of 1000 other operations, how many are scans.
     pub scan_permille: u64,
     /// Of 100 mutations, how many have a condition.
@@ -43,6 +45,7 @@ impl Workload {
             writes: rng.between(1, 6),
             removes: rng.below(3),
             counting_percent: 0,
+            commit_percent: 0,
             scan_permille: 0,
             conditional_percent: rng.below(60),
             ttl_percent: rng.below(31),
@@ -73,6 +76,21 @@ impl Workload {
         }
     }
 
+    /// Up to three different keys for a commit. Most have one tag, so that they are together in a table by slots.
+    pub fn keys(&self, rng: &mut Rng) -> Vec<u32> {
+        let mut keys = vec![self.key(rng)];
+        let count = rng.between(1, 3) as usize;
+        let is_tagged = rng.chance(3, 4);
+        for _ in 0..40 {
+            let key = self.key(rng);
+            let is_alike = !is_tagged || tag_of(key) == tag_of(keys[0]);
+            if keys.len() < count && is_alike && !keys.contains(&key) {
+                keys.push(key);
+            }
+        }
+        keys
+    }
+
     /// The next action on a key, and the bytes of its value. `empty_written` says whether anybody wrote the empty
     /// value to this key before.
     pub fn action(
@@ -98,7 +116,7 @@ impl Workload {
         (Action::Remove { condition }, Vec::new())
     }
 
-    fn value(&self, rng: &mut Rng, tag: u64) -> Vec<u8> {
+    pub fn value(&self, rng: &mut Rng, tag: u64) -> Vec<u8> {
         let mut bytes = tag.to_le_bytes().to_vec();
         let padding = if rng.chance(1, 3) { rng.below(self.value_bytes_max) } else { rng.below(32) };
         bytes.resize(8 + padding as usize, tag as u8);
@@ -148,9 +166,13 @@ pub fn amount_of(key: u32, place: u8) -> Number {
     if key.is_multiple_of(2) { Number::Integer(amount) } else { Number::Float(amount as f64) }
 }
 
+fn tag_of(key: u32) -> u32 {
+    key % 4
+}
+
 /// The bytes of a key; their length varies.
 pub fn key_bytes(key: u32) -> Vec<u8> {
-    let mut bytes = format!("key-{key}").into_bytes();
+    let mut bytes = format!("{{{}}}key-{key}", tag_of(key)).into_bytes();
     bytes.resize(bytes.len() + (key % 5) as usize * 17, b'.');
     bytes
 }
@@ -158,7 +180,7 @@ pub fn key_bytes(key: u32) -> Vec<u8> {
 /// The key of these bytes; none if they are of none.
 pub fn key_of(bytes: &[u8]) -> Option<u32> {
     let text = std::str::from_utf8(bytes).ok()?;
-    let key = text.trim_end_matches('.').strip_prefix("key-")?.parse().ok()?;
+    let key = text.trim_end_matches('.').split_once("key-")?.1.parse().ok()?;
     (key_bytes(key) == bytes).then_some(key)
 }
 

@@ -139,8 +139,11 @@ pub struct Server {
     /// A file whose first line is the password that Redis clients must give.
     #[arg(long, env = "RAMHOLD_RESP_PASSWORD_FILE", value_name = "FILE")]
     resp_password_file: Option<PathBuf>,
+    /// Allow Redis clients DEBUG.
+    #[arg(long, env = "RAMHOLD_RESP_DEBUG")]
+    resp_debug: bool,
     /// Do not speak the Redis protocol.
-    #[arg(long, env = "RAMHOLD_NO_RESP", conflicts_with_all = ["resp_port", "resp_table", "resp_password_file"])]
+    #[arg(long, env = "RAMHOLD_NO_RESP", conflicts_with_all = ["resp_port", "resp_table", "resp_password_file", "resp_debug"])]
     no_resp: bool,
     /// How to wait for work; busy takes a core for itself.
     #[arg(long, env = "RAMHOLD_POLL", default_value = "adaptive")]
@@ -378,6 +381,7 @@ impl Prepared {
 fn resp_config(arguments: &Server, coordinator: SocketAddr) -> Result<RespConfig, Failure> {
     let mut config = RespConfig::new(coordinator);
     config.databases = arguments.resp_databases;
+    config.debug = arguments.resp_debug;
     config.tables = arguments.resp_table.clone();
     config.password = arguments.resp_password_file.as_deref().map(password).transpose()?;
     Ok(config)

@@ -11,6 +11,10 @@ use ramhold_client::{
     TabletState,
 };
 use serde_json::json;
+use std::time::Duration;
+
+/// How long a description waits for each tablet's number of objects.
+const COUNT_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Make, list, describe and drop tables.
 #[derive(Args, Debug)]
@@ -25,7 +29,7 @@ enum TableCommand {
     /// List all tables.
     #[command(after_help = "Example:\n  ramhold table list --json")]
     List,
-    /// Show a table's options and who owns which part of it.
+    /// Show a table's options, how many objects it has, and who owns which part of it.
     #[command(after_help = "Example:\n  ramhold table describe users")]
     Describe {
         name: String,
@@ -147,12 +151,13 @@ impl Table {
             TableCommand::Create(create) => create.run(global),
             TableCommand::List => list(global),
             TableCommand::Describe { name } => {
-                let description = global.connect()?.describe_table(&name);
-                let description = description.map_err(|error| about(&name, error))?;
+                let mut client = global.connect()?;
+                let description = client.describe_table(&name).map_err(|error| about(&name, error))?;
+                let objects = count(&mut client, &description);
                 if global.json {
-                    output::print_json(&description_json(&description))
+                    output::print_json(&description_json(&description, objects))
                 } else {
-                    output::print(&description_text(&description))
+                    output::print(&description_text(&description, objects))
                 }
             }
             TableCommand::Drop { name } => {
@@ -252,14 +257,24 @@ pub fn summary_json(table: &TableSummary) -> serde_json::Value {
     })
 }
 
-fn description_text(table: &TableDescription) -> String {
+/// How many objects a table has, if that can be had at once.
+fn count(client: &mut Client, table: &TableDescription) -> Option<u64> {
+    if table.tablets.iter().any(|tablet| tablet.state != TabletState::Serving) {
+        return None;
+    }
+    client.set_deadline(COUNT_PATIENCE);
+    client.count(table.table).ok()
+}
+
+fn description_text(table: &TableDescription, objects: Option<u64>) -> String {
     let mut text = format!(
-        "table '{}' ({}): {}, {} replicas, {} tablets{}\n",
+        "table '{}' ({}): {}, {} replicas, {} tablets, {} objects{}\n",
         output::bytes_for_eyes(table.name.as_bytes()),
         table.table,
         table.options.durability.name(),
         table.options.replicas,
         table.tablets.len(),
+        objects.map_or_else(|| "unknown".to_owned(), |objects| objects.to_string()),
         by_slots(&table.options)
     );
     let bounds = if table.options.slots { ["first slot", "last slot"] } else { ["first hash", "last hash"] };
@@ -285,7 +300,7 @@ fn by_slots(options: &TableOptions) -> &'static str {
     if options.slots { ", by slots" } else { "" }
 }
 
-fn description_json(table: &TableDescription) -> serde_json::Value {
+fn description_json(table: &TableDescription, objects: Option<u64>) -> serde_json::Value {
     let tablets = table.tablets.iter().map(|tablet| {
         json!({
             // Hexadecimal text, since JSON numbers end at 2^53.
@@ -303,6 +318,7 @@ fn description_json(table: &TableDescription) -> serde_json::Value {
         "durability": table.options.durability.name(),
         "replicas": table.options.replicas,
         "slots": table.options.slots,
+        "objects": objects,
         "placement_seed": format!("{:016x}", table.seed.0),
         "tablets": tablets.collect::<Vec<_>>(),
     })

@@ -2,8 +2,8 @@
 
 use crate::played::{Mischief, Played};
 use ramhold_client::{
-    Client, ClusterTime, Durability, Error, Number, Operation, Options, Outcome, PageLimits, PutOptions,
-    RejectRules, Reply, ScanCursor, Status, TableId, TableOptions, Version,
+    Client, ClusterTime, CommitAction, CommitItem, Durability, Error, Number, Operation, Options, Outcome,
+    PageLimits, PutOptions, RejectRules, Reply, ScanCursor, Status, TableId, TableOptions, Version,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, TcpListener};
@@ -41,6 +41,7 @@ fn objects_are_written_read_and_removed() {
     client.put(table, b"", b"").unwrap();
     client.put(table, b"large", &vec![7; 1024 * 1024]).unwrap();
     assert_eq!(client.get(table, b"large").unwrap().unwrap().value.len(), 1024 * 1024);
+    assert_eq!(client.count(table).unwrap(), 2);
     client.drop_table(table).unwrap();
     assert!(client.tables().unwrap().is_empty());
 }
@@ -70,6 +71,33 @@ fn counters_count_and_refuse_what_is_no_number() {
     let absent = RejectRules { exists: true, ..RejectRules::default() };
     let (sum, version) = client.increment_if(table, b"new", Number::Integer(7), absent).unwrap();
     assert_eq!((sum, client.get(table, b"new").unwrap().unwrap().version), (Number::Integer(7), version));
+}
+
+#[test]
+fn several_objects_are_changed_as_one_or_not_at_all() {
+    // A4, A10
+    let played = Played::start(Mischief::default());
+    let (mut client, table) = connect(&played);
+    let item = |key: &[u8], rules, action| CommitItem { table, key: key.to_vec(), rules, action };
+    let put = |value: &[u8]| CommitAction::Write { value: value.to_vec(), expiry: None };
+    let free = RejectRules::default();
+    let absent = RejectRules { exists: true, ..free };
+    let version = client.commit(vec![item(b"a", free, put(b"1")), item(b"b", absent, put(b"1"))]).unwrap();
+    assert_eq!(client.get(table, b"a").unwrap().unwrap().version, version);
+    assert_eq!(client.get(table, b"b").unwrap().unwrap().version, version);
+    let items = vec![item(b"a", free, CommitAction::Remove), item(b"b", absent, CommitAction::Check)];
+    match client.commit(items.clone()) {
+        Err(Error::Refused { status: Status::Exists, version: Some(there), .. }) => {
+            assert_eq!(there, version)
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(client.get(table, b"a").unwrap().is_some());
+    let submitted = client.submit(Operation::Commit { items });
+    let (id, outcome) = client.wait_any().unwrap();
+    assert_eq!(id, submitted);
+    assert!(matches!(outcome, Outcome::Refused { item: Some(1), .. }));
+    assert!(matches!(client.commit(vec![]), Err(Error::Refused { status: Status::BadRequest, .. })));
 }
 
 #[test]

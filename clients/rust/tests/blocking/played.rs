@@ -9,7 +9,9 @@ use ramhold_base::{
     Peer, RecoveryId, SegmentId, Sequence, ServerId, ShardId, Status, StreamId, TableId, Term, Version,
 };
 use ramhold_runtime::{Runtime, RuntimeConfig, StopHandle};
+use ramhold_wire::commit::{CommitAction, CommitRequest};
 use ramhold_wire::control::{Address, Empty, decode, encode_into};
+use ramhold_wire::count::{CountReply, CountRequest};
 use ramhold_wire::data::{
     IncrementReply, IncrementRequest, KeyRequest, ReadReply, WriteRequest, encode_version,
 };
@@ -192,6 +194,7 @@ impl Cluster {
             Opcode::Write
                 | Opcode::Remove
                 | Opcode::Increment
+                | Opcode::Commit
                 | Opcode::TableCreate
                 | Opcode::TableDrop
                 | Opcode::LossAcknowledge
@@ -239,6 +242,14 @@ impl Cluster {
             Opcode::Write => self.write(&WriteRequest::decode(body).unwrap()),
             Opcode::Remove => self.remove(&KeyRequest::decode(body).unwrap()),
             Opcode::Scan => self.page(&ScanRequest::decode(body).unwrap()),
+            Opcode::Count => {
+                let CountRequest { table, .. } = CountRequest::decode(body).unwrap();
+                let objects = self.objects.keys().filter(|(of, _)| *of == table).count() as u64;
+                let mut body = Vec::new();
+                CountReply { last: KeyHash(u64::MAX), objects }.encode(&mut body);
+                Some((Status::Ok, body))
+            }
+            Opcode::Commit => self.commit(&CommitRequest::decode(body).unwrap()),
             Opcode::Increment => self.increment(&IncrementRequest::decode(body).unwrap()),
             other => panic!("nobody asks for {other:?}"),
         }
@@ -350,6 +361,32 @@ impl Cluster {
         let mut body = Vec::new();
         IncrementReply { version: written, bits: sum.bits() }.encode(&mut body);
         Some((Status::Ok, body))
+    }
+
+    fn commit(&mut self, request: &CommitRequest<'_>) -> Answer {
+        for (place, item) in (0u64..).zip(request.items()) {
+            let there = self.objects.get(&(item.table, item.key.to_vec()));
+            let current = there.map(|there| there.version);
+            if let Err(status) = item.rules.check(current) {
+                let (_, mut body) = version(status, current.unwrap_or_default()).unwrap();
+                body.extend_from_slice(&place.to_le_bytes());
+                return Some((status, body));
+            }
+        }
+        self.version += 1;
+        let written = Version(self.version);
+        for item in request.items() {
+            let key = (item.table, item.key.to_vec());
+            match item.action {
+                CommitAction::Check => {}
+                CommitAction::Remove => drop(self.objects.remove(&key)),
+                CommitAction::Write { value, .. } => {
+                    let object = Object { version: written, expires: None, value: value.to_vec() };
+                    self.objects.insert(key, object);
+                }
+            }
+        }
+        version(Status::Ok, written)
     }
 
     /// A page of at most three objects, in the order of their hashes.

@@ -64,11 +64,12 @@ impl Session {
                 }
                 self.end(now, id, Outcome::Done(reply));
             }
-            Verdict::Refused { status, version } => {
+            Verdict::Refused { status, version, item } => {
                 let outcome = Outcome::Refused {
                     status,
                     cause: Cause::Answered,
                     version,
+                    item,
                     answered_by: header.sender,
                     detail: trouble(What::Answered(status)).to_string(),
                 };

@@ -46,8 +46,11 @@ impl Session {
         }
         let mut servers: BTreeMap<(SocketAddr, ServerId, ShardId, bool), Vec<Posted>> = BTreeMap::new();
         for one in posted {
-            if self.running[&one.id].operation.opcode() == Opcode::Scan {
-                // Its answer is a frame's worth by itself.
+            if matches!(
+                self.running[&one.id].operation.opcode(),
+                Opcode::Scan | Opcode::Commit | Opcode::Count
+            ) {
+                // Its answer, or itself, is a frame's worth; or it is seldom asked for.
                 self.send_alone(now, one, effects);
                 continue;
             }

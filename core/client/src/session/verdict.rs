@@ -4,6 +4,7 @@ use crate::operation::{Operation, Place, Repeat};
 use crate::outcome::Reply;
 use ramhold_base::{Status, Version};
 use ramhold_wire::Header;
+use ramhold_wire::commit::CommitRefused;
 use ramhold_wire::data::decode_version;
 
 pub enum Verdict {
@@ -12,6 +13,8 @@ pub enum Verdict {
     Refused {
         status: Status,
         version: Option<Version>,
+        /// Which object of a commit it is about.
+        item: Option<u16>,
     },
     /// Without effect: ask the same process again after a pause.
     Again,
@@ -63,15 +66,27 @@ pub fn judge(operation: &Operation, fate_unknown: bool, header: &Header, body: &
         Verdict::Again
     } else {
         let version = decode_version(body).ok().filter(|version| !version.is_none());
-        Verdict::Refused { status, version }
+        let item = match operation {
+            Operation::Commit { .. } => {
+                CommitRefused::decode(body).and_then(|it| u16::try_from(it.item).ok())
+            }
+            _ => None,
+        };
+        Verdict::Refused { status, version, item }
     }
 }
 
 /// Whether a refusal is what an operation under a number came to, and so holds for all its attempts; of anything else, and
 /// of a first attempt, nobody asks.
 fn is_result(operation: &Operation, status: Status) -> bool {
-    let of_mutations =
-        [Status::NotFound, Status::Exists, Status::WrongVersion, Status::NotANumber, Status::OutOfRange];
+    let of_mutations = [
+        Status::NotFound,
+        Status::Exists,
+        Status::WrongVersion,
+        Status::NotANumber,
+        Status::OutOfRange,
+        Status::NotTogether,
+    ];
     let of_updates = [
         Status::NotFound,
         Status::BadRequest,

@@ -1,6 +1,7 @@
 //! Conversations of one session with a cluster that is played by the test: what is sent, what is answered, how it ends.
 
 #[cfg(test)]
+mod commits;
 mod coordinators;
 #[cfg(test)]
 mod endings;

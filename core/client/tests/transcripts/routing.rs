@@ -1,11 +1,32 @@
 //! Where operations go, and what makes the session ask again who owns a key.
 
 use crate::fake::*;
-use ramhold_base::{Lost, Machine, ServerId, ShardId, Status, Version};
-use ramhold_client_core::{Outcome, Reply};
+use ramhold_base::{KeyHash, Lost, Machine, ServerId, ShardId, Status, Version};
+use ramhold_client_core::{Outcome, Reply, TableCount};
 use ramhold_wire::Opcode;
+use ramhold_wire::count::CountReply;
 use ramhold_wire::data::WriteRequest;
 use ramhold_wire::table::TabletState;
+
+#[test]
+fn a_count_asks_each_tablet_after_the_other() {
+    // A6
+    let mut fake = Fake::new();
+    let mut count = TableCount::new(TABLE);
+    let (_, mut sent) = fake.start_described(count.ask().unwrap(), HALVES);
+    for (server_number, last, objects) in [(1, u64::MAX / 2, 5), (2, u64::MAX, 7)] {
+        assert_eq!((sent.to, sent.opcode()), (server(server_number), Opcode::Count));
+        let mut body = Vec::new();
+        CountReply { last: KeyHash(last), objects }.encode(&mut body);
+        fake.answer(&sent, Status::Ok, &body);
+        let Outcome::Done(Reply::Counted { last, objects }) = fake.outcome().1 else { panic!("not counted") };
+        count.take(last, objects);
+        let Some(operation) = count.ask() else { break };
+        fake.start(operation);
+        sent = fake.request();
+    }
+    assert_eq!((count.ask(), count.objects()), (None, 12));
+}
 
 #[test]
 fn a_key_goes_to_its_owner_by_one_description_for_all() {

@@ -6,8 +6,8 @@ use ramhold_base::{
     StreamId, TableId, Version,
 };
 use ramhold_log::{
-    AppendRefusal, Cursor, Entry, EntryReader, Geometry, HashRange, Log, LogConfig, Object, OutOfMemory,
-    Purpose, Recalled, Remembered, Removal, RpcResult, SideId, TabletStat, Tombstone, Written,
+    AppendRefusal, Change, Cursor, Entry, EntryReader, Geometry, HashRange, Log, LogConfig, Object,
+    OutOfMemory, Purpose, Recalled, Remembered, Removal, RpcResult, SideId, TabletStat, Tombstone, Written,
 };
 use std::collections::BTreeMap;
 
@@ -129,6 +129,69 @@ impl Harness {
         Ok(written)
     }
 
+    /// Writes and removes some keys as one, as a master would: all get one version, above those of all.
+    pub fn commit(
+        &mut self,
+        stream: StreamId,
+        changes: &[(Key, Option<Vec<u8>>)],
+    ) -> Result<Written, AppendRefusal> {
+        let found: Vec<_> = changes
+            .iter()
+            .map(|((table, key), _)| self.log.lookup(*table, hash_of(*table, key), key).unwrap())
+            .map(|found| found.map(|found| (found.at, found.version)))
+            .collect();
+        let next =
+            found.iter().map(|found| found.map_or(self.log.safe_version(), |(_, version)| version.next()));
+        let version = next.max().expect("a commit has keys");
+        let (time, expires) = (self.now.seconds(), expires_of(version));
+        let mut on_log = Vec::new();
+        for (((table, key), value), found) in changes.iter().zip(&found) {
+            let (table, hash, at) = (*table, hash_of(*table, key), found.map(|(at, _)| at));
+            on_log.push(match (value, at) {
+                (Some(value), replaces) => {
+                    let object = Object { table, version, time, expires, key, value };
+                    Change::Write { hash, object, replaces }
+                }
+                (None, at) => {
+                    let removal = Removal { table, key, version, time };
+                    Change::Remove { hash, removal, at: at.expect("what is removed is there") }
+                }
+            });
+        }
+        let (table, key) = &changes[0].0;
+        let result = self.next_result(*table, hash_of(*table, key), version);
+        let commit = |log: &mut Log| log.commit(stream, Purpose::Ordinary, &on_log, result.as_ref());
+        let written = match commit(&mut self.log) {
+            Err(AppendRefusal::HeadFull) => {
+                self.roll(stream).expect("a head is only called full when a new one fits");
+                commit(&mut self.log)?
+            }
+            other => other?,
+        };
+        self.note_result(result);
+        for ((table, key), value) in changes {
+            self.note_version(*table, key, version);
+            match value {
+                Some(value) => self.model.insert((*table, key.clone()), (version, value.clone())),
+                None => self.model.remove(&(*table, key.clone())),
+            };
+        }
+        Ok(written)
+    }
+
+    /// Of one to six different keys, some of which are removed if they are there.
+    pub fn random_changes(&self, stream: StreamId, rng: &mut Rng) -> Vec<(Key, Option<Vec<u8>>)> {
+        let tables: Vec<TableId> = TABLES.into_iter().filter(|table| stream_of(*table) == stream).collect();
+        let mut changes = BTreeMap::new();
+        for _ in 0..rng.between(1, 6) {
+            let key = (*rng.pick(&tables).unwrap(), random_key(rng));
+            let is_removed = self.model.contains_key(&key) && rng.chance(1, 3);
+            let value = (!is_removed).then(|| vec![rng.u64() as u8; rng.below(60) as usize]);
+            changes.insert(key, value);
+        }
+        changes.into_iter().collect()
+    }
+
     /// Of every second mutation; every lease acknowledges all but its last few now and then.
     fn next_result(&mut self, table: TableId, hash: KeyHash, version: Version) -> Option<RpcResult> {
         if !self.has_results {
@@ -170,7 +233,7 @@ impl Harness {
         self.now.0 += rng.below(2000);
         let table = *rng.pick(&TABLES).unwrap();
         let key = random_key(rng);
-        let outcome = match rng.below(20) {
+        let outcome = match rng.below(23) {
             0..=13 => {
                 let bytes = if rng.chance(1, 10) { rng.below(1200) } else { rng.below(60) };
                 let value: Vec<u8> = (0..bytes).map(|_| rng.u64() as u8).collect();
@@ -178,6 +241,10 @@ impl Harness {
             }
             14..=18 if self.model.contains_key(&(table, key.clone())) => self.remove(table, &key).map(|_| ()),
             14..=18 => Ok(()),
+            20..=22 => {
+                let changes = self.random_changes(stream_of(table), rng);
+                self.commit(stream_of(table), &changes).map(|_| ())
+            }
             _ => self.roll(stream_of(table)).map(|_| ()).map_err(|_| AppendRefusal::OutOfMemory),
         };
         match outcome {

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
 
 mod cleaning;
+mod commit;
 mod damage;
 mod dead;
 mod format;

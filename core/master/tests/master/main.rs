@@ -2,8 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is wrong")]
 
+mod commit;
+mod count;
 mod dirty;
 mod expiry;
+mod local;
 mod multi;
 mod once;
 mod read_lease;

@@ -137,6 +137,7 @@ pub const BITFIELD: Command = Command {
     complexity: "O(N) with N the bytes of the value: it is written anew",
     usage: "key [GET encoding offset | [OVERFLOW <WRAP | SAT | FAIL>] <SET encoding offset value | INCRBY encoding offset increment> ...]",
     summary: "Perform arbitrary bitfield integer operations on strings.",
+    note: "SAT with SET of a number so far below the least of a signed field that the difference is no 64-bit number writes the least; Redis, where that overflows, writes the greatest.",
     run: Run::Keys(bitfield),
     ..Command::BASE
 };

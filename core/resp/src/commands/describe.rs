@@ -1,6 +1,6 @@
 //! What `COMMAND` and `HELP` say, out of the table.
 
-use super::ALL;
+use super::{ALL, usage};
 use crate::command::{Command, Flags, KeyPlaces, Run, find};
 use crate::glob::{Case, matches};
 use crate::{Fault, Reply};
@@ -205,14 +205,18 @@ pub fn docs(reply: &mut Reply<'_>, names: &[&[u8]]) {
 }
 
 fn write_docs(reply: &mut Reply<'_>, container: Option<&str>, row: &Command) {
-    let subcommands = subcommands(row);
+    let (subcommands, arguments) = (subcommands(row), usage::arguments(row.usage));
     reply.bulk(full_name(container, row).as_bytes());
-    reply.map(4 + usize::from(!subcommands.is_empty()));
+    reply.map(4 + usize::from(!arguments.is_empty()) + usize::from(!subcommands.is_empty()));
     for (name, text) in
         [("summary", row.summary), ("since", row.since), ("group", row.group), ("complexity", row.complexity)]
     {
         reply.bulk(name.as_bytes());
         reply.bulk(text.as_bytes());
+    }
+    if !arguments.is_empty() {
+        reply.bulk(b"arguments");
+        usage::write(reply, &arguments, row.access.len());
     }
     if !subcommands.is_empty() {
         reply.bulk(b"subcommands");

@@ -10,6 +10,9 @@ const ENTRY_BYTES: usize = 22;
 const ENTRY_EXPIRY_BYTES: usize = 8;
 const INDEX_BYTES: usize = 12;
 
+/// The integers below this are one object each in Redis, which counts its users as very many.
+const SHARED_INTEGERS: i64 = 10_000;
+
 /// Redis's longest string that lies beside its object's head.
 const EMBEDDED_BYTES_MAX: usize = 44;
 
@@ -91,7 +94,7 @@ pub const OBJECT: Command = Command {
             usage: "key",
             summary: "Get the number of references to the value of the key.",
             tips: &["nondeterministic_output"],
-            note: "Always 1.",
+            note: "As if the value were set now: 2147483647 for integers from 0 to 9999, otherwise 1.",
             run: Run::Keys(refcount),
         },
     ]),
@@ -120,8 +123,9 @@ fn encoding(call: &mut Call<'_>) -> Result<(), Stop> {
 }
 
 fn refcount(call: &mut Call<'_>) -> Result<(), Stop> {
-    if object(call)?.is_some() {
-        call.reply.integer(1);
+    if let Some(object) = object(call)? {
+        let is_shared = integer(&object.value).is_some_and(|value| (0..SHARED_INTEGERS).contains(&value));
+        call.reply.integer(if is_shared { i32::MAX.into() } else { 1 });
     }
     Ok(())
 }

@@ -44,7 +44,7 @@ pub const MSET: Command = Command {
     usage: "key value [key value ...]",
     summary: "Set multiple keys to multiple values.",
     tips: &["request_policy:multi_shard", "response_policy:all_succeeded"],
-    note: "Each key is written by itself: a reader may find some written and others not yet. All at once within MULTI.",
+    note: "Takes effect as one if all keys have one hash slot; otherwise each key is written by itself, and a reader may find some written and others not yet.",
     run: Run::Fast(Fast::MSet, mset),
 };
 

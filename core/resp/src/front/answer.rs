@@ -16,6 +16,7 @@ pub enum Kind {
     Write,
     Remove,
     Increment,
+    Commit,
 }
 
 #[derive(Debug)]
@@ -59,7 +60,7 @@ impl<'a> Answer<'a> {
                 Err(status) => Answer::Fault(fault_of(status, "")),
             },
             (Kind::Read, Status::NotFound) => Answer::Absent,
-            (Kind::Write, Status::Ok) => Answer::Written,
+            (Kind::Write | Kind::Commit, Status::Ok) => Answer::Written,
             (Kind::Remove, Status::Ok) => {
                 Answer::Removed(decode_version(body).is_ok_and(|version| !version.is_none()))
             }
@@ -75,6 +76,8 @@ impl<'a> Answer<'a> {
                 | Status::OutOfMemory
                 | Status::NotANumber
                 | Status::OutOfRange
+                | Status::NotTogether
+                | Status::CommitTooLarge
                 | Status::Corrupt,
             ) => Answer::Fault(fault_of(status, "")),
             _ => Answer::Elsewhere,
@@ -106,7 +109,7 @@ impl<'a> Answer<'a> {
             Reply::Read { version, expires, value, .. } => {
                 Answer::Found { version, expires: expires.map(|end| end.0), value: Cow::Owned(value) }
             }
-            Reply::Written { .. } => Answer::Written,
+            Reply::Written { .. } | Reply::Committed { .. } => Answer::Written,
             Reply::Removed { version } => Answer::Removed(!version.is_none()),
             Reply::Incremented { sum: Number::Integer(sum), .. } => Answer::Sum(sum),
             Reply::Page(page) => Answer::Page(Box::new(page)),

@@ -2,12 +2,13 @@
 
 use super::answer::{Answer, Kind};
 use super::tickets::Part;
-use super::{Host, Resp, fault_of};
+use super::{Host, Resp};
 use crate::parse::integer;
 use crate::{Fast, Fault, Reply};
+use ramhold_base::hash::slot_of;
 use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Effects, Instant, Number, Status, TableId};
+use ramhold_base::{ConnId, Effects, Instant, Number, TableId};
 use ramhold_client_core::{Operation, RejectRules};
 use ramhold_wire::data::{IncrementRequest, KeyRequest, WriteRequest};
 use ramhold_wire::local::LocalRequest;
@@ -27,9 +28,11 @@ enum Got {
 #[derive(Debug)]
 pub struct FastWork {
     pub fast: Fast,
-    pub table: TableId,
+    table: TableId,
     got: Vec<Got>,
     missing: usize,
+    /// Parts whose table was dropped before they had their effect; they go to the one that takes its place.
+    homeless: Vec<usize>,
 }
 
 /// What a request means as a fast command.
@@ -69,6 +72,16 @@ impl Fast {
             return Plain::Fault(Fault::VALUE_TOO_LARGE);
         }
         Plain::Operations(count)
+    }
+
+    /// Whether the keys of a plain `MSET` have one owner for certain: then they are written together.
+    pub fn goes_together(self, args: &[&[u8]], server_count: usize) -> bool {
+        if self != Fast::MSet || args.len() == 3 {
+            return false;
+        }
+        let mut slots = args[1..].iter().step_by(2).map(|key| slot_of(key));
+        let first = slots.next();
+        server_count == 1 || slots.all(|slot| Some(slot) == first)
     }
 
     fn key_at(self, index: usize) -> usize {
@@ -119,7 +132,7 @@ impl Fast {
                 let value = self.value(args, index).unwrap_or_default();
                 LocalRequest::Write(WriteRequest { table, rules, expiry: None, key, value })
             }
-            Kind::Increment => {
+            Kind::Increment | Kind::Commit => {
                 let by = Number::Integer(self.amount(args).unwrap_or_default());
                 LocalRequest::Increment(IncrementRequest { table, rules, by, key })
             }
@@ -135,7 +148,7 @@ impl Fast {
                 let value = self.value(args, index).unwrap_or_default().to_vec();
                 Operation::Write { table, key, value, rules, expiry: None }
             }
-            Kind::Increment => {
+            Kind::Increment | Kind::Commit => {
                 let by = Number::Integer(self.amount(args).unwrap_or_default());
                 Operation::Increment { table, key, by, rules }
             }
@@ -146,11 +159,6 @@ impl Fast {
 impl FastWork {
     pub fn is_over(&self) -> bool {
         self.missing == 0
-    }
-
-    /// Whether none of its only part is done. Of several some may be: they are not asked for a second time.
-    pub fn is_untouched(&self) -> bool {
-        self.got.len() == 1 && self.missing == 1
     }
 
     fn take(&mut self, index: usize, answer: Answer<'_>) {
@@ -223,7 +231,7 @@ impl Resp {
         now: Instant,
         fast: Fast,
         (table, args, count): (TableId, &[&[u8]], usize),
-        (conn, seq): (ramhold_base::ConnId, u64),
+        (conn, seq): (ConnId, u64),
         reply: &mut Reply<'_>,
         host: &mut impl Host,
         effects: &mut Effects,
@@ -234,7 +242,8 @@ impl Resp {
             let request = LocalRequest::Read(KeyRequest { table, rules: RejectRules::default(), key });
             return self.begin_get(now, table, &request, (conn, seq), reply, host, effects);
         }
-        let mut work = FastWork { fast, table, got: vec![Got::Nothing; count], missing: count };
+        let mut work =
+            FastWork { fast, table, got: vec![Got::Nothing; count], missing: count, homeless: Vec::new() };
         let overtaken =
             if count > 1 && fast.changes() { overtaken(fast, args, count) } else { BTreeSet::new() };
         for index in 0..count {
@@ -273,7 +282,7 @@ impl Resp {
         now: Instant,
         table: TableId,
         request: &LocalRequest<'_>,
-        (conn, seq): (ramhold_base::ConnId, u64),
+        (conn, seq): (ConnId, u64),
         reply: &mut Reply<'_>,
         host: &mut impl Host,
         effects: &mut Effects,
@@ -307,23 +316,55 @@ impl Resp {
         if is_answered {
             return Begun::Replied;
         }
-        Begun::Under(FastWork { fast: Fast::Get, table, got: vec![Got::Nothing], missing: 1 })
+        Begun::Under(FastWork {
+            fast: Fast::Get,
+            table,
+            got: vec![Got::Nothing],
+            missing: 1,
+            homeless: Vec::new(),
+        })
     }
 
     /// One part of a fast command has been answered.
-    pub fn on_fast_answer(&mut self, work: &mut FastWork, args: &[&[u8]], part: Part, answer: Answer<'_>) {
-        let Part::Command { index, .. } = part else { return };
+    pub fn on_fast_answer(
+        &mut self,
+        work: &mut FastWork,
+        db: u16,
+        args: &[&[u8]],
+        part: Part,
+        answer: Answer<'_>,
+    ) {
+        let Part::Command { conn, seq, index, .. } = part else { return };
+        if let Answer::NoTable = answer {
+            self.databases.forget_one(db, work.table);
+        }
         match answer {
             Answer::Elsewhere => {
                 self.posted.push((work.fast.operation(work.table, args, index as usize), part))
             }
+            // The database was emptied: at that moment there was nothing.
+            Answer::NoTable if work.fast.kind() == Kind::Read => work.take(index as usize, Answer::Absent),
+            Answer::NoTable if work.fast.kind() == Kind::Remove => {
+                work.take(index as usize, Answer::Removed(false));
+            }
             Answer::NoTable => {
-                work.take(
-                    index as usize,
-                    Answer::Fault(fault_of(Status::UnknownTable, "the database was emptied")),
-                );
+                if work.homeless.is_empty() {
+                    self.wait_for_table(db, conn, seq);
+                }
+                work.homeless.push(index as usize);
             }
             answer => work.take(index as usize, answer),
+        }
+    }
+}
+
+impl Resp {
+    /// The table that took the place of a dropped one is known: what was refused goes there.
+    pub fn rehouse(&mut self, work: &mut FastWork, args: &[&[u8]], table: TableId, conn: ConnId, seq: u64) {
+        work.table = table;
+        for index in std::mem::take(&mut work.homeless) {
+            let part = Part::Command { conn, seq, index: index as u32, attempt: 0 };
+            self.posted.push((work.fast.operation(table, args, index), part));
         }
     }
 }

@@ -9,7 +9,7 @@ use super::tickets::Part;
 use super::transact::{Purpose, Transact, take_work};
 use super::{Host, LIMITS_BEFORE_AUTH, Resp, cluster};
 use crate::commands::resolve;
-use crate::{Command, Fault, Flags, Front, Parsed, Reply, Run};
+use crate::{Command, Fast, Fault, Flags, Front, Parsed, Reply, Run};
 use ramhold_base::hash::PlacementHasher;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ConnId, Effects, Instant, Rest, Taken};
@@ -133,6 +133,8 @@ impl Resp {
                 if let Some(multi) = &mut connection.multi {
                     multi.is_broken = true;
                 }
+                let is_exec = args[0].eq_ignore_ascii_case(b"exec");
+                let fault = if is_exec { aborted(connection, &fault) } else { fault };
                 let mut reply = Vec::new();
                 Reply::new(&mut reply, connection.protocol).fault(&fault);
                 self.put_reply(connection, out, reply);
@@ -203,6 +205,9 @@ impl Resp {
         let table = self.databases.table(db);
         let seq = self.next_seq();
         let plain = match row.run {
+            Run::Fast(fast, _) if fast == Fast::MSet && fast.goes_together(args, host.servers().len()) => {
+                None
+            }
             Run::Fast(fast, _) => Some((fast, fast.plain(args))),
             _ => None,
         };
@@ -226,9 +231,11 @@ impl Resp {
                 self.wait_for_table(db, conn, seq);
                 Work::Waiting
             }
-            (Some((_, Plain::No)) | None, _) => {
-                Work::Transact(Box::new(Transact::new(Purpose::Command, connection.protocol)))
-            }
+            (Some((_, Plain::No)) | None, _) => Work::Transact(Box::new(Transact::new(
+                Purpose::Command,
+                connection.protocol,
+                self.config.databases,
+            ))),
         };
         if let Work::Done = work
             && is_idle
@@ -281,7 +288,11 @@ impl Resp {
             keys: Vec::new(),
             changes: true,
             exclusive: true,
-            work: Work::Transact(Box::new(Transact::new(purpose, connection.protocol))),
+            work: Work::Transact(Box::new(Transact::new(
+                purpose,
+                connection.protocol,
+                self.config.databases,
+            ))),
             reply: Vec::new(),
             finished: None,
         };
@@ -329,21 +340,8 @@ impl Resp {
                 let Work::Fast(mut work) = std::mem::replace(&mut running.work, Work::Waiting) else {
                     return;
                 };
-                if let Answer::NoTable = answer
-                    && !planted(Defect::RespTableKept)
-                {
-                    if self.databases.table(running.db) == Some(work.table) {
-                        self.databases.forget(running.db);
-                    }
-                    // Nothing of it has been done: it begins anew in the table that is there now.
-                    if work.is_untouched() {
-                        connection.running[at] = running;
-                        self.connections.insert(conn, connection);
-                        return self.find_table_anew(now, conn, seq, host, effects);
-                    }
-                }
                 let args = running.args.list();
-                self.on_fast_answer(&mut work, &args, part, answer);
+                self.on_fast_answer(&mut work, running.db, &args, part, answer);
                 if work.is_over() {
                     let mut reply = Vec::new();
                     work.write(&mut Reply::new(&mut reply, connection.protocol));
@@ -382,30 +380,6 @@ impl Resp {
         self.put_in(conn, connection, at, running);
     }
 
-    /// A command whose table was dropped begins anew in the one that has taken its place.
-    fn find_table_anew(
-        &mut self,
-        now: Instant,
-        conn: ConnId,
-        seq: u64,
-        host: &mut impl Host,
-        effects: &mut Effects,
-    ) {
-        let Some(running) = self
-            .connections
-            .get(&conn)
-            .and_then(|connection| connection.find(seq).and_then(|at| connection.running.get(at)))
-        else {
-            return;
-        };
-        let db = running.db;
-        if self.databases.table(db).is_some() {
-            // Somebody else has found it meanwhile.
-            return self.begin_anew(now, conn, seq, host, effects);
-        }
-        self.wait_for_table(db, conn, seq);
-    }
-
     fn taken_out(&mut self, conn: ConnId, seq: u64) -> Option<(Connection, usize)> {
         let at = self.connections.get(&conn)?.find(seq)?;
         Some((self.connections.remove(&conn)?, at))
@@ -436,6 +410,12 @@ impl Resp {
         let mut running = std::mem::replace(&mut connection.running[at], Running::placeholder(seq));
         match (&running.work, running.row.run, self.databases.table(running.db)) {
             (Work::Transact(_), ..) => self.advance(now, conn, &mut running, host, effects),
+            (Work::Fast(_), _, Some(table)) => {
+                if let Work::Fast(mut work) = std::mem::replace(&mut running.work, Work::Waiting) {
+                    self.rehouse(&mut work, &running.args.list(), table, conn, seq);
+                    running.work = Work::Fast(work);
+                }
+            }
             (Work::Waiting, Run::Fast(fast, _), Some(table)) => {
                 let args = running.args.list();
                 if let Plain::Operations(count) = fast.plain(&args) {
@@ -518,6 +498,7 @@ impl Resp {
             LocalRequest::Write(write) => write.key.len() + write.value.len() + 64,
             LocalRequest::Remove(request) => request.key.len() + 64,
             LocalRequest::Increment(request) => request.key.len() + 64,
+            LocalRequest::Commit(request) => request.items().iter().map(|item| item.bytes_max() + 64).sum(),
         };
         *self.local_bytes.get_or_insert(0) += bytes as u64;
         self.answers.clear();
@@ -577,6 +558,14 @@ impl Command {
                 | Front::Reset
         )
     }
+}
+
+/// An `EXEC` that is refused ends its transaction, and says so.
+fn aborted(connection: &mut Connection, fault: &Fault) -> Fault {
+    connection.multi = None;
+    connection.watched.clear();
+    let why = fault.0.strip_prefix("ERR ").unwrap_or(&fault.0);
+    Fault::said(format!("EXECABORT Transaction discarded because of: {why}"))
 }
 
 /// Whether a command is not queued between `MULTI` and `EXEC`.

@@ -27,7 +27,7 @@ impl Resp {
         host: &mut impl Host,
         effects: &mut Effects,
     ) -> Taking {
-        let waits = matches!(front, Front::Exec | Front::Watch)
+        let waits = matches!(front, Front::Exec | Front::Watch | Front::Hello | Front::Reset)
             || is_over_keys(front)
             || is_pubsub(front)
             || cluster::needs_table(front);
@@ -298,7 +298,8 @@ impl Resp {
     }
 
     pub(super) fn database_of(&self, text: &[u8]) -> Result<u16, Fault> {
-        let db = integer(text).ok_or(Fault::fixed("ERR invalid DB index"))?;
+        let db = integer(text).ok_or(Fault::NOT_AN_INTEGER)?;
+        let db = i32::try_from(db).map_err(|_| Fault::NOT_A_SMALL_INTEGER)?;
         let known = u16::try_from(db).ok().filter(|db| *db < self.config.databases);
         known.ok_or(Fault::NO_SUCH_DATABASE)
     }

@@ -4,10 +4,10 @@
 //! been shown in part, and how far (the masters' order of keys, which is the same on all). It rounds down, so an object
 //! may come twice, as Redis allows; none that is there all the time is left out.
 
-use super::Resp;
 use super::answer::Answer;
 use super::running::Running;
 use super::tickets::Part;
+use super::{PATTERN_BYTES_MAX, PATTERN_TOO_LONG, Resp};
 use crate::glob::{Case, matches};
 use crate::parse::integer;
 use crate::{Fault, Front, Reply};
@@ -61,7 +61,7 @@ impl Walk {
     /// A command over all keys of a table. The fault says what is wrong with the arguments.
     pub fn new(front: Front, args: &[&[u8]], table: TableId) -> Result<Walk, Fault> {
         let kind = match front {
-            Front::Keys => Kind::Keys { pattern: args[1].to_vec() },
+            Front::Keys => Kind::Keys { pattern: pattern(args[1])? },
             Front::Scan => scan(args)?,
             Front::RandomKey => Kind::Random { has_wrapped: false },
             Front::DbSize => Kind::Size,
@@ -185,15 +185,15 @@ fn scan(args: &[&[u8]]) -> Result<Kind, Fault> {
     let invalid = Fault::fixed("ERR invalid cursor");
     let text = std::str::from_utf8(args[1]).map_err(|_| invalid.clone())?;
     let start: u64 = text.parse().map_err(|_| invalid)?;
-    let (mut pattern, mut count, mut shows) = (None, SCAN_COUNT, true);
+    let (mut wanted, mut count, mut shows) = (None, SCAN_COUNT, true);
     let mut rest = &args[2..];
     while let [option, value, more @ ..] = rest {
         rest = more;
         match option.to_ascii_lowercase().as_slice() {
-            b"match" => pattern = Some(value.to_vec()),
+            b"match" => wanted = Some(pattern(value)?),
             b"count" => match integer(value).ok_or(Fault::NOT_AN_INTEGER)? {
-                wanted if wanted < 1 => return Err(Fault::SYNTAX),
-                wanted => count = u32::try_from(wanted).unwrap_or(u32::MAX),
+                given if given < 1 => return Err(Fault::SYNTAX),
+                given => count = u32::try_from(given).unwrap_or(u32::MAX),
             },
             // All there are, for now.
             b"type" => shows = value.eq_ignore_ascii_case(b"string"),
@@ -203,7 +203,11 @@ fn scan(args: &[&[u8]]) -> Result<Kind, Fault> {
     if !rest.is_empty() {
         return Err(Fault::SYNTAX);
     }
-    Ok(Kind::Scan { pattern, count, shows, start })
+    Ok(Kind::Scan { pattern: wanted, count, shows, start })
+}
+
+fn pattern(text: &[u8]) -> Result<Vec<u8>, Fault> {
+    if text.len() > PATTERN_BYTES_MAX { Err(PATTERN_TOO_LONG) } else { Ok(text.to_vec()) }
 }
 
 fn check_flush(args: &[&[u8]]) -> Result<(), Fault> {

@@ -6,7 +6,7 @@
 use super::connection::Connection;
 use super::flow::Taking;
 use super::running::Work;
-use super::{Host, PUBLISH_ROLE, Resp, send};
+use super::{Host, PATTERN_BYTES_MAX, PATTERN_TOO_LONG, PUBLISH_ROLE, Resp, send};
 use crate::glob::{Case, matches};
 use crate::{Command, Fault, Front, Protocol, Reply};
 use ramhold_base::{ConnId, Effects, Input, Instant, Lost, Peer, Status};
@@ -27,14 +27,16 @@ pub struct Publish {
     heard: u64,
 }
 
+type Listeners = BTreeMap<Vec<u8>, BTreeSet<ConnId>>;
+
 /// Who listens to what, of this server's connections.
 #[derive(Debug, Default)]
 pub struct Subscribers {
-    channels: BTreeMap<Vec<u8>, BTreeSet<ConnId>>,
-    patterns: BTreeMap<Vec<u8>, BTreeSet<ConnId>>,
+    channels: Listeners,
+    patterns: Listeners,
 }
 
-fn leave(of: &mut BTreeMap<Vec<u8>, BTreeSet<ConnId>>, name: &[u8], conn: ConnId) {
+fn leave(of: &mut Listeners, name: &[u8], conn: ConnId) {
     if let Some(listeners) = of.get_mut(name) {
         listeners.remove(&conn);
         if listeners.is_empty() {
@@ -65,6 +67,9 @@ impl Resp {
         let mut bytes = Vec::new();
         let mut reply = Reply::new(&mut bytes, connection.protocol);
         match front {
+            Front::PSubscribe if args[1..].iter().any(|pattern| pattern.len() > PATTERN_BYTES_MAX) => {
+                reply.fault(&PATTERN_TOO_LONG);
+            }
             Front::Subscribe | Front::PSubscribe => {
                 for name in &args[1..] {
                     let count = connection.channels.len() + connection.patterns.len();
@@ -112,7 +117,7 @@ impl Resp {
                 names.into_iter().for_each(|name| reply.bulk(name));
             }
             Front::PubSubNumSub => {
-                reply.map(args.len() - 2);
+                reply.array(2 * (args.len() - 2));
                 for name in &args[2..] {
                     reply.bulk(name);
                     reply.integer(self.subscribers.channels.get(*name).map_or(0, BTreeSet::len) as i64);
@@ -147,7 +152,7 @@ impl Resp {
         &'a mut self,
         connection: &'a mut Connection,
         of_patterns: bool,
-    ) -> (&'a mut BTreeSet<Vec<u8>>, &'a mut BTreeMap<Vec<u8>, BTreeSet<ConnId>>) {
+    ) -> (&'a mut BTreeSet<Vec<u8>>, &'a mut Listeners) {
         if of_patterns {
             (&mut connection.patterns, &mut self.subscribers.patterns)
         } else {

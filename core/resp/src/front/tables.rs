@@ -5,6 +5,7 @@ use super::tickets::Part;
 use super::{Host, Resp};
 use crate::Fault;
 use ramhold_base::map::FastMap;
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ConnId, Effects, Instant, TableId};
 use ramhold_client_core::{Operation, WhichTable};
 use ramhold_wire::membership::Durability;
@@ -24,6 +25,16 @@ impl Databases {
 
     pub fn forget(&mut self, db: u16) {
         self.known.remove(&db);
+    }
+
+    /// Forgets a database if this is still what is known of it.
+    pub fn forget_one(&mut self, db: u16, table: TableId) {
+        if planted(Defect::RespTableKept) {
+            return;
+        }
+        if self.table(db) == Some(table) {
+            self.known.remove(&db);
+        }
     }
 
     pub fn forget_all(&mut self) {

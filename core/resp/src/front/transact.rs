@@ -8,6 +8,7 @@
 use super::answer::{Answer, Kind};
 use super::connection::Queued;
 use super::running::{Running, Work};
+use super::tables::Databases;
 use super::tickets::Part;
 use super::{Host, Resp, fault_of};
 use crate::transaction::Place;
@@ -15,7 +16,8 @@ use crate::{Call, Change, Fault, Front, Protocol, Reply, Run, Stop, Transaction}
 use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ClusterTime, ConnId, Effects, Instant, Status, TableId, Version};
-use ramhold_client_core::{Expiry, Operation, RejectRules};
+use ramhold_client_core::{CommitAction, CommitItem, Expiry, Operation, RejectRules};
+use ramhold_wire::commit::{self, CommitRequest};
 use ramhold_wire::data::{KeyRequest, WriteRequest};
 use ramhold_wire::local::LocalRequest;
 
@@ -65,10 +67,10 @@ enum Step {
 }
 
 impl Transact {
-    pub fn new(purpose: Purpose, protocol: Protocol) -> Transact {
+    pub fn new(purpose: Purpose, protocol: Protocol, database_count: u16) -> Transact {
         Transact {
             purpose,
-            keys: Transaction::default(),
+            keys: Transaction::over(database_count),
             phase: Phase::Ready,
             places: Vec::new(),
             missing: 0,
@@ -80,9 +82,14 @@ impl Transact {
 
     /// Forgets what was seen, to begin again.
     pub fn renew(&mut self) {
-        self.keys = Transaction::default();
+        self.forget();
         self.phase = Phase::Ready;
         self.attempts += 1;
+    }
+
+    fn forget(&mut self) {
+        let database_count = self.keys.database_count;
+        self.keys = Transaction::over(database_count);
     }
 
     /// What `WATCH` saw.
@@ -104,8 +111,7 @@ impl Resp {
         effects: &mut Effects,
     ) -> bool {
         loop {
-            // What is being written may yet be done.
-            if work.phase != Phase::Committing && now.since(running.started) > self.config.deadline {
+            if now.since(running.started) > self.config.deadline {
                 let text =
                     "TRYAGAIN the keys were changed by others each time that this command had read them";
                 running.reply.clear();
@@ -301,56 +307,54 @@ impl Resp {
         host: &mut impl Host,
         effects: &mut Effects,
     ) -> Step {
-        let refused = match wanted(&work.keys) {
-            Ok(None) => return Step::Over,
-            Ok(Some(Wanted::One { place, rules, change })) => {
-                let (db, key) = place;
-                let Some(table) = self.databases.table(*db) else {
-                    self.wait_for_table(*db, conn, running.seq);
-                    return Step::Wait;
-                };
-                let one = One { table, key, rules, change };
-                let part = Part::Command { conn, seq: running.seq, index: COMMIT, attempt: work.attempts };
-                let ticket = self.ask_host(now, &one.request(), host, effects);
-                let answer = self.answers.iter().find(|(of, ..)| *of == ticket);
-                let answer = answer.map(|(_, status, body)| Answer::of_local(one.kind(), status, body));
-                let step = match answer {
-                    Some(Answer::Written | Answer::Removed(_)) => Ok(Step::Over),
-                    Some(Answer::Conflict) if planted(Defect::RespConflictIsDone) => Ok(Step::Over),
-                    Some(Answer::Conflict | Answer::Absent) => Ok(Step::Again),
-                    Some(Answer::Fault(fault)) => Err(fault),
-                    Some(_) => {
-                        self.posted.push((one.operation(), part));
-                        Ok(Step::Wait)
+        let places: Vec<u16> = work.keys.entries().map(|((db, _), ..)| *db).collect();
+        if let Some(db) = places.into_iter().find(|db| self.databases.table(*db).is_none()) {
+            self.wait_for_table(db, conn, running.seq);
+            return Step::Wait;
+        }
+        let part = Part::Command { conn, seq: running.seq, index: COMMIT, attempt: work.attempts };
+        let end = match wanted(&work.keys, &self.databases) {
+            Ok(Wanted::Nothing) => return Step::Over,
+            Ok(wanted) => {
+                let kind = wanted.kind();
+                let answer = wanted.with_request(|request| {
+                    let ticket = self.ask_host(now, request, host, effects);
+                    let answer = self.answers.iter().find(|(of, ..)| *of == ticket);
+                    let answer = answer.map(|(_, status, body)| Answer::of_local(kind, status, body));
+                    if answer.is_none() {
+                        self.tickets.enter_local(ticket, part, kind);
                     }
-                    None => {
-                        self.tickets.enter_local(ticket, part, one.kind());
-                        Ok(Step::Wait)
-                    }
-                };
+                    answer.map(Answer::into_end)
+                });
                 self.answers.clear();
-                match step {
-                    Ok(Step::Over) => return Step::Over,
-                    Ok(Step::Wait) => {
-                        work.phase = Phase::Committing;
-                        return Step::Wait;
+                match answer {
+                    Ok(Some(End::Elsewhere)) => {
+                        self.posted.push((wanted.operation(), part));
+                        End::Later
                     }
-                    Ok(Step::Again) => {
-                        self.stats.retried += 1;
-                        work.renew();
-                        return Step::Again;
-                    }
-                    Err(fault) => fault,
+                    Ok(answer) => answer.unwrap_or(End::Later),
+                    Err(status) => End::Fault(fault_of(status, "")),
                 }
             }
-            Ok(Some(Wanted::Several)) => {
-                Fault::fixed("ERR commands that change several keys at once are not built yet")
-            }
-            Err(fault) => fault,
+            Err(fault) => End::Fault(fault),
         };
-        running.reply.clear();
-        Reply::new(&mut running.reply, work.protocol).fault(&refused);
-        Step::Over
+        match end {
+            End::Done => Step::Over,
+            End::Later | End::Elsewhere => {
+                work.phase = Phase::Committing;
+                Step::Wait
+            }
+            End::Conflict => {
+                self.stats.retried += 1;
+                work.renew();
+                Step::Again
+            }
+            End::Fault(fault) => {
+                running.reply.clear();
+                Reply::new(&mut running.reply, work.protocol).fault(&fault);
+                Step::Over
+            }
+        }
     }
 
     /// An answer to a transaction's reading or writing. True when its reply is there.
@@ -376,9 +380,12 @@ impl Resp {
                     self.stats.retried += 1;
                     work.renew();
                 }
-                Answer::Elsewhere => match self.one_operation(work) {
-                    Some(operation) => self.posted.push((operation, part)),
-                    None => work.renew(),
+                Answer::Elsewhere => match wanted(&work.keys, &self.databases) {
+                    Ok(wanted) => {
+                        self.posted.push((wanted.operation(), part));
+                        return false;
+                    }
+                    Err(_) => work.renew(),
                 },
                 Answer::NoTable => {
                     self.databases.forget_all();
@@ -411,16 +418,6 @@ impl Resp {
         }
         self.advance_transact(now, conn, running, work, host, effects)
     }
-
-    fn one_operation(&self, work: &Transact) -> Option<Operation> {
-        match wanted(&work.keys) {
-            Ok(Some(Wanted::One { place: (db, key), rules, change })) => {
-                let table = self.databases.table(*db)?;
-                Some(One { table, key, rules, change }.operation())
-            }
-            _ => None,
-        }
-    }
 }
 
 fn end_with(running: &mut Running, work: &Transact, answer: Answer<'_>) -> bool {
@@ -433,41 +430,67 @@ fn end_with(running: &mut Running, work: &Transact, answer: Answer<'_>) -> bool 
     true
 }
 
-/// What a transaction comes to.
-enum Wanted<'a> {
-    /// One key, seen or not, is changed and no other was seen.
-    One {
-        place: &'a Place,
-        rules: RejectRules,
-        change: &'a Change,
-    },
-    Several,
+/// How an attempt to write ended.
+enum End {
+    Done,
+    Later,
+    Elsewhere,
+    Conflict,
+    Fault(Fault),
 }
 
-fn wanted(keys: &Transaction) -> Result<Option<Wanted<'_>>, Fault> {
-    let mut one = None;
-    let (mut count, mut changes) = (0, 0);
-    for (place, seen, change) in keys.entries() {
-        count += 1;
-        let Some(change) = change else { continue };
-        if place.1.len() > KEY_BYTES_MAX {
+impl Answer<'_> {
+    fn into_end(self) -> End {
+        match self {
+            Answer::Written | Answer::Removed(_) => End::Done,
+            Answer::Conflict if planted(Defect::RespConflictIsDone) => End::Done,
+            Answer::Conflict | Answer::Absent => End::Conflict,
+            Answer::Fault(fault) => End::Fault(fault),
+            _ => End::Elsewhere,
+        }
+    }
+}
+
+/// What a transaction comes to.
+enum Wanted<'a> {
+    Nothing,
+    /// One key, seen or not, is changed and no other was seen.
+    One(Item<'a>),
+    /// All of these together.
+    Several(Vec<Item<'a>>),
+}
+
+/// One key: as it was seen, and what it is to become.
+#[derive(Clone, Copy)]
+struct Item<'a> {
+    table: TableId,
+    key: &'a [u8],
+    rules: RejectRules,
+    change: Option<&'a Change>,
+}
+
+fn wanted<'a>(keys: &'a Transaction, databases: &Databases) -> Result<Wanted<'a>, Fault> {
+    let mut items = Vec::new();
+    let mut changes = 0;
+    for ((db, key), seen, change) in keys.entries() {
+        if key.len() > KEY_BYTES_MAX {
             return Err(Fault::KEY_TOO_LARGE);
         }
-        match change {
-            Change::Write(object) if object.value.len() > VALUE_BYTES_MAX => {
-                return Err(Fault::VALUE_TOO_LARGE);
-            }
-            // There was nothing, and there is to be nothing.
-            Change::Remove if seen == Some(None) && keys.entries().count() == 1 => return Ok(None),
-            _ => {}
+        if let Some(Change::Write(object)) = change
+            && object.value.len() > VALUE_BYTES_MAX
+        {
+            return Err(Fault::VALUE_TOO_LARGE);
         }
-        changes += 1;
-        one = Some(Wanted::One { place, rules: rules(seen), change });
+        // Where nothing was, nothing is removed.
+        let change = change.filter(|change| seen != Some(None) || **change != Change::Remove);
+        let table = databases.table(*db).ok_or(Fault::NO_SUCH_DATABASE)?;
+        changes += usize::from(change.is_some());
+        items.push(Item { table, key, rules: rules(seen), change });
     }
-    Ok(match (count, changes) {
-        (0, _) | (1, 0) => None,
-        (1, 1) => one,
-        _ => Some(Wanted::Several),
+    Ok(match (items.len(), changes) {
+        (0, _) | (1, 0) => Wanted::Nothing,
+        (1, _) => Wanted::One(items[0]),
+        _ => Wanted::Several(items),
     })
 }
 
@@ -483,42 +506,80 @@ fn rules(seen: Option<Option<Version>>) -> RejectRules {
     }
 }
 
-/// A conditional write or remove.
-struct One<'a> {
-    table: TableId,
-    key: &'a [u8],
-    rules: RejectRules,
-    change: &'a Change,
+fn expiry(expires: Option<u64>) -> Option<Expiry> {
+    expires.map(|end| Expiry::At(ClusterTime(end)))
 }
 
-impl One<'_> {
+impl Wanted<'_> {
     fn kind(&self) -> Kind {
-        match self.change {
-            Change::Write(_) => Kind::Write,
-            Change::Remove => Kind::Remove,
+        match self {
+            Wanted::One(Item { change: Some(Change::Write(_)), .. }) => Kind::Write,
+            Wanted::One(_) => Kind::Remove,
+            Wanted::Several(_) | Wanted::Nothing => Kind::Commit,
         }
     }
 
-    fn request(&self) -> LocalRequest<'_> {
-        let One { table, key, rules, .. } = *self;
-        match self.change {
-            Change::Remove => LocalRequest::Remove(KeyRequest { table, rules, key }),
-            Change::Write(object) => {
-                let expiry = object.expires.map(|end| Expiry::At(ClusterTime(end)));
-                LocalRequest::Write(WriteRequest { table, rules, expiry, key, value: &object.value })
+    /// As a request to the host; or why it can be none.
+    fn with_request<R>(&self, ask: impl FnOnce(&LocalRequest<'_>) -> R) -> Result<R, Status> {
+        let one = match self {
+            Wanted::Nothing => return Err(Status::BadRequest),
+            Wanted::One(item) => item,
+            Wanted::Several(items) => {
+                let request = CommitRequest::new(items.iter().map(Item::for_commit).collect())?;
+                return Ok(ask(&LocalRequest::Commit(&request)));
             }
-        }
+        };
+        let Item { table, key, rules, .. } = *one;
+        Ok(match one.change {
+            Some(Change::Write(object)) => {
+                let (expiry, value) = (expiry(object.expires), &object.value[..]);
+                ask(&LocalRequest::Write(WriteRequest { table, rules, expiry, key, value }))
+            }
+            _ => ask(&LocalRequest::Remove(KeyRequest { table, rules, key })),
+        })
     }
 
     fn operation(&self) -> Operation {
-        let (table, key, rules) = (self.table, self.key.to_vec(), self.rules);
-        match self.change {
-            Change::Remove => Operation::Remove { table, key, rules },
-            Change::Write(object) => {
-                let expiry = object.expires.map(|end| Expiry::At(ClusterTime(end)));
-                Operation::Write { table, key, value: object.value.clone(), rules, expiry }
+        let items = match self {
+            Wanted::Nothing => Vec::new(),
+            Wanted::One(Item { table, key, rules, change }) => {
+                let (table, key, rules) = (*table, key.to_vec(), *rules);
+                return match change {
+                    Some(Change::Write(object)) => {
+                        let (value, expiry) = (object.value.clone(), expiry(object.expires));
+                        Operation::Write { table, key, value, rules, expiry }
+                    }
+                    _ => Operation::Remove { table, key, rules },
+                };
             }
-        }
+            Wanted::Several(items) => items.iter().map(Item::for_session).collect(),
+        };
+        Operation::Commit { items }
+    }
+}
+
+impl<'a> Item<'a> {
+    fn for_commit(&self) -> commit::CommitItem<'a> {
+        let Item { table, key, rules, change } = *self;
+        let action = match change {
+            None => commit::CommitAction::Check,
+            Some(Change::Remove) => commit::CommitAction::Remove,
+            Some(Change::Write(object)) => {
+                commit::CommitAction::Write { value: &object.value, expiry: expiry(object.expires) }
+            }
+        };
+        commit::CommitItem { table, key, rules, action }
+    }
+
+    fn for_session(&self) -> CommitItem {
+        let action = match self.change {
+            None => CommitAction::Check,
+            Some(Change::Remove) => CommitAction::Remove,
+            Some(Change::Write(object)) => {
+                CommitAction::Write { value: object.value.clone(), expiry: expiry(object.expires) }
+            }
+        };
+        CommitItem { table: self.table, key: self.key.to_vec(), rules: self.rules, action }
     }
 }
 

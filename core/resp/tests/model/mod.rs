@@ -5,6 +5,7 @@ use ramhold_resp::commands::{describe, resolve};
 use ramhold_resp::{Call, Change, Front, Object, Place, Protocol, Reply, Run, Stop, Transaction};
 use std::collections::BTreeMap;
 
+#[derive(Debug)]
 pub struct Model {
     /// Milliseconds since 1970.
     pub now: u64,
@@ -12,11 +13,13 @@ pub struct Model {
     pub protocol: Protocol,
     objects: BTreeMap<Place, (Version, Object)>,
     written: u64,
+    /// How often the last handler was run.
+    pub runs: usize,
 }
 
 impl Model {
     pub fn new(now: u64) -> Model {
-        Model { now, db: 0, protocol: Protocol::Resp2, objects: BTreeMap::new(), written: 0 }
+        Model { now, db: 0, protocol: Protocol::Resp2, objects: BTreeMap::new(), written: 0, runs: 0 }
     }
 
     /// One command's reply. Its handler knows no key at first.
@@ -35,7 +38,8 @@ impl Model {
         };
         let mut keys = Transaction::default();
         // Every run but the last asks for a key that it did not know.
-        for _ in 0..=args.len() + 1 {
+        for run in 1..=args.len() + 1 {
+            self.runs = run;
             out.clear();
             keys.drop_changes();
             let reply = Reply::new(&mut out, self.protocol);

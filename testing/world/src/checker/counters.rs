@@ -256,7 +256,17 @@ mod tests {
     fn told(call: u64, ret: u64, action: Action, places: &[u8], version: u64) -> Operation {
         let sum = places.iter().map(|place| amount(*place)).sum();
         let outcome = Outcome::Counted { version: Version(version), sum };
-        Operation { client: 1, session: 1, key: COUNTERS, action, call, ret, outcome, answered_by: None }
+        Operation {
+            client: 1,
+            session: 1,
+            key: COUNTERS,
+            action,
+            call,
+            ret,
+            outcome,
+            commit: None,
+            answered_by: None,
+        }
     }
 
     fn if_is(place: u8, condition: Condition) -> Action {

@@ -9,7 +9,7 @@ use std::time::Duration;
 const FREE: Condition = Condition::Free;
 
 fn operation(call: u64, ret: u64, action: Action, outcome: Outcome) -> Operation {
-    Operation { client: 1, session: 1, key: 7, action, call, ret, outcome, answered_by: None }
+    Operation { client: 1, session: 1, key: 7, action, call, ret, outcome, commit: None, answered_by: None }
 }
 
 fn write_if(call: u64, ret: u64, value: u64, condition: Condition, version: u64) -> Operation {

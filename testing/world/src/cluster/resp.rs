@@ -568,6 +568,10 @@ impl Session for RespSession {
         true
     }
 
+    fn commits(&self) -> bool {
+        false
+    }
+
     fn begin(&mut self, now: Instant, lane: usize, request: &Request<'_>, effects: &mut Effects) {
         let goal = match request.ask {
             Ask::Read => Goal::Read,
@@ -577,6 +581,7 @@ impl Session for RespSession {
             Ask::Increment { by, condition } => Goal::Increment { by, condition },
             Ask::Append { letter } => Goal::Append { letter },
             Ask::Scan => Goal::Scan,
+            Ask::Commit(_) => unreachable!("it does not say that it commits"),
         };
         let ways: &[Way] = match &goal {
             Goal::Read | Goal::Count | Goal::Scan => &[Way::Plain, Way::Swap],

@@ -8,6 +8,7 @@
 
 mod audits;
 mod backups;
+mod commits;
 mod coordinator;
 mod heads;
 mod leases;
@@ -15,6 +16,7 @@ mod masters;
 mod network;
 mod once;
 mod recovery;
+mod resp;
 mod starts;
 mod storage;
 mod updates;

@@ -26,6 +26,28 @@ fn a_recovery_master_that_dies_at_any_step_is_replaced() {
     }
 }
 
+/// A6: the count of a table is right through writes, removes, a recovery in parts, and another one.
+#[test]
+fn a_recovered_table_has_as_many_objects_as_before() {
+    let mut stage = Stage::new(6);
+    let table = stage.table("t", 3);
+    assert_eq!(stage.count(table), 0);
+    stage.fill(table, "key", 150);
+    stage.write(table, "key0", b"again");
+    assert_eq!(stage.count(table), 150);
+    (0..10).for_each(|key| {
+        stage.remove(table, &format!("key{key}"));
+    });
+    stage.crash(stage.owner(table).unwrap());
+    assert_eq!(stage.count(table), 140);
+    let parts = stage.state().unwrap().tables[&table].tablets.clone();
+    assert!(parts.len() > 1, "it was divided");
+    stage.fill(table, "more", 5);
+    stage.crash(stage.owner(table).unwrap());
+    assert_eq!(stage.count(table), 145);
+    stage.close();
+}
+
 /// D2
 #[test]
 fn two_recovery_masters_of_one_recovery_may_die() {

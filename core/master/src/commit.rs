@@ -1,0 +1,293 @@
+//! Commits: several objects checked and changed as one.
+//!
+//! All rules are looked at before anything is appended; then everything goes into the log as one group, with the one
+//! result, and into the index in the same step. So nobody sees a part, here or after a recovery. All keys are in one
+//! stream, so the group is behind everything that the rules were held against: when it is durable, so is that. A commit
+//! that only checks has no group; it is a read of all its keys at one moment, and waits for what a read waits for.
+//!
+//! Everything that is written or removed gets one version, above those of all its keys: the result has room for one, and
+//! a key's version only has to grow.
+//!
+//! Rules: docs/protocols/consistency.md, "Commits". Catalogue: A4, A10.
+
+use crate::Master;
+use crate::multi::Asker;
+use crate::objects::{is_logged, is_object, parked_key, result_of};
+use crate::parked::Answer;
+use crate::tablets::Tablet;
+use ramhold_base::planted::{Defect, planted};
+use ramhold_base::{ConnId, Effects, Instant, KeyHash, Level, Position, Status, Version};
+use ramhold_log::{AppendRefusal, Change, Object, Purpose, Removal, RpcResult, Unreadable, Written};
+use ramhold_wire::commit::{CommitAction, CommitItem, CommitRequest};
+use ramhold_wire::data::RejectRules;
+use ramhold_wire::{Header, View};
+
+/// An item, and where its key is.
+struct Part<'a> {
+    item: CommitItem<'a>,
+    tablet: Tablet,
+    hash: KeyHash,
+}
+
+/// What the items come to.
+struct Judged<'a> {
+    /// By the rules of one item: which, and the version that its object has.
+    refused: Option<(Status, Version, usize)>,
+    changes: Vec<Change<'a>>,
+    /// Of all that is changed; none when nothing is.
+    version: Version,
+    /// Up to where the stream must be durable before anybody may hear what was found.
+    position: Position,
+}
+
+impl Master {
+    pub(crate) fn on_commit(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        body: &[u8],
+        from: ConnId,
+        view: &View,
+        effects: &mut Effects,
+    ) {
+        let from = Asker::Conn(from);
+        match CommitRequest::decode(body) {
+            Ok(request) => self.carry_out(now, header, &request, from, view, effects),
+            Err(status) => self.refuse(from, header, status, effects),
+        }
+    }
+
+    pub(crate) fn carry_out(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        request: &CommitRequest<'_>,
+        from: Asker,
+        view: &View,
+        effects: &mut Effects,
+    ) {
+        let first = request.first();
+        let admitted = self.admit(now, header, first.table, first.key, from, view, effects);
+        let Some((tablet, hash)) = admitted else { return };
+        let result = |status, version| result_of(header, first.table, hash, status, version);
+        let parts = match self.together(&tablet, request.items()) {
+            Ok(parts) => parts,
+            // Whoever repeats it must hear it again: its owners may change meanwhile.
+            Err(Status::NotTogether) => {
+                effects.report(Level::Debug, "mark:not_together");
+                let result = result(Status::NotTogether, Version::NONE);
+                return self.settle(now, &tablet, Purpose::Ordinary, &result, from, header, view, effects);
+            }
+            Err(status) => return self.refuse(from, header, status, effects),
+        };
+        let only_checks = parts.iter().all(|part| part.item.action == CommitAction::Check);
+        let is_leased = !only_checks || self.is_leased(now);
+        let judged = match self.judge_commit(now, &parts, view, effects) {
+            Ok(judged) => judged,
+            Err(Status::Corrupt) if !is_leased => {
+                return self.refuse(from, header, Status::NotLeased, effects);
+            }
+            Err(status) => return self.refuse(from, header, status, effects),
+        };
+        let result = match judged.refused {
+            None => result(Status::Ok, judged.version),
+            Some((status, version, item)) => {
+                RpcResult { number: Some(item as u64), ..result(status, version) }
+            }
+        };
+        if only_checks {
+            self.counters.reads += 1;
+            let answer = Answer::Outcome(result.remembered());
+            let position = judged.position;
+            return self.answer_read(now, tablet.stream, position, from, header, answer, effects);
+        }
+        let is_in_part = planted(Defect::CommitInPart) && judged.refused.is_some();
+        if is_in_part && !judged.changes.is_empty() {
+            let _ = self.append_commit(now, &tablet, &judged.changes, None, view, effects);
+        }
+        if judged.refused.is_some() || judged.changes.is_empty() {
+            let purpose = if judged.refused.is_some() { Purpose::Ordinary } else { Purpose::Freeing };
+            return self.settle(now, &tablet, purpose, &result, from, header, view, effects);
+        }
+        if !self.ceiling.admits(judged.version) {
+            return self.refuse(from, header, Status::Retry, effects);
+        }
+        let is_logged = is_logged(&tablet, &result) && !planted(Defect::CommitResultNotLogged);
+        let logged = is_logged.then_some(&result);
+        match self.append_commit(now, &tablet, &judged.changes, logged, view, effects) {
+            Ok(position) => {
+                effects.report(Level::Debug, "mark:commit");
+                self.counters.writes += judged.changes.len() as u64;
+                self.keep_if_unreplicated(&tablet, &result);
+                let answer = Answer::Outcome(result.remembered());
+                self.answer_mutation(&tablet, position, from, header, answer, effects);
+            }
+            Err(Status::ValueTooLarge) => self.refuse(from, header, Status::CommitTooLarge, effects),
+            Err(status) => self.refuse(from, header, status, effects),
+        }
+    }
+
+    /// Where the keys of a commit are: all served here, and in the stream of the first one's tablet.
+    fn together<'a>(&self, first: &Tablet, items: &[CommitItem<'a>]) -> Result<Vec<Part<'a>>, Status> {
+        let part = |item: &CommitItem<'a>| {
+            let (table, key) = (item.table, item.key);
+            let is_served_elsewhere = self.tablets.find(table, key).is_none();
+            if planted(Defect::NotTogetherPassed)
+                && is_served_elsewhere
+                && let Some(hash) = self.tablets.hash(table, key)
+            {
+                return Ok(Part { item: *item, tablet: *first, hash });
+            }
+            if is_served_elsewhere {
+                return Err(Status::NotTogether);
+            }
+            let (tablet, hash) = self.serving(table, key)?;
+            if tablet.stream == first.stream {
+                Ok(Part { item: *item, tablet, hash })
+            } else {
+                Err(Status::NotTogether)
+            }
+        };
+        items.iter().map(part).collect()
+    }
+
+    /// Holds the rules against what is there, and says what is to be changed.
+    fn judge_commit<'a>(
+        &mut self,
+        now: Instant,
+        parts: &[Part<'a>],
+        view: &View,
+        effects: &mut Effects,
+    ) -> Result<Judged<'a>, Status> {
+        for Part { item, tablet, hash } in parts {
+            self.expire_if_over(now, tablet, item.table, *hash, item.key, view, effects)?;
+        }
+        // Nothing is appended from here on, so what is found stays where it is.
+        let mut judged = Judged {
+            refused: None,
+            changes: Vec::new(),
+            version: Version::NONE,
+            position: Position::default(),
+        };
+        let mut found = Vec::with_capacity(parts.len());
+        for (number, Part { item, tablet, hash }) in parts.iter().enumerate() {
+            let there = match self.log.lookup(item.table, *hash, item.key) {
+                Ok(there) => there,
+                // Who does not care what was there may write or remove it.
+                Err(Unreadable::Lost) if is_indifferent(item) => None,
+                Err(unreadable) => return Err(self.unreadable(now, unreadable, view, effects)),
+            };
+            let object = there.filter(is_object);
+            let depends_on = self.depends_on(tablet, item.table, *hash, object.as_ref());
+            judged.position = judged.position.max(depends_on);
+            let current = object.map(|object| object.version);
+            let is_skipped = number > 0 && planted(Defect::CommitRulesSkipped);
+            if let Err(status) = item.rules.check(current)
+                && !is_skipped
+            {
+                judged.refused = Some((status, current.unwrap_or_default(), number));
+                break;
+            }
+            let version = self.next_version(tablet, there.map(|there| there.version));
+            match (item.action, current) {
+                (CommitAction::Write { .. }, _) | (CommitAction::Remove, Some(_)) => {
+                    judged.version = judged.version.max(version);
+                }
+                (CommitAction::Remove, None) | (CommitAction::Check, _) => {}
+            }
+            found.push((there.map(|there| there.at), current.is_some()));
+        }
+        if judged.refused.is_some() && !planted(Defect::CommitInPart) {
+            return Ok(judged);
+        }
+        let time = view.time(now);
+        for (Part { item, hash, .. }, (at, is_there)) in parts.iter().zip(found) {
+            let (table, key, version, seconds) = (item.table, item.key, judged.version, time.seconds());
+            match (item.action, at) {
+                (CommitAction::Write { value, expiry }, replaces) => {
+                    let expires = expiry.map(|expiry| expiry.end(time)).transpose()?;
+                    let object = Object { table, version, time: seconds, expires, key, value };
+                    judged.changes.push(Change::Write { hash: *hash, object, replaces });
+                }
+                (CommitAction::Remove, Some(at)) if is_there => {
+                    let removal = Removal { table, key, version, time: seconds };
+                    judged.changes.push(Change::Remove { hash: *hash, removal, at });
+                }
+                (CommitAction::Remove, _) => self.log.forgive_key(table, *hash),
+                (CommitAction::Check, _) => {}
+            }
+        }
+        Ok(judged)
+    }
+
+    /// Appends everything as one group. Returns where that ends.
+    fn append_commit(
+        &mut self,
+        now: Instant,
+        tablet: &Tablet,
+        changes: &[Change<'_>],
+        result: Option<&RpcResult>,
+        view: &View,
+        effects: &mut Effects,
+    ) -> Result<Position, Status> {
+        let is_write = |change: &Change<'_>| matches!(change, Change::Write { .. });
+        let purpose = if changes.iter().any(is_write) { Purpose::Ordinary } else { Purpose::Freeing };
+        let groups = if planted(Defect::CommitTorn) { 1 } else { changes.len() };
+        let mut position = Position::default();
+        for (number, group) in changes.chunks(groups).enumerate() {
+            let result = result.filter(|_| number == 0);
+            let append =
+                |master: &mut Master, is_moved| master.commit(tablet, purpose, group, result, is_moved);
+            position = self.append(now, tablet, purpose, view, effects, append)?.position;
+            if planted(Defect::CommitTorn) {
+                self.appended = true;
+                self.advance_if_appended(now, view, effects);
+            }
+        }
+        if !tablet.unreplicated {
+            self.appended = true;
+            let parked = self.parked.entry(tablet.stream).or_default();
+            for change in changes {
+                if let Change::Remove { hash, removal, .. } = change {
+                    parked.remember_removal(position, parked_key(removal.table, *hash));
+                }
+            }
+        }
+        Ok(position)
+    }
+
+    fn commit(
+        &mut self,
+        tablet: &Tablet,
+        purpose: Purpose,
+        changes: &[Change<'_>],
+        result: Option<&RpcResult>,
+        is_moved: bool,
+    ) -> Result<Written, AppendRefusal> {
+        if !is_moved {
+            return self.log.commit(tablet.stream, purpose, changes, result);
+        }
+        let changes = changes.iter().map(|change| self.change_again(change));
+        let changes: Vec<Change<'_>> = changes.collect::<Result<_, _>>()?;
+        self.log.commit(tablet.stream, purpose, &changes, result)
+    }
+
+    /// A change of what was found, after cleaning may have moved it.
+    fn change_again<'a>(&self, change: &Change<'a>) -> Result<Change<'a>, AppendRefusal> {
+        Ok(match *change {
+            Change::Write { hash, object, .. } => {
+                let replaces = self.found_again(object.table, hash, object.key)?;
+                Change::Write { hash, object, replaces }
+            }
+            Change::Remove { hash, removal, at } => {
+                let found = self.found_again(removal.table, hash, removal.key)?;
+                Change::Remove { hash, removal, at: found.unwrap_or(at) }
+            }
+        })
+    }
+}
+
+/// Whether an item does not care what was there.
+fn is_indifferent(item: &CommitItem<'_>) -> bool {
+    item.action != CommitAction::Check && item.rules == RejectRules::default()
+}

@@ -1,0 +1,72 @@
+//! How many objects a tablet has, without looking at them.
+//!
+//! The log counts the keys of each tablet that lead to an object, as they come and go. An object whose time is over
+//! counts until somebody has found that out. The number is told as a page of a scan is: when everything that was
+//! appended before is durable, and under the read lease.
+//!
+//! Invariant: the count of a tablet that is served is that of a walk over the index, unless objects of its stream were
+//! lost: nobody knows whose those were, so from then on it is refused with `Corrupt`, and a scan has to tell.
+//!
+//! Rules: docs/protocols/enumeration.md, "Counts". Catalogue: A6.
+
+use crate::Master;
+use crate::multi::Asker;
+use crate::parked::Answer;
+use crate::tablets::TabletState;
+use ramhold_base::planted::{Defect, planted};
+use ramhold_base::{ConnId, Effects, Instant, Position, Status, TableId, Version};
+use ramhold_wire::count::{CountReply, CountRequest};
+use ramhold_wire::{Header, reply};
+
+impl Master {
+    pub(crate) fn on_count(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        body: &[u8],
+        from: ConnId,
+        effects: &mut Effects,
+    ) {
+        let to = Asker::Conn(from);
+        let counted = CountRequest::decode(body).and_then(|request| {
+            let tablet = self.serving_hash(request.table, request.first)?;
+            // Of a part of a tablet nobody knows the number.
+            if tablet.range.first == request.first { Ok(tablet) } else { Err(Status::BadRequest) }
+        });
+        let tablet = match counted {
+            Ok(tablet) => tablet,
+            Err(status) => return reply(effects, ramhold_base::Peer::Conn(from), header, status),
+        };
+        self.counters.reads += 1;
+        if tablet.has_losses {
+            let answer = Answer::of(Status::Corrupt, Version::NONE);
+            return self.answer_when_leased(now, to, header, answer, effects);
+        }
+        let objects = self.log.object_count(tablet.range).expect("what is served is tracked");
+        let position = if tablet.unreplicated || planted(Defect::PageEarly) {
+            Position::default()
+        } else {
+            self.log.head_end(tablet.stream)
+        };
+        if position > self.durable(tablet.stream) && self.is_crowded(tablet.stream) {
+            return self.refuse(to, header, Status::TooMany, effects);
+        }
+        let mut body = Vec::new();
+        CountReply { last: tablet.range.last, objects }.encode(&mut body);
+        self.answer_read(now, tablet.stream, position, to, header, Answer::Body(body), effects);
+    }
+
+    /// Panics when what the log counts of a tablet is not what its index holds.
+    pub(crate) fn check_counts(&self) {
+        let hash_of = |table: TableId, key: &[u8]| self.tablets.hash(table, key).unwrap_or_default();
+        let walked = self.log.count_anew(&hash_of);
+        // What is being taken in or given up again may be damaged on its way.
+        let counted = self.tablets.all().filter(|t| t.state == TabletState::Serving && !t.has_losses);
+        for tablet in counted {
+            let range = tablet.range;
+            let found = walked.iter().find(|stat| (stat.table, stat.first) == (range.table, range.first));
+            let found = found.expect("what is served is tracked");
+            assert_eq!(self.log.object_count(range), Some(found.records), "{range:?}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Sessions of Redis clients against a cluster, and against servers that are killed.
+
+use clap::Parser;
+use ramhold_cluster_tests::redis_clients::{Session, kill_under_load, play, servers_of};
+use ramhold_cluster_tests::{Cluster, Failure, Options};
+use std::process::ExitCode;
+
+/// Play sessions of Redis clients against a cluster of five servers.
+#[derive(Parser)]
+struct Arguments {
+    /// A session: its name, program and arguments with commas between.
+    #[arg(long, value_parser = session)]
+    session: Vec<Session>,
+    /// The writer of the kill test, in the same form; without it there is no kill test.
+    #[arg(long, value_parser = session)]
+    writer: Option<Session>,
+    /// Servers killed under the writer's load, one after the other.
+    #[arg(long, default_value_t = 3)]
+    kills: usize,
+    /// Play the sessions at these addresses instead, with commas between; no kill test then.
+    #[arg(long)]
+    at: Option<String>,
+    /// Only the sessions with this in their names.
+    #[arg(long)]
+    only: Option<String>,
+}
+
+fn session(text: &str) -> Result<Session, String> {
+    let mut parts = text.split(',').map(str::to_owned);
+    let (Some(name), Some(program)) = (parts.next(), parts.next()) else {
+        return Err("a session is NAME,PROGRAM[,ARGUMENT]…".to_owned());
+    };
+    Ok(Session { name, program: program.into(), arguments: parts.collect() })
+}
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::parse();
+    if let Some(only) = arguments.only.take() {
+        arguments.session.retain(|session| session.name.contains(&only));
+        arguments.writer = arguments.writer.filter(|writer| writer.name.contains(&only));
+    }
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("ramhold-clients: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if let Some(servers) = &arguments.at {
+        return play(&arguments.session, servers, false);
+    }
+    if !arguments.session.is_empty() {
+        let mut cluster = Cluster::start(Options::default())?;
+        let played = play(&arguments.session, &servers_of(&cluster), true);
+        if played.is_err() {
+            eprintln!("{}", cluster.logs());
+        }
+        played?;
+        cluster.stop_all()?;
+    }
+    if let Some(writer) = &arguments.writer {
+        println!("--- {}: {} servers killed under load", writer.name, arguments.kills);
+        kill_under_load(arguments.kills, writer)?;
+    }
+    Ok(())
+}

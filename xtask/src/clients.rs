@@ -1,0 +1,125 @@
+//! Redis clients, unmodified: their sessions in testing/clients, installed below target/clients.
+//!
+//! Each needs a program of its own kind (Python, Go, Node, Redis's tools); without it its session is skipped by name.
+
+use crate::shell::{Failure, Step, built, is_installed, root};
+use crate::suite::build_quietly;
+use std::fs;
+
+const FOLDER: &str = "testing/clients";
+
+/// What there is to play, and what is left out.
+struct Prepared {
+    sessions: Vec<String>,
+    writer: Option<String>,
+    skipped: Vec<String>,
+}
+
+/// Plays all that can be; `Err` with CI=true when something was skipped.
+pub fn run(arguments: &[String]) -> Result<(), Failure> {
+    build_quietly()?;
+    let skipped = play(arguments)?;
+    for what in &skipped {
+        println!("skipped: {what}");
+    }
+    if !skipped.is_empty() && std::env::var("CI").is_ok_and(|value| value == "true") {
+        return Err(Failure("CI plays every client's session: nothing may be skipped".into()));
+    }
+    Ok(())
+}
+
+/// For `cargo xtask test`: everything is built; gives what was skipped.
+pub fn play(arguments: &[String]) -> Result<Vec<String>, Failure> {
+    let prepared = prepare()?;
+    let mut options: Vec<String> = Vec::new();
+    for session in &prepared.sessions {
+        options.extend(["--session".into(), session.clone()]);
+    }
+    if let Some(writer) = &prepared.writer {
+        options.extend(["--writer".into(), writer.clone()]);
+    }
+    options.extend(arguments.iter().cloned());
+    Step::new("Redis clients")
+        .program(built("ramhold-clients"), &[])
+        .arguments(&options)
+        .env("RAMHOLD_BIN", &built("ramhold"))
+        .run()?;
+    Ok(prepared.skipped)
+}
+
+fn prepare() -> Result<Prepared, Failure> {
+    let mut prepared = Prepared { sessions: Vec::new(), writer: None, skipped: Vec::new() };
+    let at = |path: &str| root().join(FOLDER).join(path).display().to_string();
+    for (name, script) in [("redis-cli", "redis_cli.sh"), ("redis-benchmark", "redis_benchmark.sh")] {
+        if is_installed(name) {
+            prepared.sessions.push(format!("{name},bash,{}", at(script)));
+        } else {
+            prepared.skipped.push(format!("session of {name}: it is not installed"));
+        }
+    }
+    match python()? {
+        Some(python) => {
+            prepared.sessions.push(format!("redis-py,{python},{}", at("redis_py/session.py")));
+            if is_installed("redis-benchmark") {
+                prepared.writer = Some(format!("kill test,{python},{}", at("redis_py/writer.py")));
+            } else {
+                prepared.skipped.push("kill test: redis-benchmark is not installed".into());
+            }
+        }
+        None => {
+            prepared.skipped.push("session of redis-py and kill test: no python3 with venv and pip".into())
+        }
+    }
+    if is_installed("go") {
+        let program = format!("{}/go-redis", folder()?);
+        let folder = format!("{FOLDER}/go_redis");
+        Step::new("go-redis").program("go", &["build", "-o", &program, "."]).within(&folder).quiet().run()?;
+        prepared.sessions.push(format!("go-redis,{program}"));
+    } else {
+        prepared.skipped.push("session of go-redis: go is not installed".into());
+    }
+    if is_installed("node") && is_installed("npm") {
+        prepared.sessions.push(format!("ioredis,node,{}", node()?));
+    } else {
+        prepared.skipped.push("session of ioredis: node or npm is not installed".into());
+    }
+    Ok(prepared)
+}
+
+/// Where clients are installed.
+fn folder() -> Result<String, Failure> {
+    let path = root().join("target/clients");
+    fs::create_dir_all(&path).map_err(|error| Failure(format!("{}: {error}", path.display())))?;
+    Ok(path.display().to_string())
+}
+
+/// A Python that has redis-py, and nothing else than requirements.txt says.
+fn python() -> Result<Option<String>, Failure> {
+    if !is_installed("python3") {
+        return Ok(None);
+    }
+    let environment = format!("{}/python", folder()?);
+    let python = format!("{environment}/bin/python");
+    if Step::new("venv").program("python3", &["-m", "venv", &environment]).quiet().run().is_err() {
+        return Ok(None);
+    }
+    let requirements = root().join(FOLDER).join("redis_py/requirements.txt").display().to_string();
+    let install =
+        ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes", "-r"];
+    Step::new("redis-py").program(python.clone(), &install).arguments(&[requirements]).quiet().run()?;
+    Ok(Some(python))
+}
+
+/// The script beside its modules, which npm wants beside it.
+fn node() -> Result<String, Failure> {
+    let folder = format!("{}/ioredis", folder()?);
+    let failed = |error: std::io::Error| Failure(format!("{folder}: {error}"));
+    fs::create_dir_all(&folder).map_err(failed)?;
+    for file in ["package.json", "package-lock.json", "session.js"] {
+        fs::copy(root().join(FOLDER).join("ioredis").join(file), format!("{folder}/{file}"))
+            .map_err(failed)?;
+    }
+    let install = ["ci", "--silent", "--no-fund", "--no-audit", "--ignore-scripts"];
+    Step::new("ioredis").program("npm", &install).within("target/clients/ioredis").quiet().run()?;
+    Ok(format!("{folder}/session.js"))
+}
