@@ -207,6 +207,26 @@ defects! {
     /// Appends have the number of the segment as their epoch.
     EpochSwapped;
 
+    // The Redis protocol.
+    /// A write that found another version than was read counts as done.
+    RespConflictIsDone;
+    /// What was read is written without the condition that it is still so.
+    RespUnconditional;
+    /// `EXEC` does not look at the watched keys.
+    RespWatchIgnored;
+    /// A request begins while another one of its connection changes its key.
+    RespBegunEarly;
+    /// A reply that is there at once does not wait for those before it.
+    RespReplyOvertakes;
+    /// An answer to an earlier attempt counts for the present one.
+    RespStaleAttempt;
+    /// What the process does not carry out itself counts as done.
+    RespElsewhereIsDone;
+    /// A change whose fate is unknown is told as refused.
+    RespUnknownIsRefused;
+    /// A database whose table was dropped is not looked up again.
+    RespTableKept;
+
     // Memory.
     /// What is damaged in memory is served.
     DamageServed;

@@ -9,7 +9,7 @@ use ramhold_base::{
 };
 use ramhold_detector::Detector;
 use ramhold_master::Master;
-use ramhold_resp::Resp;
+use ramhold_resp::{Resp, RespStats};
 use ramhold_wire::membership::{MembershipVerify, SuspectServer};
 use ramhold_wire::status::{Ping, Pong};
 use ramhold_wire::{Calls, Header, Kind, Standing, View, calls, decode, frame, request};
@@ -123,6 +123,11 @@ impl ServerNode {
 
     pub fn master(&self) -> Option<&Master> {
         self.master.as_ref()
+    }
+
+    /// What the Redis front has counted; none where it is not spoken.
+    pub fn resp_stats(&self) -> Option<RespStats> {
+        self.resp.as_ref().map(Resp::stats)
     }
 
     pub fn backup(&self) -> &Backup {

@@ -131,6 +131,16 @@ pub struct RespStats {
     pub faults: u64,
     pub hits: u64,
     pub misses: u64,
+    /// Operations that went through the session.
+    pub posted: u64,
+    /// Handlers that began again, since what they had read was changed meanwhile.
+    pub retried: u64,
+    /// `EXEC`s refused for a watched key.
+    pub watch_failed: u64,
+    /// How often a connection was left unheard for what it had under way.
+    pub held: u64,
+    /// Commands that waited for the table of their database.
+    pub table_waits: u64,
 }
 
 /// The front of one process.
@@ -308,6 +318,7 @@ impl Resp {
     }
 
     fn send_posted(&mut self, now: Instant, effects: &mut Effects) {
+        self.stats.posted += self.posted.len() as u64;
         let (operations, parts): (Vec<_>, Vec<_>) = self.posted.drain(..).unzip();
         let ids = self.session.start_all(now, operations, self.config.deadline, effects);
         for (id, part) in ids.into_iter().zip(parts) {

@@ -10,6 +10,10 @@
 //! that time, but for the spread of the clocks. So it may be seen absent from the first moment on, must not be seen
 //! after the second, and once seen absent it does not come back.
 //!
+//! Who speaks the Redis protocol is told no versions: a value that was read alone belongs to the version that somebody
+//! else told of it, and an acknowledged write without one is newer than all that was over before it began. What that
+//! leaves open is for the search (`search`), which needs no versions.
+//!
 //! Objects that are only incremented and read are judged by their sums (`counters`). What is known of one object of a
 //! commit is known of the others (`commits`).
 //!
@@ -146,6 +150,9 @@ pub fn version_witness(history: &[Operation], clock_spread: u64) -> Verdict {
         }
         if order.sound {
             order.check_expiry(&mut found);
+        }
+        if order.sound {
+            order.check_acknowledged(&mut found);
         }
         if order.sound {
             absence::place(&mut order, &mut found, &mut verdict.seen);

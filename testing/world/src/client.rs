@@ -8,7 +8,7 @@ use crate::checker::{COUNTERS, SCANS};
 use crate::history::{Action, Condition, NEVER, Operation, Outcome, ValueId};
 use crate::network::MILLI;
 use crate::system::{Ask, Change, End, MakeSession, Met, Part, Request, Session};
-use crate::workload::{self, Memory, Workload, key_bytes};
+use crate::workload::{self, APPENDED, Memory, Workload, key_bytes};
 use ramhold_base::{Effects, Input, Instant, Machine, Rng, Status, Version};
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
@@ -105,7 +105,7 @@ impl<S: Session> Client<S> {
             Task::Work if self.rng.chance(self.workload.scan_permille, 1000) => {
                 return self.ask(now, lane, SCANS, Action::Scan, &[], effects);
             }
-            Task::Work if self.rng.chance(self.workload.commit_percent, 100) => {
+            Task::Work if self.rng.chance(self.workload.commit_percent, 100) && self.session.commits() => {
                 return self.begin_commit(now, lane, effects);
             }
             Task::Work => self.workload.key(&mut self.rng),
@@ -233,12 +233,18 @@ impl<S: Session> Client<S> {
 
     /// Increments one of the counters that are new, or reads one.
     fn begin_counting(&mut self, now: Instant, lane: usize, effects: &mut Effects) {
-        let newest = self.history.borrow().iter().rev().find_map(workload::ticket);
+        let appends = self.session.appends() && self.rng.chance(1, 3);
+        let first = if appends { APPENDED } else { COUNTERS };
+        let newest = self.history.borrow().iter().rev().find_map(|o| workload::ticket(o, first));
         let ticket = newest.map_or(0, |newest| newest + 1);
-        let (key, place) = workload::counter(ticket);
+        let (key, place) = workload::counter(ticket, first);
         if self.rng.chance(1, 4) {
-            let key = key.saturating_sub(self.rng.below(4) as u32).max(COUNTERS);
+            let key = key.saturating_sub(self.rng.below(4) as u32).max(first);
             return self.ask(now, lane, key, Action::Count, &[], effects);
+        }
+        if appends {
+            let action = Action::Increment { place, condition: Condition::Free };
+            return self.ask(now, lane, key, action, &[], effects);
         }
         let condition = self.workload.condition(&mut self.rng, self.memory.version(key));
         self.ask(now, lane, key, Action::Increment { place, condition }, &[], effects);
@@ -257,6 +263,9 @@ impl<S: Session> Client<S> {
             Action::Read => Ask::Read,
             Action::Write { condition, ttl, .. } => Ask::Write { value, condition, ttl },
             Action::Remove { condition } => Ask::Remove { condition },
+            Action::Increment { place, .. } if key >= APPENDED => {
+                Ask::Append { letter: workload::letter(place) }
+            }
             Action::Increment { place, condition } => {
                 Ask::Increment { by: workload::amount_of(key, place), condition }
             }
@@ -320,7 +329,12 @@ impl<S: Session> Client<S> {
                 self.memory.learn(key, version.unwrap_or_default());
                 true
             }
-            Outcome::Absent | Outcome::Scanned | Outcome::MetTwice => true,
+            Outcome::Absent
+            | Outcome::Seen { .. }
+            | Outcome::Acknowledged
+            | Outcome::Summed { .. }
+            | Outcome::Scanned
+            | Outcome::MetTwice => true,
             Outcome::Refused { .. } => {
                 pause = pause.max(REFUSAL_PAUSE);
                 false
@@ -387,6 +401,7 @@ impl<S: Session> Client<S> {
 
     /// What the session before had under way stays unknown.
     fn renew_session(&mut self, now: Instant, effects: &mut Effects) {
+        self.session.leave(effects);
         self.session = (self.make_session)(self.rng.u64());
         self.session_number += 1;
         self.session.step(now, Input::Start { wall_millis: self.wall_millis }, effects);

@@ -4,6 +4,7 @@
 //! Not here: which faults strike and what counts as right (fault, checker); what is audited at the end (audit).
 //! Catalogue: J3, E1.
 
+mod resp;
 mod scan;
 
 use crate::disk::DiskOptions;
@@ -26,9 +27,11 @@ use ramhold_log::Geometry;
 use ramhold_master::MasterConfig;
 use ramhold_node::{Coordinator, CoordinatorConfig, ServerConfig, ServerNode};
 use ramhold_replication::ReplicationConfig;
+use ramhold_resp::{RespConfig, RespStats};
 use ramhold_wire::data::RejectRules;
 use ramhold_wire::membership::{Durability, Label};
 use ramhold_wire::table::TableOptions;
+use resp::RespSession;
 use scan::Scanning;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -103,6 +106,8 @@ pub struct Server {
     stated: Option<i128>,
     /// Whether the memory was full once: counted once per life.
     was_full: bool,
+    /// What the Redis front had counted after the step before.
+    counted: RespStats,
 }
 
 /// Differences from what was stated that are not stated: more than what rounding to milliseconds makes.
@@ -110,7 +115,7 @@ const TIME_SLACK: u64 = 2 * MILLI;
 
 impl Server {
     fn new(node: ServerNode) -> Server {
-        Server { node, stated: None, was_full: false }
+        Server { node, stated: None, was_full: false, counted: RespStats::default() }
     }
 
     /// Counts `memory_98`: 98 % of what writes may use is used.
@@ -123,6 +128,23 @@ impl Server {
         self.was_full = usage.free_bytes.saturating_sub(usage.reserve_bytes) * 50 <= usable;
         if self.was_full {
             effects.report(Level::Debug, "mark:memory_98");
+        }
+    }
+
+    /// Counts what the Redis front came by, once for each step in which it did.
+    fn mark_resp(&mut self, effects: &mut Effects) {
+        let Some(stats) = self.node.resp_stats() else { return };
+        let before = std::mem::replace(&mut self.counted, stats);
+        let places = [
+            ("resp_answered_here", before.hits + before.misses < stats.hits + stats.misses),
+            ("resp_through_session", before.posted < stats.posted),
+            ("resp_retried", before.retried < stats.retried),
+            ("resp_watch_failed", before.watch_failed < stats.watch_failed),
+            ("resp_held", before.held < stats.held),
+            ("resp_table_waited_for", before.table_waits < stats.table_waits),
+        ];
+        for (name, _) in places.iter().filter(|(_, is_there)| *is_there) {
+            effects.report(Level::Debug, format!("mark:{name}"));
         }
     }
 
@@ -162,6 +184,7 @@ impl Machine for Process {
                 server.node.step(now, input, effects);
                 server.state_time(now, effects);
                 server.mark_full(effects);
+                server.mark_resp(effects);
             }
             Process::Coordinator(coordinator) => coordinator.step(now, input, effects),
         }
@@ -184,11 +207,16 @@ pub struct Cluster {
     pub tight: bool,
     /// Draws limits and timeouts, so that what is rare with good ones is common; none: the usual ones.
     pub limits: Option<u64>,
+    /// Servers speak the Redis protocol, and half of the sessions do; database 0 is the table of all.
+    pub resp: bool,
 }
+
+/// One of so many seeds has Redis clients among the others.
+const RESP_ONE_IN: u64 = 3;
 
 impl Default for Cluster {
     fn default() -> Cluster {
-        Cluster { servers: 5, replicas: 3, tight: false, limits: None }
+        Cluster { servers: 5, replicas: 3, tight: false, limits: None, resp: false }
     }
 }
 
@@ -203,11 +231,13 @@ impl Cluster {
         if self.tight {
             return self;
         }
+        let drawn = Rng::new(seed ^ 0x4E5B).chance(1, RESP_ONE_IN);
+        let resp = self.resp || drawn;
         let limits = (seed % 4 >= 2).then_some(seed);
         match seed % 8 {
-            2 | 6 => Cluster { replicas: 2, servers: self.servers - 1, limits, ..self },
-            5 => Cluster { replicas: 1, servers: self.servers - 1, limits, ..self },
-            _ => Cluster { limits, ..self },
+            2 | 6 => Cluster { replicas: 2, servers: self.servers - 1, limits, resp, ..self },
+            5 => Cluster { replicas: 1, servers: self.servers - 1, limits, resp, ..self },
+            _ => Cluster { limits, resp, ..self },
         }
     }
 
@@ -225,6 +255,15 @@ impl Cluster {
         replication.in_flight_max = rng.between(1, 4) as u16;
         replication.copies_max = rng.between(1, 4) as usize;
         config.backup_config.buffers = Buffers::Reserved { count: rng.between(2, 8) as u32 };
+    }
+
+    fn resp_config() -> RespConfig {
+        RespConfig {
+            tables: vec![(0, TABLE.into())],
+            // Few, so that connections are held.
+            running_count_max: 8,
+            ..RespConfig::new(coordinator_address())
+        }
     }
 
     fn server_config(self, addr: SocketAddr, host: &str) -> ServerConfig {
@@ -258,7 +297,7 @@ impl Cluster {
                 needed_interval: Duration::from_secs(2),
                 mode: "buffers".into(),
             },
-            resp: None,
+            resp: self.resp.then(Cluster::resp_config),
             detector: DetectorConfig::default(),
             memory_bytes: log_bytes + INDEX_BYTES,
             read_speed: 100,
@@ -325,6 +364,7 @@ impl System for Cluster {
                     cold_start_wait: Duration::from_secs(5),
                     partition_bytes_max: 64 * 1024,
                     segment_bytes: SEGMENT_BYTES,
+                    default_replicas: cluster.replicas,
                     // Leases end within a run, some of them under what still waits.
                     lease_term_min: Duration::from_secs(1),
                     ..CoordinatorConfig::new(member.addr)
@@ -339,9 +379,21 @@ impl System for Cluster {
         })
     }
 
+    fn hears_bytes(&self) -> bool {
+        self.resp
+    }
+
     fn sessions(&self) -> MakeSession<ClusterSession> {
-        let replicas = self.replicas;
-        Box::new(move |seed| ClusterSession::new(seed, replicas))
+        let (replicas, resp) = (self.replicas, self.resp);
+        let servers: Vec<SocketAddr> =
+            self.members().into_iter().filter(|m| m.role == Role::Server).map(|m| m.addr).collect();
+        Box::new(move |seed| {
+            if resp && Rng::new(seed ^ 0x4E5B).chance(1, 2) {
+                ClusterSession::Resp(Box::new(RespSession::new(seed, servers.clone())))
+            } else {
+                ClusterSession::Native(Box::new(NativeSession::new(seed, replicas)))
+            }
+        })
     }
 
     fn tolerance(&self) -> Tolerance {
@@ -422,8 +474,86 @@ impl System for Cluster {
     }
 }
 
+/// A session of either kind.
+pub enum ClusterSession {
+    Native(Box<NativeSession>),
+    Resp(Box<RespSession>),
+}
+
+impl ClusterSession {
+    fn get(&self) -> &dyn Session {
+        match self {
+            ClusterSession::Native(session) => &**session,
+            ClusterSession::Resp(session) => &**session,
+        }
+    }
+
+    fn get_mut(&mut self) -> &mut dyn Session {
+        match self {
+            ClusterSession::Native(session) => &mut **session,
+            ClusterSession::Resp(session) => &mut **session,
+        }
+    }
+}
+
+impl Session for ClusterSession {
+    fn lanes(&self) -> usize {
+        self.get().lanes()
+    }
+
+    fn goes_on_after_unknown(&self) -> bool {
+        self.get().goes_on_after_unknown()
+    }
+
+    fn packs(&self) -> bool {
+        self.get().packs()
+    }
+
+    fn appends(&self) -> bool {
+        self.get().appends()
+    }
+
+    fn commits(&self) -> bool {
+        self.get().commits()
+    }
+
+    fn take_refusing(&mut self, lane: usize) -> Option<usize> {
+        self.get_mut().take_refusing(lane)
+    }
+
+    fn begin(&mut self, now: Instant, lane: usize, request: &Request<'_>, effects: &mut Effects) {
+        self.get_mut().begin(now, lane, request, effects);
+    }
+
+    fn all_begun(&mut self, now: Instant, effects: &mut Effects) {
+        self.get_mut().all_begun(now, effects);
+    }
+
+    fn leave(&mut self, effects: &mut Effects) {
+        self.get_mut().leave(effects);
+    }
+
+    fn take_end(&mut self) -> Option<(usize, End)> {
+        self.get_mut().take_end()
+    }
+
+    fn take_met(&mut self, lane: usize) -> Vec<Met> {
+        self.get_mut().take_met(lane)
+    }
+}
+
+impl Machine for ClusterSession {
+    fn step(&mut self, now: Instant, input: Input<'_>, effects: &mut Effects) {
+        self.get_mut().step(now, input, effects);
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.get().deadline()
+    }
+}
+
 /// A session of the real client, with some operations under way at once, on a table that it makes sure exists first.
-pub struct ClusterSession {
+pub struct NativeSession {
     session: core::Session,
     options: TableOptions,
     table: Option<TableId>,
@@ -465,15 +595,15 @@ enum Kind {
     Commit(Vec<core::CommitItem>),
 }
 
-impl ClusterSession {
-    fn new(seed: u64, replicas: u8) -> ClusterSession {
+impl NativeSession {
+    fn new(seed: u64, replicas: u8) -> NativeSession {
         let mut config = core::SessionConfig::new(vec![coordinator_address()]);
         config.deadline = DEADLINE;
         let mut rng = Rng::new(seed);
         config.lease_term = Duration::from_millis(rng.between(1000, 12_000));
         let packs = rng.chance(1, 2);
         let slots = rng.chance(1, 2);
-        ClusterSession {
+        NativeSession {
             session: core::Session::new(config, seed),
             options: TableOptions { durability: Durability::Buffered, replicas, tablets: 8, slots },
             table: None,
@@ -677,7 +807,7 @@ pub fn rules(condition: Condition) -> RejectRules {
     }
 }
 
-impl Session for ClusterSession {
+impl Session for NativeSession {
     fn lanes(&self) -> usize {
         self.lanes
     }
@@ -697,6 +827,7 @@ impl Session for ClusterSession {
             Ask::Remove { condition } => Kind::Remove(rules(condition)),
             Ask::Increment { by, condition } => Kind::Increment(by, rules(condition)),
             Ask::Count => Kind::Count,
+            Ask::Append { .. } => unreachable!("it does not say that it appends"),
             Ask::Scan => Kind::Scan,
             Ask::Commit(parts) => Kind::Commit(parts.iter().map(commit_item).collect()),
         };
@@ -731,7 +862,7 @@ impl Session for ClusterSession {
     }
 }
 
-impl Machine for ClusterSession {
+impl Machine for NativeSession {
     fn step(&mut self, now: Instant, input: Input<'_>, effects: &mut Effects) {
         self.session.step(now, input, effects);
         self.take_outcomes(now, effects);

@@ -73,6 +73,16 @@ pub enum Outcome {
         version: Version,
         sum: i64,
     },
+    /// A read found this; who answered does not tell versions.
+    Seen {
+        value: ValueId,
+    },
+    /// A mutation took effect; its version was not told.
+    Acknowledged,
+    /// A counter has this sum: after an increment, or as it was read. The version was not told.
+    Summed {
+        sum: i64,
+    },
     /// A scan came to its end.
     Scanned,
     /// A scan met an object a second time.
@@ -107,8 +117,14 @@ pub struct Operation {
 impl Operation {
     /// Whether it may have changed something.
     pub fn may_mutate(&self) -> bool {
-        let effect =
-            matches!(self.outcome, Outcome::Done { .. } | Outcome::Counted { .. } | Outcome::Unknown);
+        let effect = matches!(
+            self.outcome,
+            Outcome::Done { .. }
+                | Outcome::Counted { .. }
+                | Outcome::Acknowledged
+                | Outcome::Summed { .. }
+                | Outcome::Unknown
+        );
         match self.action {
             Action::Write { .. } | Action::Remove { .. } | Action::Increment { .. } => effect,
             Action::Read | Action::Count | Action::Scan => false,

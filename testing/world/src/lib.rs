@@ -14,6 +14,7 @@ pub mod trace;
 
 pub mod client;
 pub mod fault;
+pub mod resp;
 pub mod scenario;
 pub mod stage;
 pub mod system;

@@ -144,6 +144,7 @@ impl<'a, T: System> Scenario<'a, T> {
         let mut world = World::new(rng.u64(), calm);
         world.log = log;
         world.costs = swarm.costs.clone();
+        world.hears_bytes = system.hears_bytes();
         let (mut servers, mut coordinators, mut clients) = (Vec::new(), Vec::new(), Vec::new());
         for member in system.members() {
             let mut make = system.processes(&member);
@@ -353,9 +354,12 @@ impl<'a, T: System> Scenario<'a, T> {
 fn is_answered(operation: &Operation) -> bool {
     match operation.outcome {
         Outcome::Found { .. }
+        | Outcome::Seen { .. }
         | Outcome::Absent
         | Outcome::Done { .. }
+        | Outcome::Acknowledged
         | Outcome::Counted { .. }
+        | Outcome::Summed { .. }
         | Outcome::Scanned
         | Outcome::MetTwice
         | Outcome::ConditionFailed { .. } => true,

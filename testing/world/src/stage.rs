@@ -7,6 +7,8 @@
 //!
 //! Not here: random faults and workloads (scenario, fault). Catalogue: J3.
 
+mod resp;
+
 use crate::checker::search::second_opinion;
 use crate::checker::{Seen, bind, version_witness};
 use crate::cluster::{Cluster, Process, end_of_mutation, end_of_read};
@@ -29,6 +31,7 @@ use std::time::Duration;
 pub enum Player {
     Process(Box<Process>),
     Client(Box<Scripted>),
+    Speaker(Box<resp::Speaker>),
 }
 
 impl Machine for Player {
@@ -36,6 +39,7 @@ impl Machine for Player {
         match self {
             Player::Process(process) => process.step(now, input, effects),
             Player::Client(client) => client.step(now, input, effects),
+            Player::Speaker(speaker) => speaker.step(now, input, effects),
         }
     }
 
@@ -43,6 +47,7 @@ impl Machine for Player {
         match self {
             Player::Process(process) => process.deadline(),
             Player::Client(client) => client.session.deadline(),
+            Player::Speaker(speaker) => speaker.deadline(),
         }
     }
 }
@@ -89,6 +94,8 @@ pub struct Setting {
     pub cluster: Cluster,
     pub seed: u64,
     pub clients: usize,
+    /// Redis clients; servers speak their protocol if there are any.
+    pub speakers: usize,
     /// How long a client tries before an operation ends as refused or unknown.
     pub patience: Duration,
     /// The term that clients ask for their leases.
@@ -101,6 +108,7 @@ impl Setting {
             cluster: Cluster { servers, ..Cluster::default() },
             seed: 1,
             clients: 2,
+            speakers: 0,
             patience: Duration::from_secs(8),
             lease_term: Duration::from_secs(60),
         }
@@ -113,6 +121,11 @@ pub struct Stage {
     pub coordinator: usize,
     pub servers: Vec<usize>,
     pub clients: Vec<usize>,
+    /// Redis clients.
+    pub speakers: Vec<usize>,
+    asked: Vec<resp::Asked>,
+    /// How many commands each of them was given since it was connected.
+    given: Vec<usize>,
     history: Vec<Operation>,
     /// Which table and which bytes a key number of the history stands for.
     keys: BTreeMap<u32, (TableId, Vec<u8>)>,
@@ -138,8 +151,10 @@ impl Stage {
 
     /// The same before anything has happened.
     pub fn unborn(setting: Setting) -> Stage {
-        let Setting { cluster, seed, clients, patience, lease_term } = setting;
+        let Setting { cluster, seed, clients, speakers, patience, lease_term } = setting;
+        let cluster = Cluster { resp: speakers > 0, ..cluster };
         let mut world = World::new(seed, NetworkOptions::calm());
+        world.hears_bytes = cluster.resp;
         let (mut servers, mut coordinator) = (Vec::new(), usize::MAX);
         for member in cluster.members() {
             let mut make = cluster.processes(&member);
@@ -172,12 +187,23 @@ impl Stage {
             })
         });
         let clients = clients.collect();
+        let given = vec![0; speakers];
+        let speakers = (0..speakers).map(|index| {
+            let addr = SocketAddr::from(([10, 9, 1, index as u8 + 1], 1));
+            world.add_node(NodeOptions::plain(format!("speaker {index}"), addr), |life| {
+                Player::Speaker(Box::new(resp::Speaker::new(life.seed)))
+            })
+        });
+        let speakers = speakers.collect();
         Stage {
             world,
             cluster,
             coordinator,
             servers,
             clients,
+            speakers,
+            asked: Vec::new(),
+            given,
             history: Vec::new(),
             keys: BTreeMap::new(),
             open: Vec::new(),
@@ -227,7 +253,7 @@ impl Stage {
     pub fn node(&self, server: usize) -> Option<&ServerNode> {
         match self.world.machine(self.servers[server])? {
             Player::Process(process) => process.server(),
-            Player::Client(_) => None,
+            Player::Client(_) | Player::Speaker(_) => None,
         }
     }
 
@@ -239,7 +265,7 @@ impl Stage {
     pub fn state(&self) -> Option<&State> {
         match self.world.machine(self.coordinator)? {
             Player::Process(process) => process.coordinator().filter(|c| c.is_active()).map(|c| c.state()),
-            Player::Client(_) => None,
+            Player::Client(_) | Player::Speaker(_) => None,
         }
     }
 
@@ -330,7 +356,7 @@ impl Stage {
     pub fn outcome(&self, begun: Begun) -> Option<&core::Outcome> {
         match self.world.machine(self.clients[begun.client])? {
             Player::Client(client) => client.ended.get(&begun.number).map(|(_, outcome)| outcome),
-            Player::Process(_) => None,
+            Player::Process(_) | Player::Speaker(_) => None,
         }
     }
 
@@ -546,10 +572,11 @@ impl Stage {
 
     /// Puts what is known by now into the history.
     fn note_ends(&mut self) {
+        self.note_replies();
         for begun in std::mem::take(&mut self.open) {
             let ended = match self.world.machine(self.clients[begun.client]) {
                 Some(Player::Client(client)) => client.ended.get(&begun.number).cloned(),
-                Some(Player::Process(_)) | None => None,
+                Some(Player::Process(_) | Player::Speaker(_)) | None => None,
             };
             let Some((now, outcome)) = ended else {
                 self.open.push(begun);
@@ -650,7 +677,7 @@ impl Stage {
         for node in 0..self.world.node_count() {
             let broken = match self.world.machine(node) {
                 Some(Player::Process(process)) => self.cluster.is_broken(process),
-                Some(Player::Client(_)) | None => false,
+                Some(Player::Client(_) | Player::Speaker(_)) | None => false,
             };
             let options = &mut self.world.disks_mut(node).options;
             (options.read_error_ppm, options.sync_error_ppm) = (0, 0);

@@ -36,6 +36,10 @@ pub enum Ask<'a> {
         by: Number,
         condition: Condition,
     },
+    /// Of this letter, to a counter that keeps its increments as letters.
+    Append {
+        letter: u8,
+    },
     /// To read a counter.
     Count,
     /// Of all objects; the key means nothing.
@@ -89,6 +93,16 @@ pub trait Session: Machine {
         false
     }
 
+    /// Whether it can append.
+    fn appends(&self) -> bool {
+        false
+    }
+
+    /// Whether it can commit several objects.
+    fn commits(&self) -> bool {
+        true
+    }
+
     /// Whether what its lanes ask for goes out together.
     fn packs(&self) -> bool {
         false
@@ -99,6 +113,11 @@ pub trait Session: Machine {
     /// All operations of this step have begun.
     fn all_begun(&mut self, now: Instant, effects: &mut Effects) {
         let _ = (now, effects);
+    }
+
+    /// Another session takes its place: closes what it has open.
+    fn leave(&mut self, effects: &mut Effects) {
+        let _ = effects;
     }
 
     /// How the operation of a lane ended, once.
@@ -166,6 +185,11 @@ pub trait System {
 
     /// Whether clients may fill the memory, so that a refusal for want of it is an answer like any other.
     fn is_tight(&self) -> bool {
+        false
+    }
+
+    /// Whether its processes hear connections that do not speak in frames.
+    fn hears_bytes(&self) -> bool {
         false
     }
 

@@ -130,21 +130,32 @@ fn ttl(rng: &mut Rng) -> Duration {
     Duration::from_millis(rng.between(100, most))
 }
 
+/// Counters from here on keep their increments as letters: each increment appends the letter of its place.
+pub const APPENDED: u32 = COUNTERS + (1 << 23);
+
+/// What an increment at a place appends.
+pub fn letter(place: u8) -> u8 {
+    b'a' + place
+}
+
 /// Counters that are incremented at the same time.
 const COUNTERS_AT_ONCE: u64 = 4;
 
-/// The counter of the increment with this number, and the place of the increment in its sums.
-pub fn counter(ticket: u64) -> (u32, u8) {
+/// The counter of the increment with this number, of those from `first` on, and the place of the increment in its sums.
+pub fn counter(ticket: u64, first: u32) -> (u32, u8) {
     let (row, column) = (ticket / COUNTERS_AT_ONCE, ticket % COUNTERS_AT_ONCE);
     let round = row / u64::from(PLACE_COUNT);
-    let key = COUNTERS + (round * COUNTERS_AT_ONCE + column) as u32;
+    let key = first + (round * COUNTERS_AT_ONCE + column) as u32;
     (key, (row % u64::from(PLACE_COUNT)) as u8)
 }
 
 /// The number of an increment, as `counter` takes it; none of other operations.
-pub fn ticket(operation: &Operation) -> Option<u64> {
+pub fn ticket(operation: &Operation, first: u32) -> Option<u64> {
     let Action::Increment { place, .. } = operation.action else { return None };
-    let key = u64::from(operation.key - COUNTERS);
+    if (operation.key >= APPENDED) != (first >= APPENDED) {
+        return None;
+    }
+    let key = u64::from(operation.key - first);
     let row = key / COUNTERS_AT_ONCE * u64::from(PLACE_COUNT) + u64::from(place);
     Some(row * COUNTERS_AT_ONCE + key % COUNTERS_AT_ONCE)
 }
@@ -175,6 +186,10 @@ pub fn key_of(bytes: &[u8]) -> Option<u32> {
 
 /// What a counter holds. What is no number is no sum that the checker takes.
 pub fn sum_of(value: &[u8]) -> i64 {
+    if !value.is_empty() && value.iter().all(u8::is_ascii_lowercase) {
+        let places = value.iter().map(|letter| amount(letter - b'a'));
+        return places.fold(0i64, |sum, amount| sum.saturating_add(amount));
+    }
     std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()).unwrap_or(-1)
 }
 

@@ -15,6 +15,7 @@ mod connection;
 mod effect;
 mod event;
 mod node;
+mod stream;
 
 pub use node::{Clock, Life, Node};
 
@@ -132,6 +133,8 @@ pub struct World<M: Machine> {
     spare: Vec<Vec<u8>>,
     /// Chance that a store request fails, its fate unknown, per million.
     pub store_failure_ppm: u32,
+    /// Whether connections that do not begin with a frame carry bytes; otherwise everything that is sent is a frame.
+    pub hears_bytes: bool,
 }
 
 impl<M: Machine> World<M> {
@@ -159,6 +162,7 @@ impl<M: Machine> World<M> {
             same_turn: VecDeque::new(),
             spare: Vec::new(),
             store_failure_ppm: 0,
+            hears_bytes: false,
         }
     }
 
@@ -375,6 +379,9 @@ impl<M: Machine> World<M> {
     }
 
     fn step_once(&mut self, node: usize, pending: Pending, effects: &mut Effects) {
+        if let Pending::Bytes { from } = pending {
+            return self.step_with_bytes(node, from, effects);
+        }
         self.steps += 1;
         let host = &mut self.nodes[node];
         let (kind, length) = pending.shape();

@@ -2,6 +2,7 @@
 
 use super::fault_of;
 use crate::{Fault, Object};
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{KeyHash, Number, Status, TableId, Version};
 use ramhold_client_core::{Outcome, Page, Reply};
 use ramhold_wire::data::{IncrementReply, ReadReply, decode_version};
@@ -98,6 +99,9 @@ impl<'a> Answer<'a> {
                 Status::TableExists => Answer::TableExists,
                 status => Answer::Fault(fault_of(status, &detail)),
             },
+            Outcome::Unknown { detail } if planted(Defect::RespUnknownIsRefused) => {
+                Answer::Fault(fault_of(Status::Retry, &detail))
+            }
             Outcome::Unknown { detail } => {
                 Answer::Fault(Fault::said(format!("UNKNOWN it may have been done, or not: {detail}")))
             }

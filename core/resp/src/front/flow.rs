@@ -11,6 +11,7 @@ use super::{Host, LIMITS_BEFORE_AUTH, Resp, cluster};
 use crate::commands::resolve;
 use crate::{Command, Fast, Fault, Flags, Front, Parsed, Reply, Run};
 use ramhold_base::hash::PlacementHasher;
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ConnId, Effects, Instant, Rest, Taken};
 use ramhold_wire::local::LocalRequest;
 
@@ -53,6 +54,7 @@ impl Resp {
                 break;
             }
             if !connection.has_room(&self.config) {
+                self.stats.held += 1;
                 connection.is_held = true;
                 taken.rest = Rest::Held;
                 break;
@@ -76,6 +78,7 @@ impl Resp {
                     match taking {
                         Taking::Done => taken.bytes += length,
                         Taking::Later => {
+                            self.stats.held += 1;
                             connection.is_held = true;
                             taken.rest = Rest::Held;
                             break;
@@ -96,7 +99,7 @@ impl Resp {
 
     /// A reply that is there at once: straight out, or behind those that are still awaited.
     pub(super) fn put_reply(&mut self, connection: &mut Connection, out: &mut Vec<u8>, reply: Vec<u8>) {
-        if connection.running.is_empty() {
+        if connection.running.is_empty() || planted(Defect::RespReplyOvertakes) {
             out.extend_from_slice(&reply);
         } else {
             let seq = self.next_seq();

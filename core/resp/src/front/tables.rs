@@ -5,6 +5,7 @@ use super::tickets::Part;
 use super::{Host, Resp};
 use crate::Fault;
 use ramhold_base::map::FastMap;
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ConnId, Effects, Instant, TableId};
 use ramhold_client_core::{Operation, WhichTable};
 use ramhold_wire::membership::Durability;
@@ -28,6 +29,9 @@ impl Databases {
 
     /// Forgets a database if this is still what is known of it.
     pub fn forget_one(&mut self, db: u16, table: TableId) {
+        if planted(Defect::RespTableKept) {
+            return;
+        }
         if self.table(db) == Some(table) {
             self.known.remove(&db);
         }
@@ -41,6 +45,7 @@ impl Databases {
 impl Resp {
     /// Has a command begin anew when the table of a database is known.
     pub fn wait_for_table(&mut self, db: u16, conn: ConnId, seq: u64) {
+        self.stats.table_waits += 1;
         let is_first = !self.databases.asking.contains_key(&db);
         self.databases.asking.entry(db).or_default().push((conn, seq));
         if is_first {

@@ -14,6 +14,7 @@ use super::{Host, Resp, fault_of};
 use crate::transaction::Place;
 use crate::{Call, Change, Fault, Front, Protocol, Reply, Run, Stop, Transaction};
 use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ClusterTime, ConnId, Effects, Instant, Status, TableId, Version};
 use ramhold_client_core::{CommitAction, CommitItem, Expiry, Operation, RejectRules};
 use ramhold_wire::commit::{self, CommitRequest};
@@ -191,7 +192,8 @@ impl Resp {
         let mut needs = false;
         for ((db, key), version) in watched {
             match work.keys.version(*db, key) {
-                Ok(present) if present != *version => {
+                Ok(present) if present != *version && !planted(Defect::RespWatchIgnored) => {
+                    self.stats.watch_failed += 1;
                     // As if nothing had been asked for: what was read is not looked at again.
                     work.keys = Transaction::default();
                     running.reply.clear();
@@ -343,6 +345,7 @@ impl Resp {
                 Step::Wait
             }
             End::Conflict => {
+                self.stats.retried += 1;
                 work.renew();
                 Step::Again
             }
@@ -366,13 +369,17 @@ impl Resp {
         effects: &mut Effects,
     ) -> bool {
         let Part::Command { conn, index, attempt, .. } = part else { return false };
-        if attempt != work.attempts {
+        if attempt != work.attempts && !planted(Defect::RespStaleAttempt) {
             return false;
         }
         if index == COMMIT {
             match answer {
                 Answer::Written | Answer::Removed(_) => return true,
-                Answer::Conflict | Answer::Absent => work.renew(),
+                Answer::Conflict if planted(Defect::RespConflictIsDone) => return true,
+                Answer::Conflict | Answer::Absent => {
+                    self.stats.retried += 1;
+                    work.renew();
+                }
                 Answer::Elsewhere => match wanted(&work.keys, &self.databases) {
                     Ok(wanted) => {
                         self.posted.push((wanted.operation(), part));
@@ -436,6 +443,7 @@ impl Answer<'_> {
     fn into_end(self) -> End {
         match self {
             Answer::Written | Answer::Removed(_) => End::Done,
+            Answer::Conflict if planted(Defect::RespConflictIsDone) => End::Done,
             Answer::Conflict | Answer::Absent => End::Conflict,
             Answer::Fault(fault) => End::Fault(fault),
             _ => End::Elsewhere,
@@ -489,6 +497,7 @@ fn wanted<'a>(keys: &'a Transaction, databases: &Databases) -> Result<Wanted<'a>
 /// The key is still as it was seen.
 fn rules(seen: Option<Option<Version>>) -> RejectRules {
     match seen {
+        _ if planted(Defect::RespUnconditional) => RejectRules::default(),
         None => RejectRules::default(),
         Some(None) => RejectRules { exists: true, ..RejectRules::default() },
         Some(Some(version)) => {

@@ -1,7 +1,8 @@
 //! Judges counters: objects that are only incremented and read.
 //!
 //! Each increment of a counter adds another power of four, so a sum tells which increments are in it, and one that was
-//! counted twice shows as a digit above 1. The versions order the sums: each holds all that the one before it holds.
+//! counted twice shows as a digit above 1. The versions order the sums: each holds all that the one before it holds. Who
+//! is told no versions is told sums that have their place in the same order, or only that an increment was carried out.
 //!
 //! Catalogue: A7, A11.
 
@@ -27,6 +28,8 @@ struct Counter<'a> {
     increments: BTreeMap<u8, usize>,
     /// The sums, each with who told it first.
     states: BTreeMap<Version, (i64, usize)>,
+    /// Sums that were told without a version.
+    sums: Vec<(i64, usize)>,
     found: &'a mut Vec<Violation>,
 }
 
@@ -38,8 +41,8 @@ pub(super) fn check(
     found: &mut Vec<Violation>,
     seen: &mut Seen,
 ) {
-    let (increments, states) = (BTreeMap::new(), BTreeMap::new());
-    let mut counter = Counter { history, key, increments, states, found };
+    let (increments, states, sums) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+    let mut counter = Counter { history, key, increments, states, sums, found };
     for at in places {
         if let Action::Increment { place, .. } = history[*at].action
             && history[*at].may_mutate()
@@ -49,6 +52,7 @@ pub(super) fn check(
     }
     let told: Vec<usize> = places.iter().copied().filter(|at| counter.take(*at, seen)).collect();
     counter.check_states();
+    counter.check_sums();
     counter.check_real_time(&told, places);
     seen.increments += counter.increments.len() as u64;
     let newest = counter.states.last_key_value().map_or(0, |(_, (sum, _))| *sum);
@@ -74,7 +78,11 @@ impl Counter<'_> {
     fn take(&mut self, at: usize, seen: &mut Seen) -> bool {
         let operation = &self.history[at];
         let (version, sum) = match (operation.action, operation.outcome) {
-            (Action::Increment { .. } | Action::Count, Outcome::Counted { version, sum }) => (version, sum),
+            (Action::Increment { .. } | Action::Count, Outcome::Counted { version, sum }) => {
+                (Some(version), sum)
+            }
+            (Action::Increment { .. } | Action::Count, Outcome::Summed { sum }) => (None, sum),
+            (Action::Increment { .. }, Outcome::Acknowledged) => return false,
             (Action::Increment { condition, .. }, Outcome::ConditionFailed { version }) => {
                 seen.conditions_failed += 1;
                 let wrongly = match condition {
@@ -95,7 +103,7 @@ impl Counter<'_> {
             }
         };
         seen.observations += 1;
-        if sum <= 0 || version.is_none() {
+        if sum <= 0 || version == Some(Version::NONE) {
             self.violation(ViolationKind::Nonsense, vec![at]);
             return false;
         }
@@ -113,6 +121,10 @@ impl Counter<'_> {
             self.violation(ViolationKind::WrongValue, vec![at]);
             return false;
         }
+        let Some(version) = version else {
+            self.sums.push((sum, at));
+            return true;
+        };
         if let Some((there, other)) = self.states.get(&version).copied() {
             let both_increment = [at, other].iter().all(|at| self.history[*at].may_mutate());
             if there != sum {
@@ -168,22 +180,62 @@ impl Counter<'_> {
         }
     }
 
+    /// All sums have one order, each holding those below it, whether versions were told with them or not; two increments
+    /// never come to the same sum.
+    fn check_sums(&mut self) {
+        if self.sums.is_empty() {
+            return;
+        }
+        let mut all: Vec<(i64, usize)> =
+            self.states.values().copied().chain(self.sums.iter().copied()).collect();
+        all.sort_unstable();
+        let mut violations = Vec::new();
+        for pair in all.windows(2) {
+            let ((less, other), (sum, at)) = (pair[0], pair[1]);
+            if digits(less).any(|(place, _)| !holds(sum, place)) {
+                violations.push((ViolationKind::IncrementLost, vec![at, other]));
+            }
+            let both_increment = [at, other].iter().all(|at| self.history[*at].may_mutate());
+            if less == sum && both_increment {
+                violations.push((ViolationKind::DuplicateVersion, vec![at, other]));
+            }
+        }
+        for (sum, at) in all.iter().copied() {
+            let Action::Increment { place, condition } = self.history[at].action else { continue };
+            let early = all.iter().find(|(less, _)| *less < sum && holds(*less, place));
+            if let Some((_, other)) = early {
+                violations.push((ViolationKind::VersionWentBack, vec![at, *other]));
+            }
+            if condition == Condition::Absent && sum != amount(place) {
+                violations.push((ViolationKind::ConditionIgnored, vec![at]));
+            }
+        }
+        for (kind, operations) in violations {
+            self.violation(kind, operations);
+        }
+    }
+
     fn check_real_time(&mut self, told: &[usize], places: &[usize]) {
         let sum_of = |at: usize| match self.history[at].outcome {
-            Outcome::Counted { version, sum } => (version, sum),
-            _ => (Version::NONE, 0),
+            Outcome::Counted { sum, .. } | Outcome::Summed { sum } => sum,
+            _ => 0,
         };
         let mut violations = Vec::new();
         for at in told.iter().copied() {
-            let (operation, (version, sum)) = (&self.history[at], sum_of(at));
+            let (operation, sum) = (&self.history[at], sum_of(at));
             let early = digits(sum).map(|(place, _)| self.increments[&place]);
             let early = early.filter(|other| self.history[*other].call > operation.ret);
             violations.extend(early.map(|other| (ViolationKind::FutureRead, at, other)));
             for other in told.iter().copied().filter(|other| self.history[*other].ret < operation.call) {
-                if sum_of(other).0 > version {
+                if sum_of(other) > sum {
                     violations.push((ViolationKind::StaleRead, at, other));
                 }
             }
+        }
+        for (place, at) in &self.increments {
+            let after = |other: &&usize| self.history[**other].call > self.history[*at].ret;
+            let lacks = told.iter().filter(after).find(|other| !holds(sum_of(**other), *place));
+            violations.extend(lacks.map(|other| (ViolationKind::IncrementLost, *other, *at)));
         }
         for at in places.iter().copied().filter(|at| self.history[*at].outcome == Outcome::Absent) {
             let before = told.iter().find(|other| self.history[**other].ret < self.history[at].call);

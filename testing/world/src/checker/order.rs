@@ -58,11 +58,13 @@ pub(super) enum FreeKind {
     Present,
 }
 
-/// An unknown mutation that nobody has been found to observe.
+/// A mutation without a version, unknown or acknowledged, that nobody has been found to observe.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Loose {
     pub at: usize,
     pub call: u64,
+    /// When it was acknowledged; never: its fate is unknown.
+    pub ret: u64,
     pub condition: Condition,
     /// Of a write: when what it left may end by itself at the earliest.
     pub expiry: Option<Ends>,
@@ -102,6 +104,7 @@ impl Order {
             known: BTreeMap::new(),
             unknown_writes: Vec::new(),
             watched: Vec::new(),
+            seen: Vec::new(),
             phantoms: BTreeMap::new(),
             order: Order {
                 key,
@@ -155,6 +158,24 @@ impl Order {
         self.sound = false;
     }
 
+    /// An acknowledged write whose version nobody told is newer than all that was over before it began, so none of that
+    /// may be seen after it.
+    pub fn check_acknowledged(&self, found: &mut Vec<Violation>) {
+        for write in self.loose_writes.iter().filter(|write| write.ret != NEVER) {
+            let is_older = |state: &usize| {
+                let mutation = state.checked_sub(1).map(|m| self.mutations[m].ret);
+                let over = mutation.into_iter().chain(self.fixed[*state].iter().map(|o| o.ret)).min();
+                over.is_some_and(|over| over < write.call)
+            };
+            let Some(newest) = (0..self.fixed.len()).rev().find(is_older) else { continue };
+            let stale = self.fixed[..=newest].iter().flatten().find(|o| o.call > write.ret);
+            if let Some(stale) = stale {
+                let (kind, operations) = (ViolationKind::StaleRead, vec![stale.at, write.at]);
+                found.push(Violation { kind, key: self.key, operations });
+            }
+        }
+    }
+
     fn first_contradiction(&self) -> Option<(ViolationKind, usize, usize)> {
         // The latest beginning so far in the order, whose it is, whether that was an observation, and of which state.
         let mut latest = (0, usize::MAX, false, 0);
@@ -196,6 +217,8 @@ struct Draft<'a> {
     known: BTreeMap<Version, Mutation>,
     unknown_writes: Vec<(Loose, ValueId, bool)>,
     watched: Vec<(Version, Observation)>,
+    /// Values that were read without their version.
+    seen: Vec<(ValueId, Observation)>,
     /// Versions that were told without a value and that no known mutation has; who told them first.
     phantoms: BTreeMap<Version, Observation>,
     order: Order,
@@ -237,8 +260,8 @@ impl Draft<'_> {
                     self.known.insert(version, Mutation { at, version, call, ret, before, left, expiry });
                 }
             }
-            Outcome::Unknown => {
-                let loose = Loose { at, call: operation.call, condition, expiry };
+            Outcome::Unknown | Outcome::Acknowledged => {
+                let loose = Loose { at, call: operation.call, ret: operation.ret, condition, expiry };
                 match left {
                     Left::Value(value) => self.unknown_writes.push((loose, value, false)),
                     Left::Nothing | Left::SomeValue => self.order.loose_removes.push(loose),
@@ -246,8 +269,10 @@ impl Draft<'_> {
             }
             Outcome::ConditionFailed { .. } | Outcome::Refused { .. } => {}
             Outcome::Found { .. }
+            | Outcome::Seen { .. }
             | Outcome::Absent
             | Outcome::Counted { .. }
+            | Outcome::Summed { .. }
             | Outcome::Scanned
             | Outcome::MetTwice => {
                 self.violation(ViolationKind::Nonsense, vec![at]);
@@ -265,13 +290,19 @@ impl Draft<'_> {
                     self.watched.push((version, observation));
                 }
             }
+            (Action::Read, Outcome::Seen { value }) => {
+                seen.observations += 1;
+                self.seen.push((value, observation));
+            }
             (Action::Read, Outcome::Absent) => {
                 self.order.free.push(Free { seen: observation, what: FreeKind::Absent });
             }
             (
                 Action::Read,
                 Outcome::Done { .. }
+                | Outcome::Acknowledged
                 | Outcome::Counted { .. }
+                | Outcome::Summed { .. }
                 | Outcome::ConditionFailed { .. }
                 | Outcome::Scanned
                 | Outcome::MetTwice,
@@ -286,7 +317,10 @@ impl Draft<'_> {
                 self.take_refusal(condition, version, observation);
             }
             (_, Outcome::Refused { .. } | Outcome::Unknown) => {}
-            (Action::Write { condition, .. } | Action::Remove { condition }, Outcome::Done { .. }) => {
+            (
+                Action::Write { condition, .. } | Action::Remove { condition },
+                Outcome::Done { .. } | Outcome::Acknowledged,
+            ) => {
                 seen.mutations += 1;
                 // A condition that held tells the version too.
                 if let Condition::VersionIs(version) = condition
@@ -299,16 +333,21 @@ impl Draft<'_> {
             (
                 Action::Write { .. } | Action::Remove { .. },
                 Outcome::Found { .. }
+                | Outcome::Seen { .. }
                 | Outcome::Absent
                 | Outcome::Counted { .. }
+                | Outcome::Summed { .. }
                 | Outcome::Scanned
                 | Outcome::MetTwice,
             )
             | (
                 Action::Increment { .. } | Action::Count | Action::Scan,
                 Outcome::Found { .. }
+                | Outcome::Seen { .. }
                 | Outcome::Absent
+                | Outcome::Acknowledged
                 | Outcome::Counted { .. }
+                | Outcome::Summed { .. }
                 | Outcome::ConditionFailed { .. }
                 | Outcome::Scanned
                 | Outcome::MetTwice
@@ -381,6 +420,7 @@ impl Draft<'_> {
         // When several unknown writes left the same value nobody knows which this is: take the least that holds of all.
         let alike = self.unknown_writes.iter().filter(|(_, left, _)| *left == value);
         if alike.clone().count() > 1 {
+            loose.ret = NEVER;
             loose.call = alike.map(|(loose, _, _)| loose.call).min().unwrap_or(loose.call);
             loose.condition = Condition::Free;
             loose.expiry =
@@ -396,7 +436,7 @@ impl Draft<'_> {
             at: loose.at,
             version,
             call: loose.call,
-            ret: NEVER,
+            ret: loose.ret,
             before,
             left: Left::Value(value),
             expiry: loose.expiry,
@@ -439,6 +479,26 @@ impl Draft<'_> {
         self.order.loose_removes.sort_by_key(|l| l.call);
     }
 
+    /// What was read without a version counts for the one version that the value is known to have had; where it had
+    /// several, or one that nobody told, only that it was written by then.
+    fn place_seen(&mut self) {
+        for (value, seen) in std::mem::take(&mut self.seen) {
+            let mut versions = self.known.values().filter(|m| m.left == Left::Value(value));
+            let (first, second) = (versions.next().map(|m| m.version), versions.next());
+            let loose = self.unknown_writes.iter().find(|(_, left, bound)| *left == value && !*bound);
+            match (first, loose) {
+                (Some(version), None) if second.is_none() => self.watched.push((version, seen)),
+                (Some(_), _) => {}
+                (None, Some((loose, ..))) if loose.call <= seen.ret => {}
+                (None, Some((loose, ..))) => {
+                    let at = loose.at;
+                    self.violation(ViolationKind::FutureRead, vec![seen.at, at]);
+                }
+                (None, None) => self.violation(ViolationKind::NeverWritten, vec![seen.at]),
+            }
+        }
+    }
+
     fn writer_of(&self, value: ValueId) -> Option<usize> {
         let known = self.known.values().find(|m| m.left == Left::Value(value)).map(|m| m.at);
         known.or_else(|| {
@@ -447,6 +507,7 @@ impl Draft<'_> {
     }
 
     fn finish(mut self, seen: &mut Seen) -> Order {
+        self.place_seen();
         let mut loose: Vec<Loose> =
             self.unknown_writes.iter().filter(|(_, _, bound)| !*bound).map(|(loose, _, _)| *loose).collect();
         loose.sort_by_key(|l| l.call);

@@ -141,8 +141,10 @@ impl Steps {
                 continue;
             }
             let ttl = u64::try_from(ttl.as_nanos()).unwrap_or(NEVER);
-            let saw_it =
-                |o: &&&Operation| matches!(o.outcome, Outcome::Found { value: read, .. } if read == value);
+            let saw_it = |o: &&&Operation| {
+                let read = |read: ValueId| read == value;
+                matches!(o.outcome, Outcome::Found { value, .. } | Outcome::Seen { value } if read(value))
+            };
             let written = operations.iter().filter(saw_it).map(|o| o.ret).min().unwrap_or(NEVER);
             let written = written.min(operation.ret);
             steps.push(Step {
@@ -252,10 +254,13 @@ fn apply(operation: &Operation, state: State) -> Option<State> {
                 Outcome::Found { version, value } => {
                     told(state, version.raw()).filter(|s| s.present.is_some_and(|(v, _)| v == value))
                 }
+                Outcome::Seen { value } => state.present.is_some_and(|(v, _)| v == value).then_some(state),
                 Outcome::Absent => state.present.is_none().then_some(state),
                 Outcome::Refused { .. } | Outcome::Unknown => Some(state),
                 Outcome::Done { .. }
+                | Outcome::Acknowledged
                 | Outcome::Counted { .. }
+                | Outcome::Summed { .. }
                 | Outcome::ConditionFailed { .. }
                 | Outcome::Scanned
                 | Outcome::MetTwice => None,
@@ -267,8 +272,10 @@ fn apply(operation: &Operation, state: State) -> Option<State> {
     };
     match operation.outcome {
         Outcome::Found { .. }
+        | Outcome::Seen { .. }
         | Outcome::Absent
         | Outcome::Counted { .. }
+        | Outcome::Summed { .. }
         | Outcome::Scanned
         | Outcome::MetTwice => None,
         Outcome::Refused { .. } => Some(state),
@@ -293,7 +300,8 @@ fn apply(operation: &Operation, state: State) -> Option<State> {
             let next = State { floor: version, present: left.map(|value| (value, Some(version))) };
             (version > state.floor).then_some(next)
         }
-        Outcome::Unknown => {
+        Outcome::Acknowledged if left.is_none() && state.present.is_none() => None,
+        Outcome::Unknown | Outcome::Acknowledged => {
             let state = meets(state, condition)?;
             Some(State { floor: state.floor, present: left.map(|value| (value, None)) })
         }

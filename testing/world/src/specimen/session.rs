@@ -95,7 +95,7 @@ impl Session for SpecimenSession {
             Ask::Read => Opcode::Read,
             Ask::Write { .. } => Opcode::Write,
             Ask::Remove { .. } => Opcode::Remove,
-            Ask::Increment { .. } | Ask::Count | Ask::Scan | Ask::Commit(_) => {
+            Ask::Increment { .. } | Ask::Append { .. } | Ask::Count | Ask::Scan | Ask::Commit(_) => {
                 unreachable!("the specimen has neither counters nor scans")
             }
         };
@@ -112,7 +112,7 @@ impl Session for SpecimenSession {
                 Ask::Remove { condition } => {
                     KeyRequest { table: TABLE, rules: rules(condition), key }.encode(out)
                 }
-                Ask::Increment { .. } | Ask::Count | Ask::Scan | Ask::Commit(_) => {
+                Ask::Increment { .. } | Ask::Append { .. } | Ask::Count | Ask::Scan | Ask::Commit(_) => {
                     unreachable!("the specimen has neither counters nor scans")
                 }
             });

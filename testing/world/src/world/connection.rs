@@ -2,10 +2,12 @@
 //!
 //! A connection belongs to one life of its caller and, once a frame has been accepted, to one life of its callee.
 //! Either end is open until it has been told of the end. Frames reach open ends of living lives only.
+//! Connections that do not speak in frames are `stream`'s.
 
 use super::World;
 use super::event::{Happening, Side};
 use super::node::Pending;
+use super::stream::Stream;
 use ramhold_base::{ConnId, Lost, Machine, Peer};
 use std::net::SocketAddr;
 
@@ -33,18 +35,20 @@ pub(super) struct Connection {
     /// The caller's end is planned already because of silence.
     silent: bool,
     /// When the last frame that keeps its order arrives, at the caller and at the callee.
-    last_arrival: [u64; 2],
+    pub(super) last_arrival: [u64; 2],
+    /// What it carries as bytes, to the caller and to the callee; none: it speaks in frames.
+    pub(super) streams: Option<Box<[Stream; 2]>>,
 }
 
 /// The two ends of one connection have different names, since both may be in one process.
-fn conn_id(connection: usize, side: Side) -> ConnId {
+pub(super) fn conn_id(connection: usize, side: Side) -> ConnId {
     ConnId(connection as u64 * 2 + 1 + u64::from(side == Side::Callee))
 }
 
 impl<M: Machine> World<M> {
     pub(super) fn send(&mut self, node: usize, to: Peer, bytes: &[u8]) {
         let (connection, side) = match to {
-            Peer::Addr(addr) => (self.connection_to(node, addr), Side::Caller),
+            Peer::Addr(addr) => (self.connection_to(node, addr, bytes), Side::Caller),
             Peer::Conn(conn) => match self.own_end(node, conn) {
                 Some(end) => end,
                 None => return,
@@ -83,8 +87,10 @@ impl<M: Machine> World<M> {
         }
     }
 
-    fn connection_to(&mut self, node: usize, addr: SocketAddr) -> usize {
-        if let Some(connection) = self.nodes[node].outgoing.get(&addr) {
+    /// The connection to an address, opened if there is none; what is sent first decides what it speaks.
+    fn connection_to(&mut self, node: usize, addr: SocketAddr, first: &[u8]) -> usize {
+        let is_bytes = self.hears_bytes && first.first() != Some(&ramhold_wire::frame::MAGIC[0]);
+        if let Some(connection) = self.nodes[node].outgoing.get(&(addr, is_bytes)) {
             return *connection;
         }
         let connection = self.connections.len();
@@ -99,14 +105,15 @@ impl<M: Machine> World<M> {
             dead: false,
             silent: false,
             last_arrival: [0; 2],
+            streams: is_bytes.then(Box::default),
         });
-        self.nodes[node].outgoing.insert(addr, connection);
+        self.nodes[node].outgoing.insert((addr, is_bytes), connection);
         self.nodes[node].connections.insert(connection);
         connection
     }
 
     /// The connection that this process calls `conn`, if its end there is open.
-    fn own_end(&self, node: usize, conn: ConnId) -> Option<(usize, Side)> {
+    pub(super) fn own_end(&self, node: usize, conn: ConnId) -> Option<(usize, Side)> {
         let raw = conn.0.checked_sub(1)?;
         let side = if raw % 2 == 0 { Side::Caller } else { Side::Callee };
         let connection = usize::try_from(raw / 2).ok()?;
@@ -115,7 +122,7 @@ impl<M: Machine> World<M> {
     }
 
     /// Whether this end is open and belongs to the present life of `node`.
-    fn is_end_of(&self, connection: usize, side: Side, node: usize) -> bool {
+    pub(super) fn is_end_of(&self, connection: usize, side: Side, node: usize) -> bool {
         let life = self.nodes[node].life;
         let c = &self.connections[connection];
         match side {
@@ -124,7 +131,7 @@ impl<M: Machine> World<M> {
         }
     }
 
-    fn host_at(&self, connection: usize, side: Side) -> Option<usize> {
+    pub(super) fn host_at(&self, connection: usize, side: Side) -> Option<usize> {
         let c = &self.connections[connection];
         match side {
             Side::Caller => Some(c.caller),
@@ -141,6 +148,9 @@ impl<M: Machine> World<M> {
                 .push(self.now + latency, Happening::End { connection, side: from_side, how: Lost::Refused });
             return;
         };
+        if self.connections[connection].streams.is_some() {
+            return self.transmit_bytes(connection, side, (from, to), bytes);
+        }
         if from == to {
             let at = (self.now + self.network.options.latency_min)
                 .max(self.connections[connection].last_arrival[side as usize] + 1);
@@ -197,11 +207,15 @@ impl<M: Machine> World<M> {
         let from = self.host_at(connection, side.other()).expect("a frame comes from somebody");
         let to = self.host_at(connection, side).expect("a frame arrives at somebody");
         if self.network.is_cut(from, to) {
+            self.lose_bytes(connection, side);
             self.fall_silent(connection, side.other());
             return self.give_back(bytes);
         }
         if side == Side::Callee && !self.accept(connection, to) {
             return self.give_back(bytes);
+        }
+        if self.connections[connection].streams.is_some() {
+            return self.take_in(connection, side, to, bytes);
         }
         if self.is_end_of(connection, side, to) {
             let life = self.nodes[to].life;
@@ -255,7 +269,7 @@ impl<M: Machine> World<M> {
     }
 
     /// This end has sent something that nobody will ever acknowledge: it will find the connection broken.
-    fn fall_silent(&mut self, connection: usize, side: Side) {
+    pub(super) fn fall_silent(&mut self, connection: usize, side: Side) {
         if side == Side::Caller {
             if self.connections[connection].silent {
                 return;
@@ -268,7 +282,7 @@ impl<M: Machine> World<M> {
     }
 
     /// Plans that this end learns that the connection is over; across a cut it takes a silence.
-    fn tell_end(&mut self, connection: usize, side: Side, delay: u64) {
+    pub(super) fn tell_end(&mut self, connection: usize, side: Side, delay: u64) {
         let (Some(from), Some(to)) = (self.host_at(connection, side.other()), self.host_at(connection, side))
         else {
             return;
@@ -283,6 +297,9 @@ impl<M: Machine> World<M> {
             return;
         }
         let life = self.nodes[node].life;
+        if how == Lost::Broken && self.hears_on(connection, side) {
+            return;
+        }
         self.shut(connection, side);
         if how == Lost::Broken {
             // The other end learns of it, if only by its own silence.
@@ -296,14 +313,15 @@ impl<M: Machine> World<M> {
         self.deliver(node, life, pending);
     }
 
-    fn shut(&mut self, connection: usize, side: Side) {
+    pub(super) fn shut(&mut self, connection: usize, side: Side) {
         let c = &mut self.connections[connection];
         let node = match side {
             Side::Caller => {
                 c.caller_open = false;
                 let host = &mut self.nodes[c.caller];
-                if host.outgoing.get(&c.addr) == Some(&connection) {
-                    host.outgoing.remove(&c.addr);
+                let which = (c.addr, c.streams.is_some());
+                if host.outgoing.get(&which) == Some(&connection) {
+                    host.outgoing.remove(&which);
                 }
                 c.caller
             }
@@ -318,18 +336,18 @@ impl<M: Machine> World<M> {
         self.nodes[node].connections.remove(&connection);
     }
 
-    fn count(&mut self, kind: &'static str) {
+    pub(super) fn count(&mut self, kind: &'static str) {
         *self.faults.entry(kind).or_default() += 1;
     }
 
-    fn copy(&mut self, bytes: &[u8]) -> Vec<u8> {
+    pub(super) fn copy(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut copy = self.spare.pop().unwrap_or_default();
         copy.clear();
         copy.extend_from_slice(bytes);
         copy
     }
 
-    fn give_back(&mut self, bytes: Vec<u8>) {
+    pub(super) fn give_back(&mut self, bytes: Vec<u8>) {
         if self.spare.len() < 1024 {
             self.spare.push(bytes);
         }

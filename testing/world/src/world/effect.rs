@@ -29,8 +29,7 @@ impl<M: Machine> World<M> {
                     self.send(node, to, &bytes[frame]);
                 }
                 Effect::Close { conn } => self.close(node, conn),
-                // Connections of the simulation speak in frames.
-                Effect::Hear { .. } => {}
+                Effect::Hear { conn } => self.hear(node, conn),
                 Effect::DiskWrite { token, file, offset, data } => {
                     self.trace.note(offset);
                     self.trace.note_bytes(&bytes[data.clone()]);

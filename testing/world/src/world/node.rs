@@ -58,11 +58,29 @@ impl Clock {
 pub enum Pending {
     Start,
     Tick,
-    Frame { from: ConnId, bytes: Vec<u8> },
-    Lost { addr: SocketAddr, how: Lost },
-    Closed { conn: ConnId },
-    Disk { token: DiskToken, result: Result<Vec<u8>, DiskError> },
-    Store { token: StoreToken, result: StoreResult },
+    Frame {
+        from: ConnId,
+        bytes: Vec<u8>,
+    },
+    /// What waits on this connection, whatever that is by then.
+    Bytes {
+        from: ConnId,
+    },
+    Lost {
+        addr: SocketAddr,
+        how: Lost,
+    },
+    Closed {
+        conn: ConnId,
+    },
+    Disk {
+        token: DiskToken,
+        result: Result<Vec<u8>, DiskError>,
+    },
+    Store {
+        token: StoreToken,
+        result: StoreResult,
+    },
     Stop,
 }
 
@@ -80,6 +98,7 @@ impl Pending {
             }
             Pending::Store { token, .. } => (7, token.0),
             Pending::Stop => (8, 0),
+            Pending::Bytes { from } => (9, from.0),
         }
     }
 
@@ -103,6 +122,7 @@ impl Pending {
             }
             Pending::Store { token, result } => (use_it(Input::Store { token, result }), None),
             Pending::Stop => (use_it(Input::Stop), None),
+            Pending::Bytes { from } => (use_it(Input::Bytes { from, bytes: &[] }), None),
         }
     }
 }
@@ -127,7 +147,8 @@ pub struct Node<M: Machine> {
     pub(super) stalled_until: u64,
     /// When the earliest planned timer fires.
     pub(super) timer_at: Option<u64>,
-    pub(super) outgoing: BTreeMap<SocketAddr, usize>,
+    /// By address, and whether it carries bytes.
+    pub(super) outgoing: BTreeMap<(SocketAddr, bool), usize>,
     /// Connections with an open end here.
     pub(super) connections: BTreeSet<usize>,
     /// The process dies in the middle of a step, after this many further effects.

@@ -16,6 +16,7 @@ mod masters;
 mod network;
 mod once;
 mod recovery;
+mod resp;
 mod starts;
 mod storage;
 mod updates;

@@ -73,6 +73,9 @@ struct Arguments {
     /// Gives the servers so little memory that the clients fill it: writes are refused, all else has to go on.
     #[arg(long)]
     tight: bool,
+    /// Gives every seed Redis clients among the others, not only one of three.
+    #[arg(long)]
+    resp: bool,
     /// Runs the small specimen store instead of Ramhold, to test the simulator itself.
     #[arg(long)]
     specimen: bool,
@@ -179,7 +182,7 @@ fn main() -> ExitCode {
     let system = if arguments.specimen || planted.is_some() {
         Which::Specimen(Specimen { servers: 3, planted })
     } else {
-        Which::Cluster(Cluster { tight: arguments.tight, ..Cluster::default() })
+        Which::Cluster(Cluster { tight: arguments.tight, resp: arguments.resp, ..Cluster::default() })
     };
     #[cfg(feature = "planted")]
     if arguments.mutants {
@@ -225,8 +228,9 @@ fn main() -> ExitCode {
             println!("seed {seed} FAILED: {why}");
             let planted = arguments.planted.as_ref().map_or(String::new(), |p| format!(" --planted {p}"));
             let tight = if arguments.tight { " --tight" } else { "" };
+            let resp = if arguments.resp { " --resp" } else { "" };
             println!(
-                "replay: ramhold-world --replay {seed} --verbose --seconds {}{tight}{planted}",
+                "replay: ramhold-world --replay {seed} --verbose --seconds {}{tight}{resp}{planted}",
                 arguments.seconds
             );
             tally.add_failure(seed, &why);

@@ -53,6 +53,9 @@ impl Key<'_> {
             }
             Outcome::ConditionFailed { version } => Some(version?.raw()),
             Outcome::Absent
+            | Outcome::Seen { .. }
+            | Outcome::Acknowledged
+            | Outcome::Summed { .. }
             | Outcome::Scanned
             | Outcome::MetTwice
             | Outcome::Refused { .. }
