@@ -193,7 +193,11 @@ impl Master {
 
     /// Answers with a status alone.
     pub(crate) fn refuse(&mut self, to: Asker, header: &Header, status: Status, effects: &mut Effects) {
-        self.multis.answer(to, header, status, |_| {}, effects);
+        match to {
+            // Who asked takes the way over the network, and whoever answers there counts it.
+            Asker::Local(ticket) if status.is_retryable() => self.multis.local.push(ticket, status, |_| {}),
+            _ => self.multis.answer(to, header, status, |_| {}, effects),
+        }
     }
 
     pub(crate) fn send(&mut self, to: Asker, header: &Header, answer: &Answer, effects: &mut Effects) {

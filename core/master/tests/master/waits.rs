@@ -3,9 +3,10 @@
 //! Catalogue: J5.
 
 use crate::rig::Rig;
-use ramhold_base::{RpcId, Sequence, TableId};
+use ramhold_base::{Effects, RpcId, Sequence, Status, TableId};
 use ramhold_wire::Opcode;
 use ramhold_wire::data::{KeyRequest, RejectRules, WriteRequest};
+use ramhold_wire::local::{LocalAnswers, LocalRequest};
 use ramhold_wire::multi::{encode_item, encode_multi};
 use std::time::Duration;
 
@@ -74,4 +75,25 @@ fn a_frame_of_many_counts_itself_and_its_items() {
     settle_after(&mut rig, Duration::from_millis(3), rpc);
     assert_eq!(counted(&rig, Opcode::Multi), (1, Duration::from_millis(3)));
     assert_eq!(counted(&rig, Opcode::Write), (writes + 2, waited + Duration::from_millis(6)));
+}
+
+#[test]
+fn what_another_server_is_asked_instead_counts_there_alone() {
+    let mut rig = Rig::new();
+    rig.take_table();
+    rig.send(Opcode::Write, &write());
+    rig.settle();
+    let (reads, waited) = counted(&rig, Opcode::Read);
+    let mut ask = |table, ticket| {
+        let request = LocalRequest::Read(KeyRequest { table, rules: RejectRules::default(), key: b"k" });
+        let mut effects = Effects::new();
+        rig.master.on_local(rig.now, &request, ticket, &rig.view, &mut effects);
+        let mut answers = LocalAnswers::default();
+        rig.master.swap_local_answers(&mut answers);
+        let found: Vec<(u64, Status)> = answers.iter().map(|(ticket, status, _)| (ticket, status)).collect();
+        assert_eq!(found.len(), 1);
+        (found[0], counted(&rig, Opcode::Read))
+    };
+    assert_eq!(ask(TableId(6), 1), ((1, Status::WrongOwner), (reads, waited)));
+    assert_eq!(ask(TABLE, 2), ((2, Status::Ok), (reads + 1, waited)));
 }

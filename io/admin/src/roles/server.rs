@@ -91,7 +91,7 @@ fn write_operations(page: &mut Page, operations: &[(Opcode, Latencies)]) {
             "ramhold_operations_total",
             "counter",
             "Answers to operations on this server's objects, refusals included: of native clients, of Redis clients \
-             connected here, each item of a multi-operation and the multi-operation itself.",
+             connected here (what goes on to another server counts there), each item of a multi-operation and the multi-operation itself.",
         ),
         "operation",
         counts,
