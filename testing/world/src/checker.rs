@@ -166,3 +166,5 @@ pub fn version_witness(history: &[Operation], clock_spread: u64) -> Verdict {
 mod mutations;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod versionless;

@@ -171,7 +171,9 @@ impl RespSession {
             }
             let lost =
                 if work.at_stake { Outcome::Unknown } else { Outcome::Refused { status: Status::Retry } };
-            let outcome = work.result.take().unwrap_or(lost);
+            // A scan that came to its end has not seen every key yet.
+            let told = work.result.take().filter(|told| *told != Outcome::Scanned);
+            let outcome = told.unwrap_or(lost);
             self.ends.push_back((lane, End { outcome, answered_by: None }));
         }
     }
@@ -502,6 +504,10 @@ impl RespSession {
         let [Answer::Bulk(Some(cursor)), Answer::Array(Some(keys))] = parts else {
             panic!("{parts:?} to a SCAN");
         };
+        if work.result.is_some() {
+            // A key of the page before was refused: nothing is known of it.
+            return;
+        }
         work.asked = now;
         for key in keys {
             let Answer::Bulk(Some(key)) = key else { panic!("{key:?} among the keys of a SCAN") };
@@ -511,7 +517,7 @@ impl RespSession {
             }
         }
         if cursor == b"0" {
-            // An error for one of the keys takes its place.
+            // An error for one of the last keys takes its place.
             work.result = Some(Outcome::Scanned);
         } else {
             let count = text(self.rng.between(1, 100));

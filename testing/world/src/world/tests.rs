@@ -384,3 +384,105 @@ fn a_spinning_machine_is_caught() {
     world.add_node(NodeOptions::plain("spinner", addr(1)), |_| Spinner);
     world.run_until(10 * SECOND);
 }
+
+/// Sends numbered bytes to a receiver that takes them in odd pieces and holds back at times; both remember.
+#[derive(Default)]
+struct Streamer {
+    calls: Option<SocketAddr>,
+    next: Option<Instant>,
+    sent: u8,
+    heard: Vec<u8>,
+    turn: u64,
+    held: Option<ConnId>,
+    ends: u32,
+}
+
+impl Machine for Streamer {
+    fn step(&mut self, now: Instant, input: Input<'_>, effects: &mut Effects) {
+        self.turn += 1;
+        match input {
+            Input::Start { .. } => self.next = Some(now),
+            Input::Bytes { from, bytes } => {
+                let part = (self.turn % 7 * 13) as usize;
+                let taken = part.min(bytes.len());
+                self.heard.extend_from_slice(&bytes[..taken]);
+                let rest = match self.turn % 3 {
+                    _ if taken == bytes.len() => ramhold_base::Rest::Part,
+                    0 => ramhold_base::Rest::More,
+                    _ => ramhold_base::Rest::Held,
+                };
+                self.held = (rest == ramhold_base::Rest::Held).then_some(from).or(self.held);
+                effects.taken = ramhold_base::Taken { bytes: taken, rest };
+            }
+            Input::Lost { .. } | Input::Closed { .. } => {
+                self.ends += 1;
+                self.held = None;
+            }
+            _ => {}
+        }
+        if self.next.is_some_and(|next| next <= now) {
+            self.next = Some(now + Duration::from_millis(1));
+            if let Some(conn) = self.held.take() {
+                effects.push(Effect::Hear { conn });
+            }
+            if let Some(addr) = self.calls {
+                let from = self.sent;
+                effects.send_with(Peer::Addr(addr), |out| {
+                    out.extend((0..20).map(|n| from.wrapping_add(n) & 127))
+                });
+                self.sent = self.sent.wrapping_add(20);
+            }
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.next
+    }
+}
+
+fn streaming(seed: u64, network: NetworkOptions) -> World<Streamer> {
+    let mut world = World::new(seed, network);
+    world.hears_bytes = true;
+    world.add_node(NodeOptions::plain("hears", addr(1)), |_| Streamer::default());
+    world.add_node(NodeOptions::plain("calls", addr(2)), |_| Streamer {
+        calls: Some(addr(1)),
+        ..Streamer::default()
+    });
+    world
+}
+
+/// Whatever frames would suffer, a stream comes in order and whole.
+#[test]
+fn bytes_arrive_in_order_and_each_once() {
+    let mut world = streaming(3, NetworkOptions { break_ppm: 0, ..rough() });
+    world.run_until(5 * SECOND);
+    let heard = &world.machine(0).unwrap().heard;
+    assert!(heard.len() > 20_000, "{}", heard.len());
+    assert!(heard.iter().zip((0..=255u8).cycle()).all(|(a, b)| *a == b & 127));
+    assert_eq!(world.machine(0).unwrap().ends, 0);
+    let trace = |seed| {
+        let mut world = streaming(seed, NetworkOptions { break_ppm: 10_000, ..rough() });
+        world.run_until(2 * SECOND);
+        (world.trace, world.machine(0).unwrap().ends > 0)
+    };
+    assert_eq!(trace(5), trace(5));
+    assert!(trace(5).1);
+    assert_ne!(trace(5).0, trace(6).0);
+}
+
+/// After a cut nothing arrives that was behind what was lost; the sender learns of it and begins anew.
+#[test]
+fn a_stream_that_lost_something_ends() {
+    let mut world = streaming(4, NetworkOptions::calm());
+    world.run_until(SECOND);
+    let before = world.machine(0).unwrap().heard.len();
+    world.network.cut(&[1], &[0]);
+    world.run_until(SECOND + 100 * MILLI);
+    world.network.heal();
+    world.run_until(SECOND + 500 * MILLI);
+    let heard = world.machine(0).unwrap().heard.len();
+    assert!(heard - before < 40, "{}", heard - before);
+    world.run_until(10 * SECOND);
+    assert!(world.machine(1).unwrap().ends >= 1);
+    assert!(world.machine(0).unwrap().heard.len() > heard + 10_000);
+}
