@@ -163,7 +163,8 @@ fn write_streams(page: &mut Page, streams: &[StreamStatus]) {
             (kind.name(), sum)
         })
     };
-    let families: [(&str, &str, fn(&StreamStatus) -> u64); 4] = [
+    type Family = (&'static str, &'static str, fn(&StreamStatus) -> u64);
+    let families: [Family; 4] = [
         ("ramhold_replication_segments", "Segments of the log, by how their writes are kept.", |s| {
             s.segments
         }),
