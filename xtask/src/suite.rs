@@ -1,7 +1,7 @@
 //! What the commands run.
 
 use crate::shell::{Failure, Step, built, is_installed};
-use crate::{histories, imports};
+use crate::{clients, histories, imports};
 
 /// Simulator seeds in `check` and `test`, of 60 simulated seconds each.
 const CHECK_SEEDS: &str = "0..4";
@@ -29,9 +29,15 @@ pub fn test() -> Result<(), Failure> {
         .run()?;
     kill_rounds(&["--rounds", "3"])?;
     kill_rounds(&["--servers", "7", "--victims", "2", "--rounds", "2"])?;
-    let mut skipped = Vec::new();
+    let mut skipped: Vec<String> = Vec::new();
     if !histories::test()? {
-        skipped.push(histories::SKIPPED);
+        skipped.push(histories::SKIPPED.into());
+    }
+    skipped.extend(clients::play(&[])?);
+    if is_installed("redis-server") {
+        differential(&["--commands".into(), "200000".into()])?;
+    } else {
+        skipped.push("differential: redis-server is not installed".into());
     }
     Step::new("demo").program(built("ramhold"), &["demo"]).run()?;
     for kind in ["flip", "drop"] {
@@ -42,12 +48,12 @@ pub fn test() -> Result<(), Failure> {
     if is_installed("redis-server") && is_installed("redis-benchmark") {
         bench(&["compare".into(), "--smoke".into()])?;
     } else {
-        skipped.push("bench compare: redis-server or redis-benchmark is not installed");
+        skipped.push("bench compare: redis-server or redis-benchmark is not installed".into());
     }
     if is_installed("redis-server") && is_installed("memcached") {
         bench(&["compare".into(), "memory".into(), "--smoke".into()])?;
     } else {
-        skipped.push("bench compare memory: redis-server or memcached is not installed");
+        skipped.push("bench compare memory: redis-server or memcached is not installed".into());
     }
     for what in &skipped {
         println!("skipped: {what}");
