@@ -27,8 +27,11 @@ cargo xtask COMMAND
              checker in Go judges it   [--kills N] [--stops N] [--cuts N] [--seconds N] [--into FILE]
   clients    sessions of redis-cli, redis-benchmark, redis-py, go-redis and ioredis against five servers, and servers
              killed under their load   [--only NAME] [--at ADDRESS,...] [--kills N]
+  differential  the same random commands to redis-server and to a cluster of five, every reply compared
+             [--commands N] [--seed N] [--servers N] [--right ADDRESS] [--tally]
   bench      bench compare: beside redis-server in one run; bench compare memory: live data by resident memory, beside
-             redis-server and memcached; bench shard: what one operation costs, without sockets
+             redis-server and memcached; bench resp: over Redis's protocol, beside redis-server and an empty
+             server, the floor; bench limits: that floor alone; bench shard: what one operation costs, without sockets
   fix        formats the code (the only command that writes)
 
 `test` needs only the Rust toolchain. What else is missing (Go, redis-server, memcached) is skipped by name;
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         "mutants" => mutants::run(rest),
         "rounds" => suite::rounds(rest),
         "histories" => histories::run(rest),
+        "differential" => suite::differential(rest),
         "clients" => clients::run(rest),
         "bench" => suite::bench(rest),
         "fix" => Step::new("format").cargo(&["fmt", "--all"]).run(),

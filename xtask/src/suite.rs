@@ -102,17 +102,36 @@ fn kill_rounds(arguments: &[&str]) -> Result<(), Failure> {
 pub fn bench(arguments: &[String]) -> Result<(), Failure> {
     let Some((which, rest)) = arguments.split_first() else {
         return Err(Failure(
-            "bench takes 'compare' (beside redis-server), 'compare memory', 'compare cleaning' or 'shard' (one operation's cost)"
+            "bench takes 'compare' (beside redis-server), 'compare memory', 'compare cleaning', 'resp' (Redis's protocol, beside \
+             redis-server and an empty server), 'limits' (the empty server) or 'shard' (one operation's cost)"
                 .into(),
         ));
     };
-    if !matches!(which.as_str(), "compare" | "shard") {
-        return Err(Failure(format!("there is no benchmark '{which}'; there are compare and shard")));
-    }
+    // Those of Redis's protocol are parts of compare.
+    let (program, part): (&str, &[&str]) = match which.as_str() {
+        "compare" | "shard" => (which, &[]),
+        "resp" => ("compare", &["resp"]),
+        "limits" => ("compare", &["limits"]),
+        _ => {
+            return Err(Failure(format!(
+                "there is no benchmark '{which}'; there are compare, resp, limits and shard"
+            )));
+        }
+    };
     build_quietly()?;
     Step::new(&format!("bench {which}"))
-        .program(built(which), &[])
+        .program(built(program), part)
         .arguments(rest)
+        .env("RAMHOLD_BIN", &built("ramhold"))
+        .run()
+}
+
+pub fn differential(arguments: &[String]) -> Result<(), Failure> {
+    let packages = ["build", "--release", "--package", "ramhold", "--package", "ramhold-differential"];
+    Step::new("build").cargo(&packages).quiet().run()?;
+    Step::new("differential")
+        .program(built("ramhold-differential"), &[])
+        .arguments(arguments)
         .env("RAMHOLD_BIN", &built("ramhold"))
         .run()
 }

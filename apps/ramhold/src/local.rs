@@ -46,6 +46,8 @@ pub struct Plan {
     pub default_replicas: u8,
     /// Where Redis clients are heard beside the servers' own ports: all servers share it.
     pub resp_port: Option<u16>,
+    /// Where the coordinator tells its metrics and health; the servers take the next ports.
+    pub admin_port: Option<u16>,
     /// Where buffers go; none: where a server puts them by default.
     pub buffer_dir: Option<PathBuf>,
     pub output: Output,
@@ -79,6 +81,10 @@ impl Plan {
         push("--dir", self.data_dir(member).into());
         push("--bind", self.address(member).to_string().into());
         push("--end-with", std::process::id().to_string().into());
+        // Said in either case: what this process has in its environment would be meant for all of them at once.
+        let admin = self.admin_port.map(|first| first + u16::try_from(member).expect("a member has a port"));
+        let address = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)).to_string();
+        push("--admin", admin.map_or_else(|| "off".to_owned(), address).into());
         if member == 0 {
             push("--default-replicas", self.default_replicas.to_string().into());
         } else {

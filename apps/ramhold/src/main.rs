@@ -1,5 +1,6 @@
 //! The `ramhold` command: reads its arguments, runs one command, ends with the exit code that says how it went.
 
+mod admin;
 mod base64;
 mod cli;
 mod commands;

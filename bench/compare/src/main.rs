@@ -1,7 +1,8 @@
 //! Ramhold beside redis-server and memcached: one machine, one run, one kind of client.
 //!
 //! `cargo xtask bench compare` compares operations per second and their latency; `cargo xtask bench compare memory`
-//! compares live data with resident memory, `cleaning` a nearly full server with one that never cleans. Servers run on core 0, clients on core 1 (where the machine has two).
+//! compares live data with resident memory, `cleaning` a nearly full server with one that never cleans;
+//! `cargo xtask bench resp` compares over Redis's protocol, with an empty server as the floor, and `limits` shows that floor alone. Servers run on core 0, clients on core 1 (where the machine has two).
 //! Figures: docs/performance.md.
 
 mod cleaning;
@@ -9,6 +10,7 @@ mod memory;
 mod process;
 mod ramhold;
 mod redis;
+mod resp;
 mod speed;
 
 use clap::{Parser, Subcommand};
@@ -28,6 +30,10 @@ struct Cli {
 enum What {
     Cleaning(cleaning::Cleaning),
     Memory(memory::Memory),
+    Resp(Box<resp::Resp>),
+    Limits(Box<resp::Limits>),
+    #[command(hide = true)]
+    Empty(resp::Empty),
 }
 
 fn main() -> ExitCode {
@@ -38,6 +44,9 @@ fn main() -> ExitCode {
     let outcome = match cli.what {
         Some(What::Cleaning(cleaning)) => cleaning.run(),
         Some(What::Memory(memory)) => memory.run(),
+        Some(What::Resp(resp)) => resp.run(),
+        Some(What::Limits(limits)) => limits.run(),
+        Some(What::Empty(empty)) => empty.run(),
         None => cli.speed.run(),
     };
     match outcome {

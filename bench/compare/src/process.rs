@@ -22,7 +22,8 @@ impl Process {
     /// Starts `program` with the arguments that `arguments` gives for its port and folder; returns when it listens.
     pub fn start(program: &str, arguments: impl FnOnce(&mut Command, u16, &Path)) -> Result<Process, String> {
         let port = free_port()?;
-        let dir = scratch(&format!("{program}-{port}"))?;
+        let name = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
+        let dir = scratch(&format!("{name}-{port}"))?;
         let mut command = pinned(0, program);
         arguments(&mut command, port, &dir);
         let child = command
@@ -48,6 +49,10 @@ impl Process {
         self.port
     }
 
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Bytes of memory that are charged to the process: all its resident pages, shared ones by their share (Pss).
     pub fn resident_bytes(&self) -> Result<u64, String> {
         let path = format!("/proc/{}/smaps_rollup", self.child.id());
@@ -62,6 +67,23 @@ impl Drop for Process {
         let _ = self.child.wait();
         let _ = std::fs::remove_dir_all(&self.dir);
     }
+}
+
+/// CPU time that a process has used so far, its own and the kernel's for it, in microseconds; good to some 10 ms.
+pub fn cpu_micros(pid: u32) -> Result<u64, String> {
+    let path = format!("/proc/{pid}/stat");
+    let text = std::fs::read_to_string(&path).map_err(|e| format!("{path}: {e}"))?;
+    cpu_ticks(&text).map(|ticks| ticks * TICK_MICROS).ok_or_else(|| format!("{path} tells no times"))
+}
+
+/// What Linux counts in towards processes, whatever it counts in itself.
+const TICK_MICROS: u64 = 10_000;
+
+/// Fields 14 and 15, behind the program's name in brackets, which may have anything in it.
+fn cpu_ticks(stat: &str) -> Option<u64> {
+    let (_, behind) = stat.rsplit_once(") ")?;
+    let mut times = behind.split(' ').skip(11).map(|field| field.parse::<u64>().ok());
+    times.next()??.checked_add(times.next()??)
 }
 
 /// The line `Pss: N kB` of smaps_rollup, in bytes.
@@ -162,5 +184,13 @@ mod tests {
         let text = "56-7f ---p 0 00:00 0 [rollup]\nRss:    9 kB\nPss:    1207 kB\nPss_Anon:  3 kB\n";
         assert_eq!(pss_bytes(text), Some(1207 * 1024));
         assert_eq!(pss_bytes("Rss: 9 kB\n"), None);
+    }
+
+    #[test]
+    fn cpu_time_is_the_process_s_and_the_kernel_s() {
+        let stat = "7 (a) b) S 1 7 7 0 -1 4194560 100 0 0 0 12 30 5 6 20 0 1 0 99";
+        assert_eq!(cpu_ticks(stat), Some(42));
+        assert_eq!(cpu_ticks("7 (a) S 1"), None);
+        assert!(cpu_micros(std::process::id()).is_ok());
     }
 }

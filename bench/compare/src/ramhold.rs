@@ -14,6 +14,8 @@ pub struct Cluster {
     /// In memory; given back at the end, which a server that is killed does not do.
     buffer_dir: PathBuf,
     replicas: u8,
+    /// Where Redis clients are heard; 0: nowhere.
+    resp_port: u16,
 }
 
 impl Cluster {
@@ -32,6 +34,29 @@ impl Cluster {
         }
         cluster.wait_for(servers)?;
         Ok(cluster)
+    }
+
+    /// One server without replicas that hears Redis clients.
+    pub fn resp() -> Result<Cluster, String> {
+        let mut cluster = Cluster::coordinator_with(0, &["--default-replicas", "0"])?;
+        let coordinator = cluster.coordinator.clone();
+        let (port, buffers) = (free_port()?, cluster.buffer_dir.join("server-0"));
+        cluster.spawn("server-0", |c, dir| {
+            c.args(["server", "--coordinator", &coordinator, "--memory", "3G", "--disk", "4G"]);
+            c.args(["--resp-port", &port.to_string(), "--buffer-dir"]).arg(buffers).arg("--dir").arg(dir);
+        })?;
+        cluster.resp_port = port;
+        cluster.wait_for(1)?;
+        Ok(cluster)
+    }
+
+    pub fn resp_port(&self) -> u16 {
+        self.resp_port
+    }
+
+    /// The process of the server that was started last.
+    pub fn server_pid(&self) -> u32 {
+        self.children.last().expect("a cluster has processes").id()
     }
 
     /// One server that owns all data and is nobody's backup, and three backups with files.
@@ -59,14 +84,19 @@ impl Cluster {
     }
 
     fn coordinator(replicas: u8) -> Result<Cluster, String> {
+        Cluster::coordinator_with(replicas, &[])
+    }
+
+    fn coordinator_with(replicas: u8, more: &[&str]) -> Result<Cluster, String> {
         let port = free_port()?;
         let dir = scratch(&format!("ramhold-{port}"))?;
         let coordinator = format!("127.0.0.1:{port}");
         let buffer_dir = Path::new("/dev/shm").join(dir.file_name().expect("a folder of ours has a name"));
         let children = Vec::new();
-        let mut cluster = Cluster { children, coordinator: coordinator.clone(), dir, buffer_dir, replicas };
+        let mut cluster =
+            Cluster { children, coordinator: coordinator.clone(), dir, buffer_dir, replicas, resp_port: 0 };
         cluster.spawn("coordinator", |c, dir| {
-            c.args(["coordinator", "--bind", &coordinator, "--dir"]).arg(dir);
+            c.args(["coordinator", "--bind", &coordinator, "--dir"]).arg(dir).args(more);
         })?;
         Ok(cluster)
     }

@@ -9,6 +9,7 @@ pub mod bytes;
 pub mod checksum;
 pub mod hash;
 pub mod id;
+pub mod latency;
 pub mod limits;
 pub mod machine;
 pub mod map;
@@ -19,6 +20,7 @@ pub mod status;
 pub mod time;
 
 pub use id::*;
+pub use latency::Latencies;
 pub use machine::{
     ConnId, DiskError, DiskFile, DiskToken, Effect, Effects, Input, Level, Lost, Machine, Peer, Rest,
     StoreCondition, StoreRequest, StoreResult, StoreToken, Taken,

@@ -30,6 +30,7 @@ mod recovery;
 mod replaying;
 
 mod retry;
+mod seen;
 mod status;
 
 pub use config::CoordinatorConfig;
@@ -38,6 +39,7 @@ pub use machine::Coordinator;
 pub use prove::{
     Evidence, HeldReplica, Missing, Proof, SegmentProof, Source, StreamLoss, StreamProof, prove,
 };
+pub use seen::CoordinatorSeen;
 pub use state::{
     EndRecord, Key, LeaseRecord, LoadError, Meta, RecoveryRecord, ServerRecord, State, StreamRecord,
     TableRecord, TabletRecord, UpdateRecord, UpdateResult,

@@ -158,6 +158,18 @@ impl Coordinator {
         matches!(self.phase, Phase::Active)
     }
 
+    /// Why it does not answer yet, or any more.
+    pub(crate) fn why_not_active(&self) -> Option<(&'static str, &'static str)> {
+        match self.phase {
+            Phase::Active => None,
+            Phase::New | Phase::ReadingTerm(_) | Phase::RaisingTerm(_) | Phase::Loading { .. } => {
+                Some(("starting", "the state is being read"))
+            }
+            Phase::Stopping => Some(("stopping", "the last change is being written")),
+            Phase::Ended => Some(("ended", "it has ended")),
+        }
+    }
+
     /// The cluster time. What has been told to anybody is below the stored ceiling, so it never goes back.
     pub(crate) fn time(&mut self, now: Instant) -> ClusterTime {
         let time = ClusterTime(self.clock.1.0 + millis(now.since(self.clock.0)));

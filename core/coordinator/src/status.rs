@@ -98,7 +98,7 @@ impl Coordinator {
         }
     }
 
-    fn warnings(&self) -> Vec<String> {
+    pub(crate) fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if !self.config.advertise.ip().is_loopback() {
             warnings.push(
@@ -178,7 +178,7 @@ fn failure_domain(entry: &ServerEntry) -> String {
     }
 }
 
-fn phase(recovery: &Recovery) -> RecoveryPhase {
+pub(crate) fn phase(recovery: &Recovery) -> RecoveryPhase {
     if recovery.plan.is_some() {
         RecoveryPhase::Replaying
     } else if !recovery.missing.is_empty() {

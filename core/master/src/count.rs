@@ -40,7 +40,7 @@ impl Master {
         self.counters.reads += 1;
         if tablet.has_losses {
             let answer = Answer::of(Status::Corrupt, Version::NONE);
-            return self.answer_when_leased(now, to, header, answer, effects);
+            return self.answer_when_leased(now, now, to, header, answer, effects);
         }
         let objects = self.log.object_count(tablet.range).expect("what is served is tracked");
         let position = if tablet.unreplicated || planted(Defect::PageEarly) {

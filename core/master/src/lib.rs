@@ -13,6 +13,7 @@
 //! Catalogue: A2, A3, A4, B2, B3, C1, D1, F4, F5. Protocols: docs/protocols/replication.md, docs/protocols/recovery.md.
 
 mod admit;
+mod answered;
 mod ceiling;
 mod cleaning;
 mod commit;
@@ -268,6 +269,7 @@ impl Master {
         view: &View,
         effects: &mut Effects,
     ) {
+        self.multis.now = now;
         match opcode {
             Opcode::Read => {
                 self.on_read(now, header, body, Asker::Conn(from), view, effects);

@@ -24,6 +24,7 @@ impl Master {
         view: &View,
         effects: &mut Effects,
     ) {
+        self.multis.now = now;
         let from = Asker::Local(ticket);
         let header = |opcode: Opcode| Header { opcode: opcode.code(), ..Header::default() };
         match request {

@@ -11,6 +11,7 @@
 //! Catalogue: A5. Bytes: docs/formats/messages.md.
 
 use crate::Master;
+use crate::answered::Answered;
 use crate::parked::Answer;
 use ramhold_base::map::FastMap;
 use ramhold_base::planted::{Defect, planted};
@@ -36,6 +37,7 @@ pub(crate) enum Asker {
 struct Collected {
     to: ConnId,
     header: Header,
+    since: Instant,
     unsettled: usize,
     body: Vec<u8>,
 }
@@ -48,6 +50,9 @@ pub(crate) struct Multis {
     /// Of all bodies.
     bytes: usize,
     pub local: LocalAnswers,
+    pub answered: Answered,
+    /// Of the present step, or of the last one in which anything was asked or answered.
+    pub now: Instant,
     /// The item that is being treated, as long as it is neither answered nor parked.
     in_hand: Option<Asker>,
 }
@@ -62,6 +67,7 @@ impl Multis {
         body: impl FnOnce(&mut Vec<u8>),
         effects: &mut Effects,
     ) {
+        self.answered.count(request.opcode);
         match to {
             Asker::Conn(conn) => effects.send_with(Peer::Conn(conn), |out| {
                 frame::write(out, &request.answer(status), body);
@@ -87,8 +93,13 @@ impl Multis {
         encode_answer(place, status, &mut collected.body, body);
         self.bytes += collected.body.len() - before;
         if collected.unsettled == 0 {
-            let Collected { to, header, body, .. } = self.open.remove(&multi).expect("it was just there");
+            let Collected { to, header, since, body, .. } =
+                self.open.remove(&multi).expect("it was just there");
             self.bytes -= body.len();
+            self.answered.count(header.opcode);
+            if since < self.now {
+                self.answered.waited(header.opcode, since, self.now);
+            }
             effects.send_with(Peer::Conn(to), |out| {
                 frame::write(out, &header.answer(Status::Ok), |out| out.extend_from_slice(&body));
             });
@@ -141,7 +152,8 @@ impl Master {
         effects.report(Level::Debug, "mark:multi");
         self.multis.last += 1;
         let multi = self.multis.last;
-        let collected = Collected { to: from, header: *header, unsettled: request.count(), body: Vec::new() };
+        let unsettled = request.count();
+        let collected = Collected { to: from, header: *header, since: now, unsettled, body: Vec::new() };
         self.multis.open.insert(multi, collected);
         for (place, item) in (0..).zip(request.items()) {
             let to = Asker::Item { multi, place };
@@ -181,7 +193,11 @@ impl Master {
 
     /// Answers with a status alone.
     pub(crate) fn refuse(&mut self, to: Asker, header: &Header, status: Status, effects: &mut Effects) {
-        self.multis.answer(to, header, status, |_| {}, effects);
+        match to {
+            // Who asked takes the way over the network, and whoever answers there counts it.
+            Asker::Local(ticket) if status.is_retryable() => self.multis.local.push(ticket, status, |_| {}),
+            _ => self.multis.answer(to, header, status, |_| {}, effects),
+        }
     }
 
     pub(crate) fn send(&mut self, to: Asker, header: &Header, answer: &Answer, effects: &mut Effects) {

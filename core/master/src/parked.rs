@@ -38,6 +38,7 @@ pub(crate) enum Needs {
 
 #[derive(Debug)]
 struct Waiting {
+    since: Instant,
     position: Position,
     needs: Needs,
     to: Asker,
@@ -128,7 +129,7 @@ impl Master {
         effects: &mut Effects,
     ) {
         if position <= self.durable(stream) || planted(Defect::AnsweredEarly) {
-            return self.answer_when_leased(now, to, request, answer, effects);
+            return self.answer_when_leased(now, now, to, request, answer, effects);
         }
         self.park(stream, position, Needs::DurableAndLease, to, request, answer);
     }
@@ -146,10 +147,18 @@ impl Master {
         let parked = self.parked.entry(stream).or_default();
         let position = parked.queue.back().map_or(position, |last| position.max(last.position));
         parked.bytes += answer.bytes();
-        parked.queue.push_back(Waiting { position, needs, to, header: *request, answer });
+        parked.queue.push_back(Waiting {
+            since: self.multis.now,
+            position,
+            needs,
+            to,
+            header: *request,
+            answer,
+        });
     }
 
     pub(crate) fn release_parked(&mut self, now: Instant, effects: &mut Effects) {
+        self.multis.now = now;
         let mut reads = Vec::new();
         for (stream, parked) in &mut self.parked {
             if parked.queue.is_empty() && parked.removes.is_empty() {
@@ -161,6 +170,7 @@ impl Master {
                 parked.bytes -= waiting.answer.bytes();
                 match waiting.needs {
                     Needs::Durable => {
+                        self.multis.answered.waited(waiting.header.opcode, waiting.since, now);
                         waiting.answer.send(&mut self.multis, waiting.to, &waiting.header, effects);
                     }
                     Needs::DurableAndLease => reads.push(waiting),
@@ -171,7 +181,7 @@ impl Master {
             }
         }
         for read in reads {
-            self.answer_when_leased(now, read.to, &read.header, read.answer, effects);
+            self.answer_when_leased(now, read.since, read.to, &read.header, read.answer, effects);
         }
     }
 }

@@ -40,6 +40,7 @@ pub(crate) struct ReadLease {
 
 /// An answer that is ready but for the lease.
 struct Waiting {
+    since: Instant,
     refuse_at: Instant,
     to: Asker,
     header: Header,
@@ -93,16 +94,20 @@ impl Master {
         now < lease.until || planted(Defect::ReadUnleased)
     }
 
-    /// Gives an answer as soon as the lease holds.
+    /// Gives an answer as soon as the lease holds. It has been waited for since `since`.
     pub(crate) fn answer_when_leased(
         &mut self,
         now: Instant,
+        since: Instant,
         to: Asker,
         header: &Header,
         answer: Answer,
         effects: &mut Effects,
     ) {
         if self.is_leased(now) {
+            if since < now {
+                self.multis.answered.waited(header.opcode, since, now);
+            }
             return self.send(to, header, &answer, effects);
         }
         let lease = &mut self.read_lease;
@@ -113,7 +118,7 @@ impl Master {
         }
         lease.waiting_bytes = bytes;
         self.multis.is_seen_to(to);
-        lease.waiting.push_back(Waiting { refuse_at: now + patience, to, header: *header, answer });
+        lease.waiting.push_back(Waiting { since, refuse_at: now + patience, to, header: *header, answer });
         self.counters.lease_waits += 1;
         effects.report(Level::Debug, "mark:read_waited");
     }
@@ -157,6 +162,7 @@ impl Master {
 
     fn release_unleased(&mut self, now: Instant, effects: &mut Effects) {
         let is_leased = self.is_leased(now);
+        self.multis.now = now;
         let lease = &mut self.read_lease;
         while let Some(front) = lease.waiting.front() {
             if !is_leased && front.refuse_at > now {
@@ -164,6 +170,7 @@ impl Master {
             }
             let waiting = lease.waiting.pop_front().expect("looked at above");
             lease.waiting_bytes -= waiting.answer.bytes();
+            self.multis.answered.waited(waiting.header.opcode, waiting.since, now);
             if is_leased {
                 waiting.answer.send(&mut self.multis, waiting.to, &waiting.header, effects);
             } else {

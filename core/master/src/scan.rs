@@ -52,7 +52,7 @@ impl Master {
             // It is for good, and so as much an answer as a page.
             Err(Status::Corrupt) => {
                 let (to, answer) = (Asker::Conn(from), Answer::of(Status::Corrupt, Version::NONE));
-                return self.answer_when_leased(now, to, header, answer, effects);
+                return self.answer_when_leased(now, now, to, header, answer, effects);
             }
             Err(status) => return reply(effects, Peer::Conn(from), header, status),
         };

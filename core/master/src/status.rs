@@ -1,9 +1,9 @@
 //! What can be seen of a master.
 
 use crate::Master;
-use ramhold_base::{KeyHash, ServerId, StreamId, TableId};
-use ramhold_wire::View;
+use ramhold_base::{KeyHash, Latencies, ServerId, StreamId, TableId};
 use ramhold_wire::status::{ProcessStatus, ReadLeaseStatus, ResultsStatus};
+use ramhold_wire::{Opcode, View};
 
 /// One tablet as its master sees it, for state audits.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +40,11 @@ impl Master {
         });
         let (waited, refused) = self.read_lease_counters();
         status.read_lease = Some(ReadLeaseStatus { waited, refused });
+    }
+
+    /// Answers since the start by what was asked, with how long they were waited for.
+    pub fn operations(&self) -> Vec<(Opcode, Latencies)> {
+        self.multis.answered.by_operation()
     }
 
     fn unreplicated_bytes(&self, stream: StreamId) -> u64 {

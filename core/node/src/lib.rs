@@ -10,11 +10,13 @@ mod config;
 mod enlisting;
 mod requests;
 mod resp;
+mod seen;
 mod server;
 
 pub use config::ServerConfig;
 pub use ramhold_coordinator::{Coordinator, CoordinatorConfig};
 pub use ramhold_resp::RespConfig;
+pub use seen::{RespSeen, ServerSeen};
 pub use server::{Phase, ServerNode};
 
 /// How a server process ends when the cluster has declared it dead.

@@ -34,7 +34,7 @@ use connection::Connection;
 use ramhold_base::hash::{PlacementHasher, PlacementSeed};
 use ramhold_base::map::FastMap;
 use ramhold_base::time::earliest;
-use ramhold_base::{ConnId, Effect, Effects, Input, Instant, Machine, Rng, ServerId, Status};
+use ramhold_base::{ConnId, Effect, Effects, Input, Instant, Latencies, Machine, Rng, ServerId, Status};
 use ramhold_client_core::{Operation, Session, SessionConfig};
 use ramhold_wire::local::{LocalAnswers, LocalRequest};
 use ramhold_wire::status::ProcessStatus;
@@ -165,6 +165,7 @@ pub struct Resp {
     /// Replies of the present connection, and memory for them.
     out: Vec<u8>,
     stats: RespStats,
+    waits: Latencies,
     slow: about::SlowLog,
     subscribers: pubsub::Subscribers,
     /// Messages on their way to other servers' subscribers: whose command waits.
@@ -190,6 +191,7 @@ impl Resp {
             local_bytes: None,
             out: Vec::new(),
             stats: RespStats::default(),
+            waits: Latencies::default(),
             slow: about::SlowLog::default(),
             subscribers: pubsub::Subscribers::default(),
             calls: Calls::new(PUBLISH_ROLE, rng.u64()),
@@ -201,6 +203,11 @@ impl Resp {
 
     pub fn stats(&self) -> RespStats {
         self.stats
+    }
+
+    /// How long replies took that were not written in the step in which their command came.
+    pub fn waits(&self) -> &Latencies {
+        &self.waits
     }
 
     pub fn connection_count(&self) -> usize {
@@ -325,6 +332,7 @@ impl Resp {
         let mut out = std::mem::take(&mut self.out);
         out.clear();
         while let Some(done) = connection.take_done() {
+            self.waits.count(now.since(done.started));
             self.slow.note(&done, now, connection, &self.config);
             out.extend_from_slice(&done.reply);
         }

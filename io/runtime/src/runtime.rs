@@ -16,13 +16,14 @@ use crate::config::{Poll, RuntimeConfig};
 use crate::disk::{Disk, open_disk};
 use crate::error::StartError;
 use crate::network::{Event, Fed, Network, Sharing, Stats};
+use crate::observe::{AskHandle, LoopSeen, Observer};
 use crate::pending::Pending;
 use crate::poll::{Ready, Waker};
 use crate::receive::ReceiveBuffer;
 use crate::report::{Report, Throttle};
 use crate::store::StoreThread;
 use ramhold_base::time::earliest;
-use ramhold_base::{ConnId, Effects, Input, Instant, Machine, Rest, ServerId};
+use ramhold_base::{ConnId, Effects, Input, Instant, Latencies, Machine, Rest, ServerId};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -82,6 +83,8 @@ pub struct Runtime<M: Machine> {
     /// From the helper threads.
     completions: Receiver<Pending>,
     stop: StopHandle,
+    observer: Observer<M>,
+    turns: Latencies,
     last_work: Instant,
     exit: Option<Exit>,
     named: Option<ServerId>,
@@ -134,6 +137,8 @@ impl<M: Machine> Runtime<M> {
             poll: config.poll,
             pending: VecDeque::new(),
             completions,
+            observer: Observer::new(Arc::clone(&waker)),
+            turns: Latencies::default(),
             stop: StopHandle { asked: Arc::new(AtomicBool::new(false)), waker },
             last_work: Instant::ZERO,
             exit: None,
@@ -176,6 +181,11 @@ impl<M: Machine> Runtime<M> {
         self.stop.clone()
     }
 
+    /// Has `show` called whenever somebody asks; it is called between the machine's steps and must not take long.
+    pub fn show_with(&mut self, show: impl FnMut(&M, LoopSeen) + Send + 'static) -> AskHandle {
+        self.observer.show_with(Box::new(show))
+    }
+
     /// How the machine ended, once it has.
     pub fn exit(&self) -> Option<&Exit> {
         self.exit.as_ref()
@@ -207,12 +217,14 @@ impl<M: Machine> Runtime<M> {
         let start = clock::now();
         self.network.flush(start);
         self.settle(start);
-        self.wait(start, wait);
+        let woken = self.wait(start, wait);
+        self.observer.turned(woken);
 
         let worked = self.take_in();
         let now = clock::now();
         if worked {
             self.last_work = now;
+            self.turns.count(now.since(woken));
         }
         if self.exit.is_none() && self.machine.deadline().is_some_and(|deadline| deadline <= now) {
             self.enter(now, Input::Tick);
@@ -230,7 +242,8 @@ impl<M: Machine> Runtime<M> {
     }
 
     /// Waits until something is ready, somebody's time has come, or `wait` is over.
-    fn wait(&mut self, start: Instant, wait: Option<Duration>) {
+    /// Gives when that was.
+    fn wait(&mut self, start: Instant, wait: Option<Duration>) -> Instant {
         let due = earliest(self.machine.deadline(), self.network.deadline());
         let until = earliest(wait.map(|wait| start + wait), due);
         let more = self.exit.is_some()
@@ -247,7 +260,7 @@ impl<M: Machine> Runtime<M> {
             let rest = if sleeps { until.map(|until| until.since(now)) } else { Some(Duration::ZERO) };
             self.network.wait(rest, &mut self.ready).expect("the event queue is ours and open");
             if sleeps || over || !self.ready.is_empty() {
-                return;
+                return if sleeps { clock::now() } else { now };
             }
             match self.poll {
                 Poll::Busy => std::hint::spin_loop(),
@@ -286,6 +299,19 @@ impl<M: Machine> Runtime<M> {
             self.pending.push_back(Pending::Stop);
         }
         self.settle(clock::now());
+        self.show_if_asked();
+    }
+
+    fn show_if_asked(&mut self) {
+        if let Some(show) = self.observer.take_asked() {
+            let seen = LoopSeen {
+                at: clock::now(),
+                network: self.network.stats,
+                connections: self.network.connection_count(),
+                turns: self.turns.clone(),
+            };
+            show(&self.machine, seen);
+        }
     }
 
     /// Hands on the frames of one connection from where they lie in its buffer.

@@ -98,6 +98,18 @@ impl Cluster {
         self.addresses[member]
     }
 
+    /// Where a member that runs tells its metrics, as it has printed when it started.
+    pub fn admin_address(&self, member: usize) -> Result<SocketAddr, Failure> {
+        let log = self.scratch.dir().join("logs").join(format!("{}.log", name(member)));
+        wait_for("the admin address", START_WITHIN, || {
+            let printed = std::fs::read_to_string(&log).unwrap_or_default();
+            let last = printed.lines().rev().find_map(|line| line.trim().strip_prefix("admin"));
+            let address =
+                last.and_then(|line| line.trim().strip_prefix("http://")?.split('/').next()?.parse().ok());
+            Ok(address.ok_or(printed))
+        })
+    }
+
     /// The network that it has for itself, to be cut apart.
     pub fn network(&self) -> Option<&Network> {
         self.network.as_ref()
@@ -118,6 +130,7 @@ impl Cluster {
         push("--dir", self.data_dir(member).into());
         push("--bind", self.address(member).to_string().into());
         push("--end-with", std::process::id().to_string().into());
+        push("--admin", "127.0.0.1:0".into());
         if member != COORDINATOR {
             push("--coordinator", self.address(COORDINATOR).to_string().into());
             push("--buffer-dir", self.buffer_dir(member).into());

@@ -103,7 +103,7 @@ impl Choice<'_> {
         let name = name(&chosen);
         match name.as_str() {
             "MULTI" => self.in_transaction = true,
-            "EXEC" | "DISCARD" | "RESET" => self.in_transaction = false,
+            "EXEC" | "DISCARD" | "RESET" if chosen.len() == 1 => self.in_transaction = false,
             _ => {}
         }
         // RESET goes to database 0, which may be another connection's.
@@ -121,8 +121,9 @@ impl Choice<'_> {
             0 | 1 if count > 1 => {
                 command.pop();
             }
-            2 => command.push(self.junk()),
-            3 if count > 1 && !Self::is_risky(command) => {
+            // In a transaction another word could be a key of another slot.
+            2 if !self.in_transaction && !Self::is_risky(command) => command.push(self.junk()),
+            3 if count > 1 && !self.in_transaction && !Self::is_risky(command) => {
                 let at = self.rng.between(1, count - 1) as usize;
                 command[at] = self.junk();
             }
@@ -135,11 +136,12 @@ impl Choice<'_> {
         }
     }
 
-    /// Whether another word could be another's database, a time or an offset beyond Ramhold's limits, or a long wait.
+    /// Whether another word could be another's database, a key of another slot, a time or an offset
+    /// beyond Ramhold's limits, or a long wait.
     fn is_risky(command: &Command) -> bool {
-        const RISKY: [&str; 11] = [
+        const RISKY: [&str; 17] = [
             "SELECT", "COPY", "SCAN", "SETEX", "PSETEX", "GETEX", "RESTORE", "SETBIT", "SETRANGE",
-            "BITFIELD", "WAIT",
+            "BITFIELD", "WAIT", "MSETNX", "BITOP", "LCS", "RENAME", "RENAMENX", "WATCH",
         ];
         let name = name(command);
         let is_long_set = name == "SET" && command.len() > 3;
@@ -157,6 +159,18 @@ impl Choice<'_> {
         // The first keys more often, so that they meet each other.
         let at = self.rng.below(keys.len() as u64).min(self.rng.below(keys.len() as u64));
         long(keys[at as usize])
+    }
+
+    /// A key of the slot that most have, as commands that take effect on several need them.
+    fn key_of_one_slot(&mut self) -> Vec<u8> {
+        let in_transaction = std::mem::replace(&mut self.in_transaction, true);
+        let key = self.key();
+        self.in_transaction = in_transaction;
+        key
+    }
+
+    fn keys_of_one_slot(&mut self, count_max: u64) -> Vec<Vec<u8>> {
+        (0..self.rng.between(1, count_max)).map(|_| self.key_of_one_slot()).collect()
     }
 
     fn keys(&mut self, count_max: u64) -> Vec<Vec<u8>> {

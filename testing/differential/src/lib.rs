@@ -17,6 +17,7 @@ pub mod differences;
 pub mod episode;
 pub mod generate;
 pub mod link;
+pub mod ramhold;
 pub mod redis;
 pub mod reply;
 pub mod run;

@@ -3,10 +3,12 @@
 use clap::Parser;
 use ramhold_differential::differences::Differences;
 use ramhold_differential::link::Servers;
+use ramhold_differential::ramhold::Ramhold;
 use ramhold_differential::redis::Redis;
 use ramhold_differential::run::{CONNECTION_COUNT_MAX, Outcome, Plan, run};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -17,9 +19,15 @@ use std::time::Instant;
 /// 2: a server cannot be reached.
 #[derive(Debug, Parser)]
 struct Options {
-    /// The server to compare.
+    /// The server to compare; without it a Ramhold cluster is started.
     #[arg(long, env = "RAMHOLD_RESP", value_parser = address)]
-    right: SocketAddr,
+    right: Option<SocketAddr>,
+    /// The program of that cluster.
+    #[arg(long, env = "RAMHOLD_BIN", default_value = "target/release/ramhold")]
+    ramhold: PathBuf,
+    /// Its servers.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=16))]
+    servers: u16,
     /// A redis-server; without it one is started.
     #[arg(long, value_parser = address)]
     left: Option<SocketAddr>,
@@ -38,6 +46,9 @@ struct Options {
     /// End after so many kinds of differences.
     #[arg(long, default_value_t = 20)]
     kinds: usize,
+    /// Leave out these commands: their names, with commas between.
+    #[arg(long, value_delimiter = ',')]
+    without: Vec<String>,
     /// Show how often each command was answered, and how often with an error.
     #[arg(long)]
     tally: bool,
@@ -64,23 +75,29 @@ fn compare(options: &Options) -> io::Result<bool> {
     let differences = Differences::documented().map_err(io::Error::other)?;
     let redis = if options.left.is_none() { Some(Redis::start()?) } else { None };
     let left = options.left.or(redis.as_ref().map(Redis::address)).expect("one of them is there");
+    let ramhold = match options.right {
+        None => Some(Ramhold::start(&options.ramhold, options.servers)?),
+        Some(_) => None,
+    };
+    let right = options.right.or(ramhold.as_ref().map(Ramhold::address)).expect("one of them is there");
     let clock = || {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         since.map_or(0, |since| since.as_secs())
     };
     let seed = options.seed.unwrap_or_else(clock);
-    println!("seed {seed}, {} connections, left {left}, right {}", options.connections, options.right);
+    println!("seed {seed}, {} connections, left {left}, right {right}", options.connections);
     let plan = Plan {
-        servers: Servers { left, right: options.right },
+        servers: Servers { left, right },
         seed,
         commands: options.commands,
         connections: if options.episode.is_some() { 1 } else { options.connections },
         kinds_max: options.kinds.max(1),
         only: options.episode,
+        without: options.without.iter().map(|name| name.to_ascii_uppercase()).collect(),
     };
     let started = Instant::now();
     let next = AtomicU64::new(100_000);
-    let outcome = run(plan, &differences, |compared| {
+    let outcome = run(&plan, &differences, |compared| {
         let due = next.load(Ordering::Relaxed);
         if compared >= due && next.fetch_max(due + 100_000, Ordering::Relaxed) == due {
             eprintln!("{compared} commands compared, {:.0} s", started.elapsed().as_secs_f64());

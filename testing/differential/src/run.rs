@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub const CONNECTION_COUNT_MAX: u32 = 8;
 const STEPS: usize = 500;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Plan {
     pub servers: Servers,
     pub seed: u64,
@@ -27,6 +27,8 @@ pub struct Plan {
     pub kinds_max: usize,
     /// This episode of the first connection alone.
     pub only: Option<u64>,
+    /// Names of commands that are left out.
+    pub without: BTreeSet<String>,
 }
 
 /// A difference, as short as it could be made.
@@ -60,7 +62,7 @@ fn ground(connection: u32, connections: u32) -> Ground {
 }
 
 /// Plays. An error: a server cannot be reached, or not be emptied at the start.
-pub fn run(plan: Plan, differences: &Differences, progress: impl Fn(u64) + Sync) -> io::Result<Outcome> {
+pub fn run(plan: &Plan, differences: &Differences, progress: impl Fn(u64) + Sync) -> io::Result<Outcome> {
     for address in [plan.servers.left, plan.servers.right] {
         Link::open(address)?.ask(&vec![b"FLUSHALL".to_vec()]);
     }
@@ -69,7 +71,8 @@ pub fn run(plan: Plan, differences: &Differences, progress: impl Fn(u64) + Sync)
     let work = |connection: u32| -> io::Result<()> {
         let ground = ground(connection, plan.connections);
         for number in plan.only.unwrap_or(0).. {
-            let steps = steps_of(plan.seed, connection, number, &ground);
+            let mut steps = steps_of(plan.seed, connection, number, &ground);
+            steps.retain(|step| !plan.without.contains(&step.name()));
             let mut tally = Tally::default();
             let found = play(plan.servers, &ground, &steps, differences, &mut tally)?;
             let sum = compared.fetch_add(tally.total(), Ordering::Relaxed) + tally.total();
@@ -110,6 +113,9 @@ pub fn run(plan: Plan, differences: &Differences, progress: impl Fn(u64) + Sync)
         (finding.steps, finding.found) =
             shrink(plan.servers, &ground, steps, finding.found.clone(), differences)?;
     }
+    // What seemed to be of several kinds may be one.
+    let mut kinds = BTreeSet::new();
+    outcome.findings.retain(|finding| kinds.insert(kind(finding)));
     Ok(outcome)
 }
 

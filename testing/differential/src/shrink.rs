@@ -19,14 +19,16 @@ pub fn shrink(
     differences: &Differences,
 ) -> io::Result<(Vec<Step>, Found)> {
     let mut tries = 0;
-    // Whether it still differs; if so it ends there.
+    let name_at_first = steps.last().map(Step::name);
+    // Whether it still differs, and in the same command; if so it ends there.
     let mut differs = |steps: &[Step]| -> io::Result<Option<(Vec<Step>, Found)>> {
         tries += 1;
         if tries > TRIES_MAX {
             return Ok(None);
         }
         let found = play(servers, ground, steps, differences, &mut Tally::default())?;
-        Ok(found.map(|found| (steps[..=found.at].to_vec(), found)))
+        let is_the_same = |found: &Found| steps.get(found.at).map(Step::name) == name_at_first;
+        Ok(found.filter(is_the_same).map(|found| (steps[..=found.at].to_vec(), found)))
     };
     let mut best = (steps, found);
     // One that does not come again cannot be made shorter; it is shown whole.

@@ -7,6 +7,7 @@ use ramhold_differential::link::Servers;
 use ramhold_differential::redis::Redis;
 use ramhold_differential::reply::{ManyKind, NullKind, Reply, read};
 use ramhold_differential::run::{Outcome, Plan, run};
+use std::collections::BTreeSet;
 use std::io::{BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -115,8 +116,9 @@ fn compare(left: SocketAddr, right: SocketAddr, seed: u64, commands: u64) -> Out
         connections: 2,
         kinds_max: 1000,
         only: None,
+        without: BTreeSet::new(),
     };
-    run(plan, &Differences::default(), |_| {}).expect("both servers answer")
+    run(&plan, &Differences::default(), |_| {}).expect("both servers answer")
 }
 
 #[test]

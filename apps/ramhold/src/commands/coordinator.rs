@@ -1,9 +1,11 @@
 //! `ramhold coordinator`: the one authority on servers, tables and recoveries.
 
+use crate::admin::{self, Admin, parse_admin};
 use crate::failure::Failure;
 use crate::process;
 use crate::size::parse_duration;
 use clap::Args;
+use ramhold_admin::Door;
 use ramhold_base::limits::{REPLICA_COUNT_DEFAULT, REPLICA_COUNT_MAX};
 use ramhold_metadata::EmbeddedStore;
 use ramhold_node::{Coordinator as Machine, CoordinatorConfig};
@@ -56,6 +58,10 @@ pub struct Coordinator {
     #[arg(long, env = "RAMHOLD_DEFAULT_REPLICAS", value_name = "COUNT", default_value_t = REPLICA_COUNT_DEFAULT,
         value_parser = clap::value_parser!(u8).range(0..=i64::from(REPLICA_COUNT_MAX)))]
     default_replicas: u8,
+    /// Where metrics (/metrics, for Prometheus) and health (/health) are told over HTTP, or 'off'; port 0 takes any that is
+    /// free.
+    #[arg(long, env = "RAMHOLD_ADMIN", value_name = "ADDR", default_value = "off", value_parser = parse_admin)]
+    admin: Admin,
     /// A file with options.
     #[arg(long, env = "RAMHOLD_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
@@ -79,6 +85,8 @@ pub fn run(arguments: Coordinator) -> Result<(), Failure> {
     if advertise.port() == 0 {
         return Err(Failure::usage("a coordinator needs a port by which it can be found again"));
     }
+    let door = arguments.admin.open(arguments.insecure_network)?;
+    let admin = door.as_ref().map(Door::address);
     raise_file_limit();
     let failed = |error: std::io::Error| Failure::local(&arguments.dir, &error).about("--dir");
     if !arguments.dir.is_dir() {
@@ -99,10 +107,14 @@ pub fn run(arguments: Coordinator) -> Result<(), Failure> {
     let mut runtime = Runtime::new(Machine::new(config, seed), runtime)
         .map_err(|error| Failure::usage(error.to_string()))?;
     process::stop_on_signal(runtime.stop_handle())?;
+    if let Some(door) = door {
+        door.serve(&mut runtime, Machine::seen).map_err(admin::thread_failed)?;
+    }
     println!(
-        "ramhold coordinator {}\n  listens      {}\n  state        {}\n  replicas     {} by default",
+        "ramhold coordinator {}\n  listens      {}\n{}\n  state        {}\n  replicas     {} by default",
         env!("CARGO_PKG_VERSION"),
         arguments.bind,
+        admin::line(admin),
         arguments.dir.display(),
         arguments.default_replicas
     );

@@ -31,6 +31,9 @@ const DISK_PER_MEMORY: u64 = 4;
 /// Where Redis listens.
 const RESP_PORT: u16 = 6379;
 
+/// How far above the ports of the processes their admin ports are.
+const ADMIN_PORT_STEP: u16 = 1000;
+
 const HELP: &str = "\
 Every server is a process of its own and counts as a failure domain of its own: this protects against the death of
 processes, not of the machine. Ctrl-C (or 'ramhold stop') ends it cleanly; the same --dir again brings everything back.
@@ -75,6 +78,10 @@ pub struct Dev {
     /// Where Redis clients are heard, by all servers. [default: 6379, if it is free]
     #[arg(long, env = "RAMHOLD_RESP_PORT", value_parser = clap::value_parser!(u16).range(1..))]
     resp_port: Option<u16>,
+    /// Where the coordinator tells its metrics and health over HTTP; the servers take the next ports.
+    /// [default: 1000 above --port, if they are free]
+    #[arg(long, env = "RAMHOLD_ADMIN_PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    admin_port: Option<u16>,
     /// Return as soon as the cluster is healthy; it goes on in the background.
     #[arg(long, requires = "dir")]
     detach: bool,
@@ -146,6 +153,7 @@ fn prepare(arguments: &Dev, dir: &Path) -> Result<Plan, Failure> {
     let ports: Vec<u16> = (arguments.port..=last).collect();
     check_free(&ports)?;
     let resp_port = resp_port(arguments, &ports)?;
+    let admin_port = admin_port(arguments.admin_port, &ports, resp_port)?;
     Ok(Plan {
         dir: dir.to_owned(),
         ports,
@@ -153,6 +161,7 @@ fn prepare(arguments: &Dev, dir: &Path) -> Result<Plan, Failure> {
         disk_bytes: arguments.disk.unwrap_or(arguments.memory.saturating_mul(DISK_PER_MEMORY)),
         default_replicas: replicas,
         resp_port,
+        admin_port,
         buffer_dir: None,
         output: Output::Warnings,
     })
@@ -169,6 +178,23 @@ fn resp_port(arguments: &Dev, ports: &[u16]) -> Result<Option<u16>, Failure> {
         ))),
         Some(port) => Ok(Some(port)),
         None => Ok(Some(RESP_PORT).filter(|port| is_free(*port) && !ports.contains(port))),
+    }
+}
+
+/// The first of the admin ports: the one that is asked for, or the usual one if nobody listens there and behind it.
+fn admin_port(asked: Option<u16>, ports: &[u16], resp_port: Option<u16>) -> Result<Option<u16>, Failure> {
+    let count = u16::try_from(ports.len()).expect("a port for each process");
+    let fits = |first: u16| {
+        let last = first.checked_add(count - 1)?;
+        let is_ours = |port: &u16| ports.contains(port) || resp_port == Some(*port);
+        Some((first..=last).all(|port| is_free(port) && !is_ours(&port)))
+    };
+    match asked {
+        Some(port) if fits(port) != Some(true) => Err(Failure::usage(format!(
+            "--admin-port {port}: not all of the {count} ports from there on are free; choose another"
+        ))),
+        Some(port) => Ok(Some(port)),
+        None => Ok(ports[0].checked_add(ADMIN_PORT_STEP).filter(|port| fits(*port) == Some(true))),
     }
 }
 
@@ -209,6 +235,9 @@ fn detach(arguments: &Dev) -> Result<(), Failure> {
     if let Some(port) = plan.resp_port {
         command.args(["--resp-port", &port.to_string()]);
     }
+    if let Some(port) = plan.admin_port {
+        command.args(["--admin-port", &port.to_string()]);
+    }
     if arguments.no_respawn {
         command.arg("--no-respawn");
     }
@@ -247,6 +276,19 @@ fn detach(arguments: &Dev) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn admin_ports_are_free_and_nobody_elses() {
+        let ports = crate::local::find_free(4).unwrap();
+        let [first, second, third, last] = ports[..] else { panic!("{ports:?}") };
+        assert_eq!(admin_port(Some(third), &[first, second], None).unwrap(), Some(third));
+        for (asked, resp) in [(second, None), (third, Some(last))] {
+            let refused = admin_port(Some(asked), &[first, second], resp).unwrap_err();
+            assert!(refused.text().contains("--admin-port"), "{}", refused.text());
+        }
+        assert!(admin_port(Some(u16::MAX), &[first, second], None).is_err());
+        assert_eq!(admin_port(None, &[u16::MAX - 1, u16::MAX], None).unwrap(), None);
+    }
 
     #[test]
     fn each_copy_needs_a_server_of_its_own() {

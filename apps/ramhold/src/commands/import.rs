@@ -1,8 +1,9 @@
-//! `import`: many objects from files or from lines of JSON, pipelined.
+//! `import`: many objects from files, from lines of JSON, or from what Redis left on disk; pipelined.
 //!
 //! Nothing aborts: what cannot be read or written is told by name and counted.
 
 mod jsonl;
+mod redis;
 
 use crate::cli::Global;
 use crate::commands::object::Lifetime;
@@ -13,10 +14,14 @@ use crate::progress::Progress;
 use crate::size::{bytes_text, parse_bytes};
 use crate::walk::{Found, Skip, SkipCounts, Walk, read_object};
 use clap::Args;
-use ramhold_client::{Error, Expiry, Operation, Outcome, RejectRules, TableId};
+use ramhold_client::{
+    Client, ClusterTime, Durability, Error, Expiry, LeftOpen, Operation, Outcome, RejectRules, Status,
+    TableId, TableOptions,
+};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Write many objects.
 #[derive(Args, Debug)]
@@ -27,6 +32,8 @@ Examples:
   ramhold import users --jsonl users.jsonl
   zcat dump.jsonl.gz | ramhold import users --jsonl -
   ramhold import cache --dir rendered --ttl 1h
+  ramhold import --rdb /var/lib/redis/dump.rdb
+  ramhold import --aof /var/lib/redis/appendonlydir
 
 --dir: every regular file up to 1 MiB becomes an object whose key is the file's path below DIR, byte for byte.
 Links, special, unreadable and larger files are listed and counted.
@@ -36,16 +43,33 @@ Links, special, unreadable and larger files are listed and counted.
   {\"key_base64\": \"//4=\", \"value_base64\": \"AAEC\"}
 Lines that are something else are told with their numbers.
 
+--rdb: a dump file of Redis, up to version 12 of its format (Redis 7.4). --aof: an append-only file, with or without a
+dump at its beginning, the manifest of several, or the folder with it; what it comes to is built in memory first.
+Database n becomes the table db<n>, made if it is not there, which is where Redis clients find it. Strings are written
+with their time to live; values of other types are listed by type. A damaged file writes nothing. An append-only file that
+was cut off is taken up to there, and told; --strict refuses it.
+
 Every object is written whatever was there before. A write whose effect is unknown is repeated, since it writes
-the same bytes again; with --ttl its time then begins again too. Exit code 3 when anything could not be written.")]
+the same bytes again; with --ttl its time then begins again too. Exit code 3 when anything could not be written, or something that was in Redis was left out.")]
 pub struct Import {
-    table: String,
+    /// The table; not with --rdb and --aof.
+    #[arg(required_unless_present_any = ["rdb", "aof"])]
+    table: Option<String>,
     /// Import the files below this directory.
-    #[arg(long, value_name = "DIR", required_unless_present = "jsonl", conflicts_with = "jsonl")]
+    #[arg(long, value_name = "DIR", required_unless_present_any = ["jsonl", "rdb", "aof"], conflicts_with = "jsonl")]
     dir: Option<PathBuf>,
     /// Import the lines of this file; '-' is stdin.
     #[arg(long, value_name = "FILE")]
     jsonl: Option<PathBuf>,
+    /// Import the strings of Redis's dump file.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["table", "dir", "jsonl", "ttl", "expires_at"])]
+    rdb: Option<PathBuf>,
+    /// Import the strings of Redis's append-only file, manifest, or folder.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["table", "dir", "jsonl", "rdb", "ttl", "expires_at"])]
+    aof: Option<PathBuf>,
+    /// Refuse append-only files that were cut off.
+    #[arg(long, requires = "aof")]
+    strict: bool,
     #[command(flatten)]
     lifetime: Lifetime,
     #[command(flatten)]
@@ -82,23 +106,30 @@ const TRY_COUNT: u32 = 3;
 struct Item {
     /// The path, or the number of the line.
     name: String,
+    table: TableId,
     key: Vec<u8>,
     value: Vec<u8>,
+    expiry: Option<Expiry>,
     tries: u32,
     began: Instant,
 }
 
-impl Item {
-    fn new(name: String, key: Vec<u8>, value: Vec<u8>) -> Item {
-        Item { name, key, value, tries: 0, began: Instant::now() }
+/// Where objects go, and for how long.
+#[derive(Clone, Copy)]
+struct Target {
+    table: TableId,
+    expiry: Option<Expiry>,
+}
+
+impl Target {
+    fn item(self, name: String, key: Vec<u8>, value: Vec<u8>) -> Item {
+        Item { name, table: self.table, key, value, expiry: self.expiry, tries: 0, began: Instant::now() }
     }
 }
 
 /// One run of an import.
 struct Run {
     timeout: Duration,
-    table: TableId,
-    expiry: Option<Expiry>,
     pipeline: Pipeline<Item>,
     progress: Progress,
     submitted: u64,
@@ -108,10 +139,15 @@ struct Run {
     failed: u64,
     skipped: SkipCounts,
     bad_lines: u64,
+    /// Of what Redis left on disk.
+    left_out: Option<redis::LeftOut>,
 }
 
 impl Import {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
+        if self.rdb.is_some() || self.aof.is_some() {
+            return self.run_redis(global);
+        }
         // What is wrong on this side is told before anybody is bothered.
         let walk = match &self.dir {
             Some(dir) => Some(Walk::new(dir).map_err(|error| Failure::local(dir, &error))?),
@@ -121,11 +157,104 @@ impl Import {
             Some(path) => Some(jsonl::open(path).map_err(|error| Failure::local(path, &error))?),
             None => None,
         };
-        let (client, table) = global.connect_to_table(&self.table)?;
-        let mut run = Run {
+        let (client, table) = global.connect_to_table(self.table.as_deref().unwrap_or_default())?;
+        let target = Target { table, expiry: self.lifetime.expiry() };
+        let mut run = Run::new(client, global);
+        if let Some(walk) = walk {
+            run.files(target, walk, self.limits);
+        }
+        let mut end = Ok(());
+        if let (Some(lines), Some(path)) = (lines, &self.jsonl) {
+            end = run.lines(target, lines, path, self.limits);
+        }
+        run.finish(global)?;
+        end
+    }
+
+    fn run_redis(self, global: &Global) -> Result<(), Failure> {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let now = now.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
+        let mut left_out = redis::LeftOut::default();
+        let mut databases = BTreeMap::new();
+        match (&self.rdb, &self.aof) {
+            (Some(path), _) => {
+                redis::read_rdb(path, &mut left_out, &mut |_, _, _| Ok(())).map_err(Failure::usage)?
+            }
+            (None, Some(path)) => {
+                databases = redis::read_aof(path, now, &mut left_out).map_err(Failure::usage)?;
+            }
+            (None, None) => {}
+        }
+        if let (true, Some(what)) = (self.strict, left_out.cut_off.first()) {
+            return Err(Failure::usage(format!("{what}; without --strict all before it is imported")));
+        }
+        let mut tables = Tables { client: global.connect()?, known: BTreeMap::new() };
+        let mut run = Run::new(global.connect()?, global);
+        for what in &left_out.cut_off {
+            run.progress.tell(&format!("ramhold: {what}; all before it is imported"));
+        }
+        let (mut expired, limits) = (0, self.limits);
+        let mut write = |database: u32, key: Vec<u8>, held: ramhold_rdb::Held| -> Result<(), String> {
+            if held.expires_at.is_some_and(|end| end <= now) {
+                expired += 1;
+                return Ok(());
+            }
+            if !limits.allow(run.submitted, run.submitted_bytes, held.value.len() as u64) {
+                return Ok(());
+            }
+            let table = tables.of(database).map_err(|failure| failure.text().to_owned())?;
+            let expiry = held.expires_at.map(|end| Expiry::At(ClusterTime(end)));
+            let name = format!("{} of database {database}", output::bytes_for_eyes(&key));
+            run.write(Target { table, expiry }.item(name, key, held.value));
+            Ok(())
+        };
+        if let Some(path) = &self.rdb {
+            // Counted already; that the file is another one by now is told as damage.
+            redis::read_rdb(path, &mut redis::LeftOut::default(), &mut write).map_err(Failure::usage)?;
+        }
+        for (database, keys) in databases {
+            for (key, held) in keys {
+                write(database, key, held).map_err(Failure::usage)?;
+            }
+        }
+        left_out.expired = expired;
+        run.left_out = Some(left_out);
+        run.finish(global)
+    }
+}
+
+/// The tables of Redis's databases, made where they are not there.
+struct Tables {
+    client: Client,
+    known: BTreeMap<u32, TableId>,
+}
+
+impl Tables {
+    fn of(&mut self, database: u32) -> Result<TableId, Failure> {
+        if let Some(table) = self.known.get(&database) {
+            return Ok(*table);
+        }
+        let name = format!("db{database}");
+        let about = |error: Error| Failure::from(error).about(&format!("table '{name}'"));
+        let table = match self.client.table(&name) {
+            Err(error) if error.status() == Some(Status::UnknownTable) => {
+                // As the servers make it for a Redis client.
+                let options =
+                    TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 0, slots: true };
+                self.client.create_table_leaving(LeftOpen::Durability, &name, options)
+            }
+            known => known,
+        }
+        .map_err(about)?;
+        self.known.insert(database, table);
+        Ok(table)
+    }
+}
+
+impl Run {
+    fn new(client: Client, global: &Global) -> Run {
+        Run {
             timeout: global.timeout,
-            table,
-            expiry: self.lifetime.expiry(),
             pipeline: Pipeline::new(client, PIPELINE_COUNT, PIPELINE_BYTES),
             progress: Progress::new("imported", global.json),
             submitted: 0,
@@ -135,22 +264,11 @@ impl Import {
             failed: 0,
             skipped: SkipCounts::default(),
             bad_lines: 0,
-        };
-        if let Some(walk) = walk {
-            run.files(walk, self.limits);
+            left_out: None,
         }
-        let mut end = Ok(());
-        if let (Some(lines), Some(path)) = (lines, &self.jsonl) {
-            end = run.lines(lines, path, self.limits);
-        }
-        while run.take_one() {}
-        run.finish(global)?;
-        end
     }
-}
 
-impl Run {
-    fn files(&mut self, walk: Walk, limits: Limits) {
+    fn files(&mut self, target: Target, walk: Walk, limits: Limits) {
         for found in walk {
             match found {
                 Found::Skipped { key, why } => self.skip(&key, &why),
@@ -161,14 +279,20 @@ impl Run {
                             return;
                         }
                         let name = output::bytes_for_eyes(&key);
-                        self.write(Item::new(name, key, value));
+                        self.write(target.item(name, key, value));
                     }
                 },
             }
         }
     }
 
-    fn lines(&mut self, mut lines: jsonl::Lines, path: &Path, limits: Limits) -> Result<(), Failure> {
+    fn lines(
+        &mut self,
+        target: Target,
+        mut lines: jsonl::Lines,
+        path: &Path,
+        limits: Limits,
+    ) -> Result<(), Failure> {
         loop {
             match lines.next_line().map_err(|error| Failure::local(path, &error))? {
                 None => return Ok(()),
@@ -176,7 +300,7 @@ impl Run {
                     if !limits.allow(self.submitted, self.submitted_bytes, value.len() as u64) {
                         return Ok(());
                     }
-                    self.write(Item::new(format!("line {number}"), key, value));
+                    self.write(target.item(format!("line {number}"), key, value));
                 }
                 Some(jsonl::Line::Bad { number, why }) => {
                     self.bad_lines += 1;
@@ -202,11 +326,11 @@ impl Run {
         item.tries += 1;
         let rules = RejectRules::default();
         let operation = Operation::Write {
-            table: self.table,
+            table: item.table,
             key: item.key.clone(),
             value: item.value.clone(),
             rules,
-            expiry: self.expiry,
+            expiry: item.expiry,
         };
         let bytes = (item.key.len() + item.value.len()) as u64;
         self.pipeline.submit(operation, bytes, item);
@@ -235,12 +359,14 @@ impl Run {
         true
     }
 
+    /// Waits for all, and tells what came of it.
     fn finish(mut self, global: &Global) -> Result<(), Failure> {
+        while self.take_one() {}
         let seconds = self.progress.elapsed().as_secs_f64();
         self.progress.finish();
         let rate = self.written_bytes as f64 / seconds.max(1e-9);
         if global.json {
-            output::print_json(&json!({
+            let mut said = json!({
                 "files": self.written,
                 "bytes": self.written_bytes,
                 "seconds": seconds,
@@ -248,14 +374,18 @@ impl Run {
                 "failed": self.failed,
                 "bad_lines": self.bad_lines,
                 "skipped": self.skipped.json(),
-            }))?;
+            });
+            if let Some(left_out) = &self.left_out {
+                said["left_out"] = left_out.json();
+            }
+            output::print_json(&said)?;
         } else {
             let mut line = format!(
                 "imported {} objects, {} bytes in {seconds:.3} s ({}/s); {}, {} failed",
                 self.written,
                 self.written_bytes,
                 bytes_text(rate as u64),
-                self.skipped.text(),
+                self.left_out.as_ref().map_or_else(|| self.skipped.text(), redis::LeftOut::text),
                 self.failed
             );
             if self.bad_lines > 0 {
@@ -263,6 +393,11 @@ impl Run {
             }
             output::print(&format!("{line}\n"))?;
         }
-        if self.failed + self.bad_lines > 0 { Err(Failure::told(failure::REFUSED)) } else { Ok(()) }
+        let is_left_out = self.left_out.is_some_and(|left_out| left_out.is_something());
+        if self.failed + self.bad_lines > 0 || is_left_out {
+            Err(Failure::told(failure::REFUSED))
+        } else {
+            Ok(())
+        }
     }
 }

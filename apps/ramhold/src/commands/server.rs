@@ -6,12 +6,14 @@
 mod buffers;
 mod device;
 
+use crate::admin::{self, Admin, parse_admin};
 use crate::failure::Failure;
 use crate::memory::{MemoryPlan, PLACE_BYTES, Roles, check_available};
 use crate::process;
 use crate::size::{bytes_text, parse_bytes, parse_duration};
 use buffers::BufferPlace;
 use clap::{Args, ValueEnum};
+use ramhold_admin::Door;
 use ramhold_backup::{BackupConfig, Buffers};
 use ramhold_base::limits::{
     LABEL_BYTES_MAX, LABEL_COUNT_MAX, SEGLET_BYTES, SEGMENT_BYTES, TABLE_NAME_BYTES_MAX,
@@ -151,6 +153,10 @@ pub struct Server {
     /// Allow addresses that other machines can reach. There is neither encryption nor any account yet.
     #[arg(long, env = "RAMHOLD_INSECURE_NETWORK")]
     insecure_network: bool,
+    /// Where metrics (/metrics, for Prometheus) and health (/health) are told over HTTP, or 'off'; port 0 takes any that is
+    /// free.
+    #[arg(long, env = "RAMHOLD_ADMIN", value_name = "ADDR", default_value = "off", value_parser = parse_admin)]
+    admin: Admin,
     /// A file with options.
     #[arg(long, env = "RAMHOLD_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
@@ -203,10 +209,15 @@ pub fn run(arguments: Server) -> Result<(), Failure> {
         process::end_with(parent)?;
     }
     process::abort_on_panic();
+    let door = arguments.admin.open(arguments.insecure_network)?;
+    let admin = door.as_ref().map(Door::address);
     let prepared = Prepared::new(&arguments)?;
     let mut runtime = prepared.start(&arguments)?;
     process::stop_on_signal(runtime.stop_handle())?;
-    prepared.tell(&arguments, runtime.local_addr());
+    if let Some(door) = door {
+        door.serve(&mut runtime, ServerNode::seen).map_err(admin::thread_failed)?;
+    }
+    prepared.tell(&arguments, runtime.local_addr(), admin);
 
     let exit = runtime.run();
     let is_flushed = runtime.machine().backup().is_stopped();
@@ -344,7 +355,7 @@ impl Prepared {
     }
 
     /// What an operator must know about this process, on stdout.
-    fn tell(&self, arguments: &Server, listens: Option<SocketAddr>) {
+    fn tell(&self, arguments: &Server, listens: Option<SocketAddr>, admin: Option<SocketAddr>) {
         let interval = arguments.flush_interval;
         let mut lines = vec![
             format!("ramhold server {}", env!("CARGO_PKG_VERSION")),
@@ -357,6 +368,7 @@ impl Prepared {
                     format!("  redis        there, and at {}", SocketAddr::new(arguments.bind.ip(), port))
                 }
             },
+            admin::line(admin),
             format!("  data         {}", arguments.dir.display()),
             format!("  memory       {}", self.memory.text()),
         ];

@@ -12,6 +12,8 @@ mod expiry;
 mod files;
 #[cfg(test)]
 mod objects;
+#[cfg(test)]
+mod redis;
 // The same cluster that the client library is tested with.
 #[cfg(test)]
 #[path = "../../../../clients/rust/tests/blocking/played.rs"]

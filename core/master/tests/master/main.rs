@@ -14,3 +14,4 @@ mod recovery;
 mod repair;
 mod rig;
 mod scan;
+mod waits;

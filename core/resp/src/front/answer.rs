@@ -3,7 +3,7 @@
 use super::fault_of;
 use crate::{Fault, Object};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Number, Status, TableId, Version};
+use ramhold_base::{KeyHash, Number, Status, TableId, Version};
 use ramhold_client_core::{Outcome, Page, Reply};
 use ramhold_wire::data::{IncrementReply, ReadReply, decode_version};
 use ramhold_wire::table::{TableDescription, TableSummary};
@@ -44,6 +44,10 @@ pub enum Answer<'a> {
     TableDropped,
     Tables(Vec<TableSummary>),
     Page(Box<Page>),
+    Counted {
+        last: KeyHash,
+        objects: u64,
+    },
     Fault(Fault),
 }
 
@@ -112,6 +116,7 @@ impl<'a> Answer<'a> {
             Reply::Written { .. } | Reply::Committed { .. } => Answer::Written,
             Reply::Removed { version } => Answer::Removed(!version.is_none()),
             Reply::Incremented { sum: Number::Integer(sum), .. } => Answer::Sum(sum),
+            Reply::Counted { last, objects } => Answer::Counted { last, objects },
             Reply::Page(page) => Answer::Page(Box::new(page)),
             Reply::TableCreated { table } => Answer::Table(table),
             Reply::Table(description) => Answer::Described(Box::new(description)),

@@ -12,7 +12,7 @@ use crate::glob::{Case, matches};
 use crate::parse::integer;
 use crate::{Fault, Front, Reply};
 use ramhold_base::TableId;
-use ramhold_client_core::{Operation, PageLimits, ScanCursor};
+use ramhold_client_core::{Operation, PageLimits, ScanCursor, TableCount};
 
 /// What `KEYS` answers at most.
 const KEYS_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -34,7 +34,7 @@ enum Kind {
     Random {
         has_wrapped: bool,
     },
-    Size,
+    Size(TableCount),
     /// Tables that are to be dropped before the reply; the last is being dropped.
     Flush {
         left: Vec<TableId>,
@@ -64,7 +64,7 @@ impl Walk {
             Front::Keys => Kind::Keys { pattern: pattern(args[1])? },
             Front::Scan => scan(args)?,
             Front::RandomKey => Kind::Random { has_wrapped: false },
-            Front::DbSize => Kind::Size,
+            Front::DbSize => Kind::Size(TableCount::new(table)),
             Front::FlushDb => {
                 check_flush(args)?;
                 Kind::Flush { left: vec![table], is_listed: true }
@@ -102,13 +102,13 @@ impl Walk {
                 self.ask(cursor)
             }
             Kind::Random { .. } => self.ask(ScanCursor::from_short(self.table, random >> 50 << 50)),
-            Kind::Keys { .. } | Kind::Size => self.ask(ScanCursor::new(self.table)),
+            Kind::Size(count) => count.ask().map_or(Next::Over, Next::Ask),
+            Kind::Keys { .. } => self.ask(ScanCursor::new(self.table)),
         }
     }
 
     fn on_page(&mut self, keys: Vec<Vec<u8>>, next: Option<ScanCursor>) -> Result<Next, Fault> {
         match &mut self.kind {
-            Kind::Size => self.count += keys.len() as u64,
             Kind::Keys { pattern } => {
                 let pattern = pattern.clone();
                 self.take(keys, Some(&pattern));
@@ -132,7 +132,7 @@ impl Walk {
                     return Ok(self.ask(ScanCursor::new(self.table)));
                 }
             }
-            Kind::Flush { .. } => {}
+            Kind::Flush { .. } | Kind::Size(_) => {}
         }
         let Some(next) = next else {
             self.count = if matches!(self.kind, Kind::Scan { .. }) { 0 } else { self.count };
@@ -161,7 +161,7 @@ impl Walk {
     fn write(&self, reply: &mut Reply<'_>, random: u64) {
         match &self.kind {
             Kind::Flush { .. } => reply.ok(),
-            Kind::Size => reply.integer(self.count as i64),
+            Kind::Size(count) => reply.integer(count.objects() as i64),
             Kind::Random { .. } if self.found.is_empty() => reply.null(),
             Kind::Random { .. } => reply.bulk(&self.found[(random % self.found.len() as u64) as usize]),
             Kind::Keys { .. } => self.write_found(reply),
@@ -239,6 +239,11 @@ impl Resp {
             Answer::Page(page) => {
                 let keys = page.objects.into_iter().map(|object| object.key).collect();
                 walk.on_page(keys, page.next)
+            }
+            Answer::Counted { last, objects } => {
+                let Kind::Size(count) = &mut walk.kind else { return false };
+                count.take(last, objects);
+                Ok(count.ask().map_or(Next::Over, Next::Ask))
             }
             Answer::Tables(tables) => {
                 let names: Vec<String> =

@@ -1,5 +1,6 @@
 //! Real clusters under real faults. One test at a time: they share a small machine, and what they look at is time.
 
+mod admin;
 mod coordinator;
 mod damage;
 mod dev;

@@ -55,8 +55,12 @@ impl Choice<'_> {
 
     fn bitop(&mut self) -> Command {
         let name = self.one(&["AND", "OR", "XOR", "NOT", "and", "NAND"]);
-        let sources = if name == b"NOT" && self.rng.chance(4, 5) { vec![self.key()] } else { self.keys(4) };
-        [words!["BITOP", name, self.key()], sources].concat()
+        let sources = if name == b"NOT" && self.rng.chance(4, 5) {
+            vec![self.key_of_one_slot()]
+        } else {
+            self.keys_of_one_slot(4)
+        };
+        [words!["BITOP", name, self.key_of_one_slot()], sources].concat()
     }
 
     fn bitfield(&mut self, key: Vec<u8>) -> Command {

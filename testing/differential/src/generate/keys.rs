@@ -13,8 +13,10 @@ impl Choice<'_> {
             13..17 => words![self.one(&["TTL", "PTTL", "EXPIRETIME", "PEXPIRETIME"]), key],
             17 | 18 => words!["PERSIST", key],
             19 | 20 => words!["TYPE", key],
-            21..25 => words![self.one(&["RENAME", "RENAMENX"]), key, self.key()],
-            25..29 => self.copy(key),
+            21..25 => {
+                words![self.one(&["RENAME", "RENAMENX"]), self.key_of_one_slot(), self.key_of_one_slot()]
+            }
+            25..29 => self.copy(),
             29 => words![
                 "OBJECT",
                 self.one(&["ENCODING", "REFCOUNT", "IDLETIME", "FREQ", "encoding", "NOSUCH"]),
@@ -42,8 +44,8 @@ impl Choice<'_> {
         command
     }
 
-    fn copy(&mut self, key: Vec<u8>) -> Command {
-        let mut command = words!["COPY", key, self.key()];
+    fn copy(&mut self) -> Command {
+        let mut command = words!["COPY", self.key_of_one_slot(), self.key_of_one_slot()];
         if !self.in_transaction && self.rng.chance(1, 4) {
             let database = self.rng.pick(&self.ground.databases).map_or_else(String::new, u32::to_string);
             let wrong = self.one(&["-1", "16", "abc"]);
@@ -66,7 +68,7 @@ impl Choice<'_> {
             _ => b"\x00\x05hello\xff\x7fcr\xdfve4 \n",
         };
         let time = match self.rng.below(4) {
-            0 => self.expiry("PX"),
+            0 => (self.seconds() * 1000).to_string().into_bytes(),
             1 => self.one(&["-1", "abc", ""]),
             _ => b"0".to_vec(),
         };
@@ -124,9 +126,7 @@ impl Choice<'_> {
             4 => words!["MULTI"],
             5 => words!["UNWATCH"],
             6 | 7 => {
-                let in_transaction = std::mem::replace(&mut self.in_transaction, true);
-                let keys = self.keys(3);
-                self.in_transaction = in_transaction;
+                let keys = self.keys_of_one_slot(3);
                 [words!["WATCH"], keys].concat()
             }
             _ => words!["MULTI"],

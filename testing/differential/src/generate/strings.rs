@@ -77,7 +77,8 @@ impl Choice<'_> {
 
     fn pairs(&mut self, name: &str) -> Command {
         let mut command = words![name];
-        for key in self.keys(4) {
+        let keys = if name == "MSETNX" { self.keys_of_one_slot(4) } else { self.keys(4) };
+        for key in keys {
             command.push(key);
             command.push(self.value());
         }
@@ -117,7 +118,7 @@ impl Choice<'_> {
     }
 
     fn lcs(&mut self) -> Command {
-        let mut command = words!["LCS", self.key(), self.key()];
+        let mut command = words!["LCS", self.key_of_one_slot(), self.key_of_one_slot()];
         for _ in 0..self.rng.below(4) {
             match self.rng.below(5) {
                 0 => command.push(b"LEN".to_vec()),

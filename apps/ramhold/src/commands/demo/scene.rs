@@ -48,6 +48,7 @@ impl Scene {
             disk_bytes: DISK_BYTES,
             default_replicas: REPLICAS,
             resp_port: None,
+            admin_port: None,
             buffer_dir: Some(buffer_dir.clone()),
             output: Output::LogsOnly,
         };

@@ -91,10 +91,19 @@ pub fn banner(plan: &Plan, arguments: &Dev) -> String {
         Some(port) => format!("redis-cli -p {port} set hello world"),
         None => format!("redis-cli -p {first} set hello world   (6379 is in use)"),
     };
+    let admin = match plan.admin_port {
+        Some(port) => format!(
+            "http://127.0.0.1:{port}/metrics and /health (coordinator), {} to {} (servers)",
+            port + 1,
+            usize::from(port) + plan.server_count()
+        ),
+        None => "off: ports are in use; --admin-port says where".to_owned(),
+    };
     format!(
         "ramhold dev: {count} servers with {memory} each are up\n\
          \x20 coordinator  {coordinator}\n\
          \x20 servers      127.0.0.1:{first} to {last}\n\
+         \x20 admin        {admin}\n\
          \x20 directory    {dir}\n\
          \x20 replicas     {replicas}\n\
          \x20 try          ramhold{cluster} table create notes\n\

@@ -1,0 +1,212 @@
+//! Redis's protocol: Ramhold beside redis-server, and both beside the floor, a server that does nothing but answer.
+//!
+//! All three run in turn on core 0, the load on core 1; each run is a few seconds, the median counts. Keys are random
+//! among so many that caches do not hold them, and all are there before anything is measured. The load is our own:
+//! redis-benchmark spends more on a reply than the empty server does, and would measure itself.
+//!
+//! CPU per operation is what the kernel charges to the server's process, with everything that it does for its sockets.
+//!
+//! Not here: latency under an offered rate, several servers, replicas.
+
+mod empty;
+mod load;
+
+pub use empty::Empty;
+
+use crate::process::Process;
+use crate::{process, ramhold};
+use clap::Args;
+use load::{Load, Request};
+use std::time::Duration;
+
+/// Operations per second and CPU per operation over Redis's protocol, beside redis-server and the empty server.
+#[derive(Args, Clone, Debug)]
+pub struct Resp {
+    /// Keys, all of them written before anything is measured.
+    #[arg(long, default_value_t = 5_000_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    keys: u64,
+    /// Of each run.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: u64,
+    /// Of each test; the median is printed.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=99))]
+    runs: u16,
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    connections: u16,
+    /// Few keys, one run of a second each: that it works, not how fast.
+    #[arg(long)]
+    smoke: bool,
+}
+
+/// What a machine answers at most: the empty server alone.
+#[derive(Args, Clone, Debug)]
+pub struct Limits {
+    #[command(flatten)]
+    resp: Resp,
+}
+
+/// Commands under way on each connection.
+const PIPELINES: [usize; 2] = [1, 16];
+
+/// What one run measured.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Figures {
+    pub ops_per_second: f64,
+    pub server_micros: f64,
+}
+
+/// A server that is measured.
+struct Subject {
+    name: &'static str,
+    process: Server,
+}
+
+enum Server {
+    Process(Process),
+    Ramhold(ramhold::Cluster),
+}
+
+impl Server {
+    fn port(&self) -> u16 {
+        match self {
+            Server::Process(process) => process.port(),
+            Server::Ramhold(cluster) => cluster.resp_port(),
+        }
+    }
+
+    fn pid(&self) -> u32 {
+        match self {
+            Server::Process(process) => process.pid(),
+            Server::Ramhold(cluster) => cluster.server_pid(),
+        }
+    }
+}
+
+impl Limits {
+    pub fn run(self) -> Result<(), String> {
+        let plan = self.resp.plan();
+        plan.head()?;
+        println!("{:<20} {:>12} {:>10}", "test", "empty/s", "us/op");
+        for (request, pipeline) in tests() {
+            let figures = plan.median(|| plan.measure_empty(request, pipeline))?;
+            println!("{:<20} {}", name(request, pipeline), text(figures));
+        }
+        Ok(())
+    }
+}
+
+impl Resp {
+    pub fn run(self) -> Result<(), String> {
+        let plan = self.plan();
+        plan.head()?;
+        let redis = Process::start("redis-server", |command, port, dir| {
+            command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
+            command.args(["--appendonly", "no", "--dir"]).arg(dir);
+        })?;
+        let subjects = [
+            Subject { name: "redis", process: Server::Process(redis) },
+            Subject { name: "ramhold", process: Server::Ramhold(ramhold::Cluster::resp()?) },
+        ];
+        for subject in &subjects {
+            let load = Load::open(subject.process.port(), plan.connections, Request::Set, plan.keys, 64)?;
+            let seconds = load.fill()?;
+            println!("{}: {} keys written in {seconds:.1} s", subject.name, plan.keys);
+        }
+        println!(
+            "\n{:<20} {:>12} {:>10} {:>12} {:>10} {:>12} {:>10}   {:>22} {:>14}",
+            "test",
+            "empty/s",
+            "us/op",
+            "redis/s",
+            "us/op",
+            "ramhold/s",
+            "us/op",
+            "rate of empty, redis",
+            "us of empty's"
+        );
+        for (request, pipeline) in tests() {
+            let mut runs: [Vec<Figures>; 3] = Default::default();
+            for _ in 0..plan.runs {
+                runs[0].push(plan.measure_empty(request, pipeline)?);
+                for (subject, runs) in subjects.iter().zip(&mut runs[1..]) {
+                    runs.push(plan.measure(&subject.process, request, pipeline)?);
+                }
+            }
+            let [empty, redis, ours] = runs.map(median);
+            println!(
+                "{:<20} {} {} {}   {:>10.2} {:>11.2} {:>13.2}x",
+                name(request, pipeline),
+                text(empty),
+                text(redis),
+                text(ours),
+                ours.ops_per_second / empty.ops_per_second,
+                ours.ops_per_second / redis.ops_per_second,
+                ours.server_micros / empty.server_micros,
+            );
+        }
+        Ok(())
+    }
+
+    fn plan(&self) -> Resp {
+        if self.smoke { Resp { keys: 10_000, seconds: 1, runs: 1, ..self.clone() } } else { self.clone() }
+    }
+
+    fn head(&self) -> Result<(), String> {
+        println!(
+            "Redis's protocol, {} random keys of {} B, values of {} B, {} connections, medians of {} runs of {} s;\n\
+             servers on core 0, our own load on core 1; us/op: the server's CPU time for one operation",
+            self.keys,
+            load::KEY_BYTES,
+            load::VALUE_BYTES,
+            self.connections,
+            self.runs,
+            self.seconds
+        );
+        println!(
+            "a byte to a sleeping process and back: {:.1} us on the other core\n",
+            process::echo_micros(0)?
+        );
+        Ok(())
+    }
+
+    fn measure_empty(&self, request: Request, pipeline: usize) -> Result<Figures, String> {
+        let own = std::env::current_exe().map_err(|error| error.to_string())?;
+        let empty = Process::start(&own.to_string_lossy(), |command, port, _| {
+            let reply = String::from_utf8_lossy(request.reply()).into_owned();
+            command.args(["empty", "--port", &port.to_string()]);
+            command.args(["--request-bytes", &request.bytes().to_string(), "--reply", &reply]);
+        })?;
+        self.measure(&Server::Process(empty), request, pipeline)
+    }
+
+    fn measure(&self, server: &Server, request: Request, pipeline: usize) -> Result<Figures, String> {
+        let load = Load::open(server.port(), self.connections, request, self.keys, pipeline)?;
+        let before = process::cpu_micros(server.pid())?;
+        let (count, seconds) = load.run(Duration::from_secs(self.seconds))?;
+        let used = process::cpu_micros(server.pid())? - before;
+        Ok(Figures { ops_per_second: count as f64 / seconds, server_micros: used as f64 / count as f64 })
+    }
+
+    fn median(&self, mut run: impl FnMut() -> Result<Figures, String>) -> Result<Figures, String> {
+        let runs: Result<Vec<Figures>, String> = (0..self.runs).map(|_| run()).collect();
+        Ok(median(runs?))
+    }
+}
+
+fn tests() -> impl Iterator<Item = (Request, usize)> {
+    PIPELINES.into_iter().flat_map(|pipeline| [(Request::Get, pipeline), (Request::Set, pipeline)])
+}
+
+fn name(request: Request, pipeline: usize) -> String {
+    format!("{request}, pipeline {pipeline}")
+}
+
+fn text(figures: Figures) -> String {
+    format!("{:>12.0} {:>10.2}", figures.ops_per_second, figures.server_micros)
+}
+
+/// The run with the median rate.
+fn median(mut runs: Vec<Figures>) -> Figures {
+    runs.sort_by(|a, b| a.ops_per_second.total_cmp(&b.ops_per_second));
+    runs.get(runs.len() / 2).copied().unwrap_or_default()
+}

@@ -1,0 +1,81 @@
+//! A server that does nothing: it counts the bytes of requests that all have one length, and answers each with the same.
+//!
+//! One thread, one epoll, one read and one write for whatever has come: what the kernel takes for the sockets, and
+//! nothing else. No server on sockets is faster on this machine, so it is the floor.
+
+use clap::Args;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+/// Answers every so many bytes with the same reply.
+#[derive(Args, Debug)]
+pub struct Empty {
+    #[arg(long)]
+    port: u16,
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    request_bytes: u32,
+    #[arg(long)]
+    reply: String,
+}
+
+const LISTENER: u64 = u64::MAX;
+const BUFFER_BYTES: usize = 64 * 1024;
+const EVENT_COUNT: usize = 256;
+
+struct Connection {
+    stream: TcpStream,
+    /// Of a request that has not come whole.
+    begun_bytes: usize,
+}
+
+impl Empty {
+    pub fn run(self) -> Result<(), String> {
+        self.serve().map_err(|error| format!("empty server: {error}"))
+    }
+
+    fn serve(&self) -> io::Result<()> {
+        let request_bytes = self.request_bytes as usize;
+        let replies = self.reply.repeat(BUFFER_BYTES / request_bytes + 1);
+        let listener = TcpListener::bind(("127.0.0.1", self.port))?;
+        let poll = epoll::create(CreateFlags::CLOEXEC)?;
+        epoll::add(&poll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
+        let mut connections: BTreeMap<u64, Connection> = BTreeMap::new();
+        let mut next = 0;
+        let mut buffer = vec![0; BUFFER_BYTES];
+        let mut events: Vec<Event> = Vec::with_capacity(EVENT_COUNT);
+        loop {
+            events.clear();
+            epoll::wait(&poll, rustix::buffer::spare_capacity(&mut events), None)?;
+            for event in &events {
+                let token = event.data.u64();
+                if token == LISTENER {
+                    let (stream, _) = listener.accept()?;
+                    stream.set_nodelay(true)?;
+                    epoll::add(&poll, &stream, EventData::new_u64(next), EventFlags::IN)?;
+                    connections.insert(next, Connection { stream, begun_bytes: 0 });
+                    next += 1;
+                    continue;
+                }
+                let Some(connection) = connections.get_mut(&token) else { continue };
+                let count = match connection.stream.read(&mut buffer) {
+                    Ok(count) => count,
+                    Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                    Err(_) => 0,
+                };
+                if count == 0 {
+                    // Closing takes it out of the epoll.
+                    connections.remove(&token);
+                    continue;
+                }
+                let bytes = connection.begun_bytes + count;
+                connection.begun_bytes = bytes % request_bytes;
+                let answer = &replies.as_bytes()[..bytes / request_bytes * self.reply.len()];
+                if connection.stream.write_all(answer).is_err() {
+                    connections.remove(&token);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The load: connections that each keep so many commands under way, from one thread.
+//!
+//! As redis-benchmark does it, a connection sends its commands in one write and sends the next ones when all are answered.
+//! Every reply has the same length and is compared; a server that answers otherwise ends the run.
+
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+pub const KEY_BYTES: usize = 16;
+pub const VALUE_BYTES: usize = 3;
+const GIVE_UP: Duration = Duration::from_secs(60);
+const GET: &[u8] = b"*2\r\n$3\r\nGET\r\n$16\r\nkey:000000000000\r\n";
+const SET: &[u8] = b"*3\r\n$3\r\nSET\r\n$16\r\nkey:000000000000\r\n$3\r\nxxx\r\n";
+/// Where the digits of the key are, seen from the beginning of a request.
+const DIGITS_AT: usize = 22;
+const DIGIT_COUNT: usize = 12;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    Get,
+    Set,
+}
+
+impl Request {
+    fn template(self) -> &'static [u8] {
+        match self {
+            Request::Get => GET,
+            Request::Set => SET,
+        }
+    }
+
+    pub fn bytes(self) -> usize {
+        self.template().len()
+    }
+
+    pub fn reply(self) -> &'static [u8] {
+        match self {
+            Request::Get => b"$3\r\nxxx\r\n",
+            Request::Set => b"+OK\r\n",
+        }
+    }
+}
+
+impl fmt::Display for Request {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(if *self == Request::Get { "GET" } else { "SET" })
+    }
+}
+
+struct Connection {
+    stream: TcpStream,
+    /// The commands, whose keys are written anew each time.
+    out: Vec<u8>,
+    /// What is still to come of the replies.
+    missing_bytes: usize,
+}
+
+pub struct Load {
+    poll: OwnedFd,
+    connections: Vec<Connection>,
+    request: Request,
+    keys: u64,
+    /// All replies to one write.
+    replies: Vec<u8>,
+    pipeline: usize,
+    state: u64,
+}
+
+impl Load {
+    pub fn open(
+        port: u16,
+        connections: u16,
+        request: Request,
+        keys: u64,
+        pipeline: usize,
+    ) -> Result<Load, String> {
+        let text = |error: io::Error| format!("port {port}: {error}");
+        let poll = epoll::create(CreateFlags::CLOEXEC).map_err(|error| text(error.into()))?;
+        let mut opened = Vec::new();
+        for token in 0..u64::from(connections) {
+            let stream = TcpStream::connect(("127.0.0.1", port)).map_err(text)?;
+            stream.set_nodelay(true).map_err(text)?;
+            stream.set_read_timeout(Some(GIVE_UP)).map_err(text)?;
+            epoll::add(&poll, &stream, EventData::new_u64(token), EventFlags::IN)
+                .map_err(|error| text(error.into()))?;
+            opened.push(Connection { stream, out: request.template().repeat(pipeline), missing_bytes: 0 });
+        }
+        let replies = request.reply().repeat(pipeline);
+        let state = 88_172_645_463_325_252;
+        Ok(Load { poll, connections: opened, request, keys, replies, pipeline, state })
+    }
+
+    /// Asks for random keys; how many commands were answered in how many seconds.
+    pub fn run(mut self, time: Duration) -> Result<(u64, f64), String> {
+        let start = Instant::now();
+        let mut state = self.state;
+        let keys = self.keys;
+        let next = move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % keys
+        };
+        let count = self.drive(next, |_| start.elapsed() >= time)?;
+        Ok((count, start.elapsed().as_secs_f64()))
+    }
+
+    /// Asks for every key once, and for some again at the end; the seconds that it took.
+    pub fn fill(mut self) -> Result<f64, String> {
+        let start = Instant::now();
+        let (mut key, keys) = (0, self.keys);
+        let next = move || {
+            key += 1;
+            (key - 1) % keys
+        };
+        self.drive(next, move |sent| sent >= keys)?;
+        Ok(start.elapsed().as_secs_f64())
+    }
+
+    /// Goes on until `is_over`, which is told how many commands were sent; then takes what is under way.
+    fn drive(&mut self, mut next: impl FnMut() -> u64, is_over: impl Fn(u64) -> bool) -> Result<u64, String> {
+        let text = |error: io::Error| format!("{}: {error}", self.request);
+        let (mut sent, mut answered, mut under_way) = (0, 0, 0);
+        for connection in &mut self.connections {
+            connection.send(self.request, &self.replies, &mut next).map_err(text)?;
+            sent += self.pipeline as u64;
+            under_way += 1;
+        }
+        let mut buffer = vec![0; 64 * 1024];
+        let mut events: Vec<Event> = Vec::with_capacity(1024);
+        let give_up = rustix::event::Timespec { tv_sec: GIVE_UP.as_secs() as i64, tv_nsec: 0 };
+        while under_way > 0 {
+            events.clear();
+            epoll::wait(&self.poll, rustix::buffer::spare_capacity(&mut events), Some(&give_up))
+                .map_err(|error| text(error.into()))?;
+            if events.is_empty() {
+                return Err(format!("{}: no answer within {} s", self.request, GIVE_UP.as_secs()));
+            }
+            let over = is_over(sent);
+            for event in &events {
+                let connection = &mut self.connections[event.data.u64() as usize];
+                let count = connection.stream.read(&mut buffer).map_err(text)?;
+                if !connection.take(&buffer[..count], &self.replies) {
+                    let said = String::from_utf8_lossy(&buffer[..count.min(200)]).into_owned();
+                    return Err(format!("{}: the server answered {said:?}", self.request));
+                }
+                if connection.missing_bytes > 0 {
+                    continue;
+                }
+                answered += self.pipeline as u64;
+                if over {
+                    under_way -= 1;
+                } else {
+                    connection.send(self.request, &self.replies, &mut next).map_err(text)?;
+                    sent += self.pipeline as u64;
+                }
+            }
+        }
+        Ok(answered)
+    }
+}
+
+impl Connection {
+    fn send(&mut self, request: Request, replies: &[u8], next: &mut impl FnMut() -> u64) -> io::Result<()> {
+        for command in self.out.chunks_mut(request.bytes()) {
+            let mut number = next();
+            for digit in command[DIGITS_AT..DIGITS_AT + DIGIT_COUNT].iter_mut().rev() {
+                *digit = b'0' + (number % 10) as u8;
+                number /= 10;
+            }
+        }
+        self.missing_bytes = replies.len();
+        self.stream.write_all(&self.out)
+    }
+
+    /// Whether the bytes are what is to come next.
+    fn take(&mut self, bytes: &[u8], replies: &[u8]) -> bool {
+        let at = replies.len() - self.missing_bytes;
+        let is_right = !bytes.is_empty() && replies[at..].starts_with(bytes);
+        if is_right {
+            self.missing_bytes -= bytes.len();
+        }
+        is_right
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_digits_are_those_of_the_key() {
+        for request in [Request::Get, Request::Set] {
+            let digits = &request.template()[DIGITS_AT..DIGITS_AT + DIGIT_COUNT];
+            assert_eq!(digits, [b'0'; DIGIT_COUNT]);
+            assert_eq!(&request.template()[DIGITS_AT - 4..DIGITS_AT], b"key:");
+        }
+    }
+}

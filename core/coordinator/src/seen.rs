@@ -1,0 +1,70 @@
+//! Everything that can be seen of a coordinator at a moment, for whoever watches it from another thread.
+//!
+//! Plain numbers that are taken between two steps. Who wants names and reports asks for the status (status).
+
+use crate::machine::Coordinator;
+use crate::status::phase;
+use ramhold_base::{ClusterId, Instant, Term};
+use ramhold_wire::membership::ServerState;
+use ramhold_wire::status::RecoveryPhase;
+use std::time::Duration;
+
+#[derive(Clone, Debug)]
+pub struct CoordinatorSeen {
+    /// Why it does not answer yet, or any more, in one word and one sentence; none: it does.
+    pub reason: Option<(&'static str, &'static str)>,
+    pub uptime: Duration,
+    pub cluster: ClusterId,
+    pub term: Term,
+    pub servers_up: u64,
+    /// Declared dead, and not yet recovered.
+    pub servers_crashed: u64,
+    pub tables: u64,
+    pub tablets: u64,
+    pub tablets_recovering: u64,
+    /// Recoveries that are not over, by phase: asking, incomplete, replaying.
+    pub recoveries: [u64; 3],
+    /// Recoveries that are over and remembered; of the last of them when it ended, in milliseconds after the death was
+    /// noticed, and its bytes.
+    pub last_recovery: Option<(u64, u64)>,
+    /// Reports of losses that nobody has acknowledged.
+    pub losses: u64,
+    pub warnings: u64,
+    /// Suspicions against servers that are up which were wrong.
+    pub cleared: u64,
+}
+
+impl Coordinator {
+    pub fn seen(&self, now: Instant) -> CoordinatorSeen {
+        let tablets = || self.state.tables.values().filter(|t| !t.dropping).flat_map(|t| &t.tablets);
+        let in_state = |state: ServerState| {
+            self.state.servers.values().filter(|server| server.entry.state == state).count() as u64
+        };
+        let mut recoveries = [0; 3];
+        for recovery in self.recoveries.values() {
+            match phase(recovery) {
+                RecoveryPhase::Asking => recoveries[0] += 1,
+                RecoveryPhase::Incomplete => recoveries[1] += 1,
+                RecoveryPhase::Replaying => recoveries[2] += 1,
+                RecoveryPhase::Done => {}
+            }
+        }
+        let last = self.state.recoveries.values().rev().find(|record| record.done);
+        CoordinatorSeen {
+            reason: self.why_not_active(),
+            uptime: self.uptime(now),
+            cluster: self.state.meta.cluster,
+            term: self.term,
+            servers_up: in_state(ServerState::Up),
+            servers_crashed: in_state(ServerState::Crashed),
+            tables: self.state.tables.values().filter(|t| !t.dropping).count() as u64,
+            tablets: tablets().count() as u64,
+            tablets_recovering: tablets().filter(|t| t.taken && !self.state.is_up(t.owner)).count() as u64,
+            recoveries,
+            last_recovery: last.and_then(|record| Some((record.done_millis?, record.bytes))),
+            losses: self.state.losses.len() as u64,
+            warnings: self.warnings().len() as u64,
+            cleared: self.cleared.values().map(|report| report.count).sum(),
+        }
+    }
+}

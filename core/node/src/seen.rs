@@ -1,0 +1,74 @@
+//! Everything that can be seen of a server at a moment, for whoever watches it from another thread.
+//!
+//! Plain values that are taken between two steps: whoever gets them may take its time.
+//!
+//! Not here: how they are shown.
+
+use crate::resp::status;
+use crate::server::{Phase, ServerNode};
+use ramhold_base::{ClusterId, Instant, Latencies};
+use ramhold_resp::RespStats;
+use ramhold_wire::Opcode;
+use ramhold_wire::status::ProcessStatus;
+
+#[derive(Clone, Debug)]
+pub struct ServerSeen {
+    pub phase: Phase,
+    /// Why it is not serving, in one sentence; none: it is.
+    pub reason: Option<String>,
+    pub cluster: ClusterId,
+    pub status: ProcessStatus,
+    /// Answers to clients since the start by what was asked; empty without a master.
+    pub operations: Vec<(Opcode, Latencies)>,
+    pub resp: Option<RespSeen>,
+}
+
+/// The part of the Redis protocol.
+#[derive(Clone, Debug)]
+pub struct RespSeen {
+    pub stats: RespStats,
+    pub connections: usize,
+    pub waits: Latencies,
+}
+
+impl ServerNode {
+    pub fn seen(&self, now: Instant) -> ServerSeen {
+        let uptime = now.since(self.started);
+        let master = self.master.as_ref();
+        ServerSeen {
+            phase: self.phase,
+            reason: self.why_not_serving(now),
+            cluster: self.view.cluster,
+            status: status(&self.config, &self.view, &self.backup, master, self.bad_frames, uptime),
+            operations: master.map(|master| master.operations()).unwrap_or_default(),
+            resp: self.resp.as_ref().map(|resp| RespSeen {
+                stats: resp.stats(),
+                connections: resp.connection_count(),
+                waits: resp.waits().clone(),
+            }),
+        }
+    }
+
+    fn why_not_serving(&self, now: Instant) -> Option<String> {
+        let reason = match self.phase {
+            Phase::Serving => return None,
+            Phase::Starting => "the data directory is being read".into(),
+            Phase::Enlisting => {
+                let since = self.enlist_since.map(|since| now.since(since).as_secs()).unwrap_or_default();
+                let to = self.config.coordinator;
+                match self.enlist_refusal {
+                    Some(status) => {
+                        format!(
+                            "the coordinator at {to} has not taken this server in for {since} s: {status}"
+                        )
+                    }
+                    None => format!("the coordinator at {to} has not answered for {since} s"),
+                }
+            }
+            Phase::Installing => "the new identity is being written".into(),
+            Phase::Stopping => "everything is being flushed".into(),
+            Phase::Ended => "it has ended".into(),
+        };
+        Some(reason)
+    }
+}

@@ -1,0 +1,306 @@
+//! What is told of a storage server.
+
+use super::Role;
+use crate::page::Page;
+use ramhold_base::Latencies;
+use ramhold_node::{Phase, RespSeen, ServerSeen};
+use ramhold_wire::Opcode;
+use ramhold_wire::membership::Durability;
+use ramhold_wire::status::{
+    BackupStatus, CleaningStatus, ProcessStatus, ReadLeaseStatus, ResultsStatus, ScrubStatus, StreamStatus,
+};
+use std::time::Duration;
+
+impl Role for ServerSeen {
+    const NAME: &'static str = "server";
+
+    fn trouble(&self) -> Option<(&str, &str)> {
+        let phase = match self.phase {
+            Phase::Starting => "starting",
+            Phase::Enlisting => "enlisting",
+            Phase::Installing => "installing",
+            Phase::Serving => "serving",
+            Phase::Stopping => "stopping",
+            Phase::Ended => "ended",
+        };
+        Some((phase, self.reason.as_deref()?))
+    }
+
+    fn write(&self, page: &mut Page) {
+        let status = &self.status;
+        page.gauge(
+            "ramhold_uptime_seconds",
+            "Since the process began.",
+            Duration::from_millis(status.uptime_millis),
+        );
+        page.info(
+            "ramhold_cluster_info",
+            "Always 1; which cluster the process belongs to.",
+            &[("cluster", &format!("{:016x}", self.cluster.raw()))],
+        );
+        page.gauge(
+            "ramhold_server_id",
+            "The id of this life in the cluster; 0: none yet.",
+            status.server.raw(),
+        );
+        write_operations(page, &self.operations);
+        if let Some(resp) = &self.resp {
+            write_resp(page, resp);
+        }
+        write_memory(page, status);
+        write_streams(page, &status.streams);
+        page.gauge(
+            "ramhold_recovery_partitions",
+            "Partitions of dead servers that this one replays.",
+            status.recovering_partitions,
+        );
+        if let Some(backup) = &status.backup {
+            write_backup(page, backup);
+        }
+        if let Some(cleaning) = &status.cleaning {
+            write_cleaning(page, cleaning);
+        }
+        if let Some(scrub) = &status.scrub {
+            write_scrub(page, scrub);
+        }
+        if let Some(results) = &status.results {
+            write_results(page, results);
+        }
+        if let Some(lease) = &status.read_lease {
+            write_read_lease(page, lease);
+        }
+    }
+}
+
+fn operation_name(opcode: Opcode) -> &'static str {
+    match opcode {
+        Opcode::Read => "read",
+        Opcode::Write => "write",
+        Opcode::Remove => "remove",
+        Opcode::Increment => "increment",
+        Opcode::Multi => "multi",
+        Opcode::Scan => "scan",
+        other => other.name(),
+    }
+}
+
+fn write_operations(page: &mut Page, operations: &[(Opcode, Latencies)]) {
+    let counts = operations.iter().map(|(opcode, latencies)| (operation_name(*opcode), latencies.total()));
+    page.by_label(
+        (
+            "ramhold_operations_total",
+            "counter",
+            "Answers to operations on this server's objects, refusals included: of native clients, of Redis clients \
+             connected here (what goes on to another server counts there), each item of a multi-operation and the multi-operation itself.",
+        ),
+        "operation",
+        counts,
+    );
+    page.histogram(
+        "ramhold_operation_wait_seconds",
+        "How long answers waited for backups or for the read lease; those that could be given at once count as 0. \
+         The time of the turn comes on top, see ramhold_turn_seconds.",
+        operations.iter().map(|(opcode, latencies)| (Some(("operation", operation_name(*opcode))), latencies)),
+    );
+}
+
+fn write_resp(page: &mut Page, resp: &RespSeen) {
+    let stats = &resp.stats;
+    page.gauge("ramhold_resp_connections", "Redis clients that are connected.", resp.connections as u64);
+    page.counter("ramhold_resp_connections_total", "Redis clients that have connected.", stats.connections);
+    page.counter("ramhold_resp_commands_total", "Redis commands taken.", stats.commands);
+    page.counter("ramhold_resp_faults_total", "Redis requests refused before they began.", stats.faults);
+    page.counter(
+        "ramhold_resp_hits_total",
+        "GET commands that found their key at once, on this server.",
+        stats.hits,
+    );
+    page.counter(
+        "ramhold_resp_misses_total",
+        "GET commands that found at once that this server does not have their key.",
+        stats.misses,
+    );
+    page.histogram(
+        "ramhold_resp_wait_seconds",
+        "How long replies to Redis commands took that could not be given in the turn of their command: because of \
+         replication, of another server, or of earlier commands of the connection. All others are not in it.",
+        [(None, &resp.waits)],
+    );
+}
+
+fn write_memory(page: &mut Page, status: &ProcessStatus) {
+    page.gauge("ramhold_memory_bytes", "Memory that the server was given: --memory.", status.memory_bytes);
+    page.by_label(
+        (
+            "ramhold_memory_part_bytes",
+            "gauge",
+            "Its parts: the log, the index at most, and buffers with all else.",
+        ),
+        "part",
+        [("log", status.log_bytes), ("index", status.index_bytes_max), ("buffers", status.buffer_bytes)],
+    );
+    page.gauge("ramhold_log_used_bytes", "Memory of the log that segments take.", status.log_used_bytes);
+    page.gauge(
+        "ramhold_log_live_bytes",
+        "The part of it that is live: objects and what guards them.",
+        status.log_live_bytes,
+    );
+    page.gauge(
+        "ramhold_log_free_bytes",
+        "Memory of the log that no segment takes.",
+        status.log_bytes.saturating_sub(status.log_used_bytes),
+    );
+    page.gauge("ramhold_index_used_bytes", "Memory that the index takes now.", status.index_bytes);
+    page.gauge("ramhold_objects", "Records in the log that are live, of all tables.", status.objects);
+    page.gauge("ramhold_tablets", "Tablets that this server owns.", status.tablets);
+}
+
+fn write_streams(page: &mut Page, streams: &[StreamStatus]) {
+    const KINDS: [Durability; 3] = [Durability::None, Durability::Buffered, Durability::Synced];
+    let sums = |of: fn(&StreamStatus) -> u64| {
+        KINDS.map(|kind| {
+            let sum = streams.iter().filter(|stream| stream.durability == kind).map(of).sum::<u64>();
+            (kind.name(), sum)
+        })
+    };
+    let families: [(&str, &str, fn(&StreamStatus) -> u64); 4] = [
+        ("ramhold_replication_segments", "Segments of the log, by how their writes are kept.", |s| {
+            s.segments
+        }),
+        (
+            "ramhold_replication_incomplete_segments",
+            "Segments with fewer replicas than wanted, or not yet whole; the open one may be among them.",
+            |s| s.incomplete_segments,
+        ),
+        (
+            "ramhold_replication_waiting_bytes",
+            "Bytes appended and not yet acknowledged by all their backups.",
+            |s| s.unreplicated_bytes,
+        ),
+        (
+            "ramhold_replication_streams_waiting",
+            "Streams whose writes wait for something, such as a backup ('ramhold status' says for what).",
+            |s| u64::from(s.waits_for.is_some()),
+        ),
+    ];
+    for (name, help, of) in families {
+        page.by_label((name, "gauge", help), "durability", sums(of));
+    }
+}
+
+fn write_backup(page: &mut Page, backup: &BackupStatus) {
+    page.by_label(
+        ("ramhold_backup_frames", "gauge", "Frames on the device for replicas: made, in use, and at most."),
+        "of",
+        [("made", backup.frames), ("used", backup.frames_used), ("max", backup.frames_max)],
+    );
+    page.by_label(
+        ("ramhold_backup_buffers", "gauge", "Buffers in memory for open replicas: all, and in use."),
+        "of",
+        [("all", backup.buffers), ("used", backup.buffers_used)],
+    );
+    page.gauge(
+        "ramhold_backup_unflushed_bytes",
+        "Bytes of replicas that are in buffers and not on the device yet.",
+        backup.unflushed_bytes,
+    );
+    page.gauge("ramhold_backup_disk_bytes", "Bytes that the frames take on the device.", backup.disk_bytes);
+    page.gauge(
+        "ramhold_backup_cut_replicas",
+        "Replicas that are cut: a part of what they should hold, after a crash.",
+        backup.cut_replicas,
+    );
+    page.gauge(
+        "ramhold_backup_failed",
+        "1 when the device has failed and nothing is taken any more.",
+        backup.failed.is_some(),
+    );
+}
+
+fn write_cleaning(page: &mut Page, cleaning: &CleaningStatus) {
+    page.gauge(
+        "ramhold_cleaning_needed",
+        "1 while free memory is low and every write pays for cleaning.",
+        cleaning.is_needed,
+    );
+    page.gauge(
+        "ramhold_memory_full",
+        "1 while writes find no memory; removes and reads go on.",
+        cleaning.is_full,
+    );
+    page.by_label(
+        (
+            "ramhold_cleaning_passes_total",
+            "counter",
+            "Passes of the cleaner: in memory alone, or with the replicas.",
+        ),
+        "kind",
+        [("compaction", cleaning.compactions), ("combined", cleaning.combined_passes)],
+    );
+    page.counter(
+        "ramhold_cleaning_moved_bytes_total",
+        "Live bytes that cleaning moved.",
+        cleaning.bytes_moved,
+    );
+    page.counter(
+        "ramhold_cleaning_replicated_bytes_total",
+        "The part of them that went to the backups too.",
+        cleaning.bytes_combined,
+    );
+    page.counter(
+        "ramhold_cleaning_moved_entries_total",
+        "Entries that cleaning moved.",
+        cleaning.entries_moved,
+    );
+    page.counter(
+        "ramhold_cleaning_segments_retired_total",
+        "Segments freed by cleaning.",
+        cleaning.segments_retired,
+    );
+    page.counter(
+        "ramhold_expired_objects_total",
+        "Objects taken out because their time was over.",
+        cleaning.expired,
+    );
+}
+
+fn write_scrub(page: &mut Page, scrub: &ScrubStatus) {
+    page.counter("ramhold_scrub_bytes_total", "Bytes of the log verified in the background.", scrub.bytes);
+    page.counter("ramhold_scrub_rounds_total", "Walks over the whole log.", scrub.rounds);
+    page.counter("ramhold_scrub_damaged_segments_total", "Segments found damaged in memory.", scrub.damaged);
+    page.counter("ramhold_scrub_repaired_segments_total", "Those that are whole again.", scrub.repaired);
+    page.counter(
+        "ramhold_scrub_lost_objects_total",
+        "Objects without replicas that were given up.",
+        scrub.lost,
+    );
+    page.gauge("ramhold_scrub_waiting_segments", "Segments that are damaged now.", scrub.waiting);
+}
+
+fn write_results(page: &mut Page, results: &ResultsStatus) {
+    page.gauge("ramhold_client_leases", "Leases of clients that this server knows.", results.leases);
+    page.gauge(
+        "ramhold_results",
+        "Results of mutations that are remembered for those who ask again.",
+        results.remembered,
+    );
+    page.counter(
+        "ramhold_results_recalled_total",
+        "Repeated mutations that got their first answer.",
+        results.recalled,
+    );
+    page.counter(
+        "ramhold_results_dropped_total",
+        "Mutations not answered because there was no room to remember them.",
+        results.dropped,
+    );
+}
+
+fn write_read_lease(page: &mut Page, lease: &ReadLeaseStatus) {
+    page.counter(
+        "ramhold_read_lease_waits_total",
+        "Reads that had to wait for the read lease.",
+        lease.waited,
+    );
+    page.counter("ramhold_read_lease_refusals_total", "Those of them that were refused.", lease.refused);
+}

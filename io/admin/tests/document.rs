@@ -1,0 +1,303 @@
+//! Pages are what Prometheus reads, and docs/metrics.md is what is on them. `UPDATE=1` writes it anew.
+
+use ramhold_admin::{Page, Role, write_page};
+use ramhold_base::{ClusterId, Instant, Latencies, ServerId, StreamId, Term};
+use ramhold_coordinator::CoordinatorSeen;
+use ramhold_node::{Phase, RespSeen, ServerSeen};
+use ramhold_resp::RespStats;
+use ramhold_runtime::{LoopSeen, Stats};
+use ramhold_wire::Opcode;
+use ramhold_wire::membership::Durability;
+use ramhold_wire::status::{BackupStatus, ProcessStatus, StreamStatus};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::Path;
+use std::time::Duration;
+
+const HEAD: &str = "\
+# Metrics
+
+`--admin ADDR` (or `RAMHOLD_ADMIN`) of `ramhold server` and `ramhold coordinator` opens a port for HTTP; without it there is none.
+`ramhold dev` opens one for each of its processes and prints where.
+What is not a loopback address needs `--insecure-network`: there is no encryption, and whoever reaches it sees all of this, though no keys and no values.
+
+`/metrics` answers in the text format of Prometheus.
+`/health` answers `200 serving` while the process serves, and otherwise 503 with a word and the reason: `starting`, `enlisting`, `installing`, `stopping`, or `stuck` with the time for which the event loop has not turned.
+A server goes on serving without its coordinator, and while it replays what a dead one held: that alone makes it not unhealthy.
+
+Only GET and HEAD are answered, one request for each connection, 16 at a time, with at most 16 KiB of headers that come within 3 seconds.
+The event loop makes the figures when it is asked; the text is written on another thread. When it does not answer within 0.8 seconds, the last figures are told, with their age.
+
+Histograms have two buckets for each doubling, from a microsecond to 8 seconds.
+The time of an operation in its server is its wait, which is 0 when it could be answered at once, and at most the turn in which it came: `ramhold_operation_wait_seconds` and `ramhold_turn_seconds`. Redis commands on keys of the server that the client is connected to count as operations too.
+No label takes its values from what clients send.
+
+Written from the pages themselves by `UPDATE=1 cargo test -p ramhold-admin --test document`.
+";
+
+struct Family {
+    name: String,
+    kind: String,
+    help: String,
+    labels: BTreeSet<String>,
+    /// Labels and value of each sample, by its whole name.
+    samples: Vec<(String, BTreeMap<String, String>, f64)>,
+}
+
+fn some_latencies() -> Latencies {
+    let mut latencies = Latencies::default();
+    latencies.count_at_once(3);
+    for micros in [1, 7, 40, 41, 1000, 20_000_000] {
+        latencies.count(Duration::from_micros(micros));
+    }
+    latencies
+}
+
+fn server() -> ServerSeen {
+    let stream = StreamStatus {
+        stream: StreamId(1),
+        durability: Durability::Buffered,
+        replicas: 3,
+        segments: 5,
+        incomplete_segments: 1,
+        waits_for: Some("a backup with the key \"of a client\"\n in its way".into()),
+        unreplicated_bytes: 100,
+    };
+    let status = ProcessStatus {
+        server: ServerId(3),
+        version: "0.1.0".into(),
+        uptime_millis: 1234,
+        streams: vec![stream.clone(), stream],
+        backup: Some(BackupStatus { failed: Some("gone".into()), ..BackupStatus::default() }),
+        cleaning: Some(Default::default()),
+        scrub: Some(Default::default()),
+        results: Some(Default::default()),
+        read_lease: Some(Default::default()),
+        ..ProcessStatus::default()
+    };
+    let operations =
+        [Opcode::Read, Opcode::Write, Opcode::Remove, Opcode::Increment, Opcode::Multi, Opcode::Scan];
+    ServerSeen {
+        phase: Phase::Serving,
+        reason: None,
+        cluster: ClusterId(0xc1),
+        status,
+        operations: operations.into_iter().map(|opcode| (opcode, some_latencies())).collect(),
+        resp: Some(RespSeen { stats: RespStats::default(), connections: 2, waits: some_latencies() }),
+    }
+}
+
+fn coordinator() -> CoordinatorSeen {
+    CoordinatorSeen {
+        reason: None,
+        uptime: Duration::from_secs(5),
+        cluster: ClusterId(0xc1),
+        term: Term(2),
+        servers_up: 5,
+        servers_crashed: 1,
+        tables: 2,
+        tablets: 10,
+        tablets_recovering: 2,
+        recoveries: [0, 0, 1],
+        last_recovery: Some((1500, 1 << 30)),
+        losses: 0,
+        warnings: 1,
+        cleared: 0,
+    }
+}
+
+fn page<R: Role>(role: &R) -> String {
+    let at_loop = LoopSeen {
+        at: Instant(1_000_000_000),
+        network: Stats { bytes_sent: u64::MAX, ..Stats::default() },
+        connections: 4,
+        turns: some_latencies(),
+    };
+    let mut page = Page::default();
+    write_page(&mut page, Instant(1_500_000_000), at_loop.at, Some((&at_loop, role)), false);
+    page.into_text()
+}
+
+/// The value of a label, from behind its opening quote, and what follows its closing one.
+fn quoted(text: &str) -> (String, &str) {
+    let mut value = String::new();
+    let mut chars = text.char_indices();
+    while let Some((at, char)) = chars.next() {
+        match char {
+            '"' => return (value, &text[at + 1..]),
+            '\\' => match chars.next() {
+                Some((_, 'n')) => value.push('\n'),
+                Some((_, escaped @ ('\\' | '"'))) => value.push(escaped),
+                other => panic!("a wrong escape: {other:?} in {text}"),
+            },
+            other => value.push(other),
+        }
+    }
+    panic!("no closing quote: {text}");
+}
+
+fn is_name(name: &str) -> bool {
+    let is_inner = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    name.starts_with(|c: char| c.is_ascii_lowercase()) && name.chars().all(is_inner)
+}
+
+/// Reads a page as strictly as the format's description says.
+fn families(page: &str) -> Vec<Family> {
+    assert!(page.ends_with('\n'));
+    let mut families: Vec<Family> = Vec::new();
+    for line in page.lines() {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            let (name, help) = rest.split_once(' ').expect("a help has a text");
+            assert!(is_name(name) && name.starts_with("ramhold_"), "{name}");
+            assert!(families.iter().all(|family| family.name != name), "{name} is there twice");
+            assert!(help.ends_with('.'), "{name} is explained in a sentence: {help}");
+            let (name, help) = (name.to_owned(), help.to_owned());
+            families.push(Family {
+                name,
+                kind: String::new(),
+                help,
+                labels: BTreeSet::new(),
+                samples: Vec::new(),
+            });
+            continue;
+        }
+        let family = families.last_mut().expect("a page begins with a help");
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').expect("a type has a kind");
+            assert!(name == family.name && family.kind.is_empty() && family.samples.is_empty(), "{line}");
+            assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
+            family.kind = kind.to_owned();
+            continue;
+        }
+        let name_end = line.find(['{', ' ']).expect("a sample has a value");
+        let (name, mut rest) = line.split_at(name_end);
+        let mut labels = BTreeMap::new();
+        while let Some(inner) = rest.strip_prefix(['{', ',']) {
+            let (label, after) = inner.split_once("=\"").expect("a label has a value");
+            assert!(is_name(label), "{line}");
+            let (value, after) = quoted(after);
+            assert!(labels.insert(label.to_owned(), value).is_none(), "{line}");
+            family.labels.insert(label.to_owned());
+            rest = after;
+        }
+        let rest = if labels.is_empty() { rest } else { rest.strip_prefix('}').expect("labels are closed") };
+        let value: f64 = rest.strip_prefix(' ').and_then(|value| value.parse().ok()).expect("a number");
+        assert!(value >= 0.0 && value.is_finite(), "{line}");
+        let suffix = name.strip_prefix(family.name.as_str()).expect("a sample is of the family before it");
+        match family.kind.as_str() {
+            "histogram" => assert!(["_bucket", "_sum", "_count"].contains(&suffix), "{line}"),
+            _ => assert_eq!(suffix, "", "{line}"),
+        }
+        let is_there = family.samples.iter().any(|(of, set, _)| of == name && *set == labels);
+        assert!(!is_there, "twice: {line}");
+        family.samples.push((name.to_owned(), labels, value));
+    }
+    families
+}
+
+fn check(family: &Family) {
+    assert!(!family.samples.is_empty(), "{} has no samples", family.name);
+    assert_eq!(family.kind == "counter", family.name.ends_with("_total"), "{}", family.name);
+    let bounded = [
+        "operation",
+        "le",
+        "part",
+        "durability",
+        "of",
+        "kind",
+        "state",
+        "phase",
+        "role",
+        "version",
+        "cluster",
+    ];
+    for label in &family.labels {
+        assert!(bounded.contains(&label.as_str()), "{} has the label {label}", family.name);
+    }
+    if family.kind != "histogram" {
+        return;
+    }
+    assert!(family.name.ends_with("_seconds"), "{}", family.name);
+    let mut series: BTreeMap<BTreeMap<String, String>, Vec<(f64, f64)>> = BTreeMap::new();
+    for (name, labels, value) in &family.samples {
+        let mut rest = labels.clone();
+        if let Some(bound) = rest.remove("le") {
+            assert!(name.ends_with("_bucket"));
+            series.entry(rest).or_default().push((bound.parse().expect("a bound is a number"), *value));
+        }
+    }
+    assert!(!series.is_empty());
+    for (labels, buckets) in series {
+        assert!(buckets.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1), "{} {labels:?}", family.name);
+        let count = family.samples.iter().find(|(name, of, _)| name.ends_with("_count") && *of == labels);
+        assert_eq!(buckets.last(), Some(&(f64::INFINITY, count.expect("a histogram has a count").2)));
+    }
+}
+
+fn table(text: &mut String, families: &[Family]) {
+    text.push_str("\n| metric | kind | labels | what |\n|---|---|---|---|\n");
+    for family in families {
+        let labels: Vec<String> = family
+            .labels
+            .iter()
+            .filter(|label| *label != "le")
+            .map(|label| {
+                let values: BTreeSet<&str> = family
+                    .samples
+                    .iter()
+                    .filter_map(|(_, labels, _)| labels.get(label).map(String::as_str))
+                    .collect();
+                let is_listed = !["version", "cluster", "role"].contains(&label.as_str());
+                let values: Vec<&str> = values.into_iter().collect();
+                if is_listed { format!("{label}: {}", values.join(", ")) } else { label.clone() }
+            })
+            .collect();
+        let help = family.help.replace('|', "\\|");
+        writeln!(text, "| `{}` | {} | {} | {help} |", family.name, family.kind, labels.join("; "))
+            .expect("a String takes everything");
+    }
+}
+
+// J5
+#[test]
+fn pages_are_well_formed_and_the_document_tells_what_is_on_them() {
+    let (server, coordinator) = (families(&page(&server())), families(&page(&coordinator())));
+    server.iter().chain(&coordinator).for_each(check);
+    let names: BTreeSet<&str> = server.iter().map(|family| family.name.as_str()).collect();
+    let (common, own): (Vec<Family>, Vec<Family>) =
+        coordinator.into_iter().partition(|family| names.contains(family.name.as_str()));
+    let is_common = |family: &Family| common.iter().any(|of| of.name == family.name);
+    let (_, of_server): (Vec<Family>, Vec<Family>) = server.into_iter().partition(is_common);
+
+    let mut text = HEAD.to_owned();
+    for (title, families) in [("Every process", &common), ("Servers", &of_server), ("Coordinators", &own)] {
+        write!(text, "\n## {title}\n").expect("a String takes everything");
+        table(&mut text, families);
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&path, &text).expect("the document can be written");
+    }
+    let document = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(document == text, "docs/metrics.md is not what the pages say; UPDATE=1 writes it anew");
+}
+
+#[test]
+fn a_loop_that_has_never_shown_anything_has_a_page_too() {
+    let mut page = Page::default();
+    write_page::<ServerSeen>(&mut page, Instant(9_000_000_000), Instant(2_000_000_000), None, true);
+    let families = families(&page.into_text());
+    let value =
+        |name: &str| families.iter().find(|family| family.name == name).map(|family| family.samples[0].2);
+    assert_eq!(value("ramhold_serving"), Some(0.0));
+    assert_eq!(value("ramhold_turn_age_seconds"), Some(7.0));
+    assert_eq!(value("ramhold_connections"), None);
+}
+
+#[test]
+fn what_does_not_serve_says_so() {
+    let stopping = ServerSeen { phase: Phase::Stopping, reason: Some("it must".into()), ..server() };
+    assert_eq!(stopping.trouble(), Some(("stopping", "it must")));
+    assert!(page(&stopping).contains("\nramhold_serving 0\n"));
+    assert!(page(&server()).contains("\nramhold_serving 1\n"));
+}
