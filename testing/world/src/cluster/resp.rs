@@ -662,10 +662,8 @@ impl Machine for RespSession {
                     }
                 }
             }
-            Input::Lost { addr, how } => {
-                if self.link.on_lost(addr, how, effects) {
-                    self.disconnect(now, effects);
-                }
+            Input::Lost { addr, how } if self.link.on_lost(addr, how, effects) => {
+                self.disconnect(now, effects);
             }
             _ => {}
         }
