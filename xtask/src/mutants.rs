@@ -54,6 +54,8 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
     ("AnyLifeAnswers", "ramhold-wire", "", "server_list::"),
     ("TermAged", "ramhold-wire", "frame_document", "every_vector_is_read"),
     ("ClusterIgnored", "ramhold-wire", "", "server_list::"),
+    ("RespUnknownIsRefused", "ramhold-world", "scenarios", "resp::a_write_whose_answer_is_lost"),
+    ("RespDroppedIsEmpty", "ramhold-world", "scenarios", "resp::flushing_under_load"),
 ];
 
 pub fn run(arguments: &[String]) -> Result<(), Failure> {

@@ -218,14 +218,12 @@ defects! {
     RespBegunEarly;
     /// A reply that is there at once does not wait for those before it.
     RespReplyOvertakes;
-    /// An answer to an earlier attempt counts for the present one.
-    RespStaleAttempt;
     /// What the process does not carry out itself counts as done.
     RespElsewhereIsDone;
     /// A change whose fate is unknown is told as refused.
     RespUnknownIsRefused;
-    /// A database whose table was dropped is not looked up again.
-    RespTableKept;
+    /// A read that meets a dropped table says that there is nothing.
+    RespDroppedIsEmpty;
 
     // Memory.
     /// What is damaged in memory is served.

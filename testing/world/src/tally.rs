@@ -113,6 +113,17 @@ impl Tally {
         if unknown * 5 > all {
             lacks.push(format!("{unknown} of {all} operations ended unknown, at most a fifth may"));
         }
+        // Places of the Redis front, which a part of the seeds comes to.
+        let places = [
+            "resp_answered_here",
+            "resp_through_session",
+            "resp_retried",
+            "resp_watch_failed",
+            "resp_held",
+            "resp_table_waited_for",
+        ];
+        let missing = places.iter().filter(|place| self.sum(&format!("mark.{place}")) == 0);
+        lacks.extend(missing.map(|place| format!("no Redis client came to {place}")));
         let missing = faults.iter().filter(|kind| self.sum(&format!("fault.{kind}")) == 0);
         lacks.extend(missing.map(|kind| format!("no {kind} happened")));
         let missing = points.iter().filter(|point| self.sum(&format!("crash point.{point}")) == 0);

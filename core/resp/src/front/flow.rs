@@ -434,7 +434,8 @@ impl Resp {
                 self.ask_table(conn, seq, running.db);
                 running.work = Work::Cluster(front);
             }
-            (Work::Waiting, Run::Front(front), Some(table)) => {
+            // One whose table was dropped too.
+            (Work::Waiting | Work::Walk(_), Run::Front(front), Some(table)) => {
                 let args = running.args.list();
                 match Walk::new(front, &args, table) {
                     Ok(mut walk) => {

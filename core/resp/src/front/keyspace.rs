@@ -260,12 +260,12 @@ impl Resp {
                 self.flush_on(walk)
             }
             Answer::NoTable => {
-                // Emptied meanwhile: there is nothing.
-                self.databases.forget(running.db);
-                if let Kind::Scan { .. } = walk.kind {
-                    walk.count = 0;
+                // Emptied, perhaps long ago: it begins anew in the table that is there now.
+                if let Part::Command { conn, seq, .. } = part {
+                    self.databases.forget_one(running.db, walk.table);
+                    self.wait_for_table(running.db, conn, seq);
                 }
-                Ok(Next::Over)
+                return false;
             }
             Answer::Fault(fault) => Err(fault),
             other => Err(Fault::said(format!("ERR unexpected answer: {other:?}"))),

@@ -5,7 +5,6 @@ use super::tickets::Part;
 use super::{Host, Resp};
 use crate::Fault;
 use ramhold_base::map::FastMap;
-use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ConnId, Effects, Instant, TableId};
 use ramhold_client_core::{Operation, WhichTable};
 use ramhold_wire::membership::Durability;
@@ -29,9 +28,6 @@ impl Databases {
 
     /// Forgets a database if this is still what is known of it.
     pub fn forget_one(&mut self, db: u16, table: TableId) {
-        if planted(Defect::RespTableKept) {
-            return;
-        }
         if self.table(db) == Some(table) {
             self.known.remove(&db);
         }

@@ -369,7 +369,7 @@ impl Resp {
         effects: &mut Effects,
     ) -> bool {
         let Part::Command { conn, index, attempt, .. } = part else { return false };
-        if attempt != work.attempts && !planted(Defect::RespStaleAttempt) {
+        if attempt != work.attempts {
             return false;
         }
         if index == COMMIT {

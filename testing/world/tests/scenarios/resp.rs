@@ -142,11 +142,14 @@ fn a_client_of_another_server_goes_on_through_a_recovery() {
 /// client goes on in the new table.
 #[test]
 fn flushing_under_load_leaves_nothing_and_the_others_go_on() {
-    let (mut stage, table) = stage(4, 2);
+    let (mut stage, table) = stage(5, 4);
     let owner = stage.owner(table).unwrap();
-    let away = other(&stage, table);
+    let others = stage.others(&[owner]);
     stage.connect(0, owner);
-    stage.connect(1, away);
+    for (client, server) in [(1, others[0]), (2, others[1]), (3, others[2])] {
+        stage.connect(client, server);
+        assert_eq!(stage.say(client, "GET nothing"), Answer::Bulk(None));
+    }
     for n in 0..20 {
         assert_eq!(stage.say(1, &format!("SET old{n} {n}")), ok());
     }
@@ -154,6 +157,10 @@ fn flushing_under_load_leaves_nothing_and_the_others_go_on() {
     let flushed = stage.say(0, "FLUSHDB");
     assert_eq!(flushed, ok());
     stage.wait("all replies", |stage| stage.replies(1).len() == before + 400);
+    // Servers that have only read before find what was written since, the first time that they look.
+    assert_eq!(stage.say(0, "SET since 1"), ok());
+    assert_eq!(stage.say(2, "GET since"), bulk("1"));
+    assert!(matches!(stage.say(3, "DBSIZE"), Answer::Integer(1..)));
     for n in 0..20 {
         for client in [0, 1] {
             assert_eq!(stage.say(client, &format!("GET old{n}")), Answer::Bulk(None), "client {client}");
@@ -276,5 +283,25 @@ fn read_and_write_commands_of_several_servers_lose_no_update() {
     assert_eq!(stage.say(0, "STRLEN log"), Answer::Integer(200));
     assert_eq!(stage.say(1, "GET sum"), bulk("200"));
     assert!(stage.marks("resp_retried") > 0, "they came in each other's way");
+    stage.close();
+}
+
+/// The owner carries a write out, and no answer reaches the server of the client: it is told that the fate is unknown,
+/// never that nothing was done.
+#[test]
+fn a_write_whose_answer_is_lost_is_told_as_unknown() {
+    let (mut stage, table) = stage(5, 1);
+    let owner = stage.owner(table).unwrap();
+    let away = other(&stage, table);
+    stage.connect(0, away);
+    assert_eq!(stage.say(0, "SET key 0"), ok());
+    let (from, to) = (stage.hosts(&[owner]), stage.hosts(&[away]));
+    stage.world.network.cut(&from, &to);
+    let reply = stage.resp_write(0, table, "key", "1");
+    stage.wait("the reply", |stage| stage.replies(0).len() > reply);
+    let answer = stage.replies(0).swap_remove(reply);
+    assert!(matches!(&answer, Answer::Error(text) if text.starts_with("UNKNOWN ")), "{answer:?}");
+    stage.world.network.heal();
+    stage.expect(table, "key", b"1");
     stage.close();
 }
