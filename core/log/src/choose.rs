@@ -17,7 +17,7 @@ const TOMBSTONE_PERCENT_MAX: u64 = 40;
 /// the runway meanwhile.
 const GAIN_SEGMENTS: u64 = 1;
 /// Frames below the bound that are left for passes under way.
-const HEADROOM_SEGMENTS: u64 = 4;
+pub const HEADROOM_SEGMENTS: u64 = 4;
 /// More than the header of a side segment takes.
 const SIDE_HEADER_BYTES: u64 = 64;
 /// Sources of one pass at most.

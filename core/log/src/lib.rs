@@ -45,7 +45,7 @@ mod stream;
 mod sweep;
 mod tombstones;
 
-pub use choose::{Choice, Plan, Wish};
+pub use choose::{Choice, HEADROOM_SEGMENTS, Plan, Wish};
 pub use combine::Combined;
 pub use commit::Change;
 pub use compact::Compaction;

@@ -16,7 +16,9 @@ use crate::{LogSegments, Master};
 use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Effects, Instant, Level, Position, SegmentId, StreamId};
-use ramhold_log::{Choice, Combined, Compaction, Grant, Moved, Plan, Purpose, Reference, Step, Wish};
+use ramhold_log::{
+    Choice, Combined, Compaction, Grant, HEADROOM_SEGMENTS, Moved, Plan, Purpose, Reference, Step, Wish,
+};
 use ramhold_replication::{FlushWish, Segments};
 use ramhold_wire::View;
 use ramhold_wire::status::CleaningStatus;
@@ -108,10 +110,13 @@ impl Cleaning {
 }
 
 impl Master {
-    /// Free memory is so low that cleaning pays.
+    /// Free memory is so low that cleaning pays, or frames are so many. A head takes a frame however little is in it: of
+    /// many tables that come and go the frames are gone long before the memory.
     fn wants_cleaning(&self) -> bool {
         let usage = self.log.usage();
+        let frame = u64::from(self.config.geometry.segment_bytes);
         usage.free_bytes < usage.reserve_bytes + self.config.cleaning_runway_bytes
+            || (self.replicator.replicated_count() + HEADROOM_SEGMENTS) * frame > self.config.disk_bytes_max
     }
 
     pub(crate) fn cleaning_status(&self) -> CleaningStatus {

@@ -129,6 +129,8 @@ pub struct Replicator {
     rng: Rng,
     streams: BTreeMap<StreamId, Stream>,
     segments: BTreeMap<SegmentId, Segment>,
+    /// Those of them that have replicas.
+    replicated_count: u64,
     /// Segments with something left to do; the heads are always in it.
     active: BTreeSet<SegmentId>,
     /// Primaries of this log on each backup, for placement.
@@ -156,6 +158,7 @@ impl Replicator {
             rng,
             streams: BTreeMap::new(),
             segments: BTreeMap::new(),
+            replicated_count: 0,
             active: BTreeSet::new(),
             primaries: BTreeMap::new(),
             calls,
@@ -184,6 +187,7 @@ impl Replicator {
         if replicas > 0 {
             owner.unflushed.push_back(segment);
         }
+        self.replicated_count += u64::from(replicas > 0);
         self.segments.insert(segment, Segment::new(stream, false, replicas, opening));
         self.active.insert(segment);
     }
@@ -197,6 +201,7 @@ impl Replicator {
         if !entry.complete {
             self.active.insert(segment);
         }
+        self.replicated_count += u64::from(replicas > 0);
         self.segments.insert(segment, entry);
     }
 
@@ -214,7 +219,13 @@ impl Replicator {
         self.free_replicas(segment, gone);
     }
 
+    /// Segments that take frames on each of their sets of backups.
+    pub fn replicated_count(&self) -> u64 {
+        self.replicated_count
+    }
+
     fn free_replicas(&mut self, segment: SegmentId, gone: Segment) {
+        self.replicated_count -= u64::from(!gone.places.is_empty());
         self.active.remove(&segment);
         for (index, place) in gone.places.iter().enumerate() {
             let Some(backup) = place.backup else { continue };

@@ -75,6 +75,15 @@ impl World {
         world
     }
 
+    /// The coordinator says something.
+    fn tell<M: ramhold_wire::Message>(&mut self, message: &M) {
+        let mut body = Vec::new();
+        encode_into(&mut body, message);
+        let rpc = self.rig.send(M::OPCODE, &body);
+        self.exchange();
+        assert_eq!(self.rig.answer_to(rpc).unwrap().0, Status::Ok);
+    }
+
     /// Backups and coordinator answer until nobody asks.
     fn exchange(&mut self) {
         for _ in 0..10_000 {
@@ -422,6 +431,37 @@ fn cleaning_stops_at_damage_and_goes_on_after_the_repair() {
     assert_eq!(world.read(0), Ok(value(0)));
     let cleaning = world.rig.master.cleaning();
     assert!(cleaning.segments_retired + cleaning.compactions > 5, "{cleaning:?}");
+    world.rig.master.check_invariants();
+}
+
+/// The head of a stream is rolled for every tablet that it takes: of tables that come and go nothing is left but frames,
+/// and these do not grow without bound although there is memory.
+// C6, E3
+#[test]
+fn frames_of_dropped_tables_come_free() {
+    let mut world = World::with(2, 512 * 1024);
+    let limit = 2 * 512 / 32;
+    for number in 10..200 {
+        let table = TableId(number);
+        let take = TabletTake {
+            table,
+            seed: PlacementSeed(1),
+            first: KeyHash(0),
+            last: KeyHash(u64::MAX),
+            durability: Durability::Buffered,
+            replicas: 2,
+            version_floor: Version(0),
+            slots: false,
+        };
+        world.tell(&take);
+        world.tell(&TabletDrop { table });
+        for _ in 0..20 {
+            world.pass(Duration::from_millis(10));
+            world.exchange();
+        }
+        let frames = world.replicas.len() / 2;
+        assert!(frames <= limit + 8, "{frames} frames on each backup after {number}");
+    }
     world.rig.master.check_invariants();
 }
 
