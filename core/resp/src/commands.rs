@@ -158,16 +158,16 @@ pub fn unknown_command(args: &[&[u8]]) -> Fault {
         }
         let arg = repeated(arg, REPEATED_BYTES_MAX - bytes);
         bytes += arg.len() + 3;
-        shown.push_str(&format!("'{}' ", String::from_utf8_lossy(arg)));
+        shown.push_str(&format!("'{}' ", crate::fault::shown(arg)));
     }
-    let name = String::from_utf8_lossy(repeated(args[0], REPEATED_BYTES_MAX));
+    let name = crate::fault::shown(repeated(args[0], REPEATED_BYTES_MAX));
     Fault::said(format!("ERR unknown command '{name}', with args beginning with: {shown}"))
 }
 
 /// What Redis says when a container has no such subcommand.
 pub fn unknown_subcommand(args: &[&[u8]]) -> Fault {
-    let container = String::from_utf8_lossy(args[0]).to_uppercase();
-    let name = String::from_utf8_lossy(repeated(args[1], REPEATED_BYTES_MAX));
+    let container = crate::fault::shown(args[0]).to_ascii_uppercase();
+    let name = crate::fault::shown(repeated(args[1], REPEATED_BYTES_MAX));
     Fault::said(format!("ERR unknown subcommand '{name}'. Try {container} HELP."))
 }
 

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-/// One error line, without the leading `-`. Never holds a line break: what came from a client is escaped.
+/// One error line, without the leading `-` and without a line break. Each character stands for one byte, so that what came
+/// from a client goes back to it as it was; see `shown`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fault(pub Cow<'static, str>);
 
@@ -47,6 +48,11 @@ impl Fault {
     pub fn invalid_expire(name: &str) -> Fault {
         Fault::said(format!("ERR invalid expire time in '{name}' command"))
     }
+}
+
+/// Bytes of a client, for an error: a character for each byte.
+pub fn shown(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| char::from(*byte)).collect()
 }
 
 /// Why a handler did not come to an end.

@@ -65,7 +65,8 @@ impl<'a> Reply<'a> {
 
     pub fn fault(&mut self, fault: &Fault) {
         self.out.push(b'-');
-        self.out.extend_from_slice(fault.0.as_bytes());
+        // What is no byte was not said by a client.
+        self.out.extend(fault.0.chars().map(|said| u8::try_from(said).unwrap_or(b'?')));
         self.out.extend_from_slice(b"\r\n");
     }
 
@@ -202,6 +203,14 @@ mod tests {
         let mut out = Vec::new();
         write(&mut Reply::new(&mut out, protocol));
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn an_error_repeats_the_bytes_of_a_client() {
+        let mut out = Vec::new();
+        let said = format!("ERR '{}'", crate::fault::shown(b"\xff\x00\xc3\xa9"));
+        Reply::new(&mut out, Protocol::Resp2).fault(&Fault::said(said));
+        assert_eq!(out, b"-ERR '\xff\x00\xc3\xa9'\r\n");
     }
 
     // J1: what each version of the protocol has for each kind of reply.

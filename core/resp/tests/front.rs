@@ -382,6 +382,22 @@ fn several_keys_are_committed_as_one() {
     assert_eq!(rig.shelf.objects[&b"b"[..]].1, b"2");
 }
 
+// J1: what comes behind a transaction in a pipeline comes after it.
+#[test]
+fn what_runs_alone_is_over_before_the_next_begins() {
+    let mut rig = Rig::new();
+    rig.ask(A, "set a 1");
+    rig.shelf.delays = true;
+    rig.ask(A, "watch a\nmulti\ndiscard\nset a 2\nmulti\nget a\nselect 3\nexec\nselect 0\nget a");
+    while !rig.shelf.waiting.is_empty() {
+        rig.release();
+    }
+    let said = rig.said(A);
+    assert!(said.ends_with("*2\r\n$1\r\n2\r\n+OK\r\n+OK\r\n$1\r\n2\r\n"), "{said}");
+    rig.shelf.delays = false;
+    assert!(rig.ask(A, "client info").contains(" db=0 "));
+}
+
 #[test]
 fn many_keys_of_one_command_go_together() {
     let mut rig = Rig::new();

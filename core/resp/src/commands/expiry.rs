@@ -103,7 +103,7 @@ impl Rules {
                 b"gt" => rules.later = true,
                 b"lt" => rules.earlier = true,
                 _ => {
-                    let word = String::from_utf8_lossy(word);
+                    let word = crate::fault::shown(word.split(|byte| *byte == 0).next().unwrap_or(word));
                     return Err(Fault::said(format!("ERR Unsupported option {word}")));
                 }
             }

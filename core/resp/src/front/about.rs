@@ -267,7 +267,7 @@ pub fn config(resp: &mut Resp, front: Front, args: &[&[u8]], mut reply: Reply<'_
 }
 
 fn set(config: &mut RespConfig, name: &[u8], value: &[u8]) -> Result<(), Fault> {
-    let shown = String::from_utf8_lossy(name).to_ascii_lowercase();
+    let shown = crate::fault::shown(name).to_ascii_lowercase();
     let number = || {
         integer(value).filter(|value| *value >= 0).ok_or_else(|| {
             let text = format!("ERR CONFIG SET failed (possibly related to argument '{shown}') - argument must be a number from 0 on");

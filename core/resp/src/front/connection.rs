@@ -118,6 +118,11 @@ impl Connection {
         Some(done)
     }
 
+    /// Whether something is under way beside which nothing is; then it is all there is.
+    pub fn runs_alone(&self) -> bool {
+        self.running.back().is_some_and(|running| running.exclusive && !running.is_done())
+    }
+
     /// Whether a command with these keys may begin while others run.
     pub fn must_wait(&self, keys: &[u64], changes: bool, exclusive: bool) -> bool {
         if planted(Defect::RespBegunEarly) && !exclusive {

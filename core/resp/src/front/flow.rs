@@ -125,6 +125,10 @@ impl Resp {
         if args.is_empty() {
             return Taking::Done;
         }
+        // What runs alone may change what the connection is: its database, its transaction, what it watches.
+        if connection.runs_alone() {
+            return Taking::Later;
+        }
         let checked = check(connection, args);
         let row = match checked {
             Ok(row) => row,

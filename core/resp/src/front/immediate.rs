@@ -8,6 +8,7 @@ use super::tickets::Part;
 use super::transact::Purpose;
 use super::{Host, Resp, about, cluster};
 use crate::commands::describe;
+use crate::fault::shown;
 use crate::parse::integer;
 use crate::{Command, Fault, Front, Protocol, Reply, find};
 use ramhold_base::{ConnId, Effect, Effects, Instant};
@@ -285,7 +286,7 @@ impl Resp {
             b"sleep" => reply.fault(&Fault::fixed("ERR a server does not sleep: stop it with SIGSTOP")),
             b"jmap" | b"quicklist-packed-threshold" | b"set-active-expire" => reply.ok(),
             other => {
-                let shown = String::from_utf8_lossy(other);
+                let shown = shown(other);
                 reply.fault(&Fault::said(format!("ERR unknown subcommand '{shown}'. Try DEBUG HELP.")));
             }
         }
@@ -362,7 +363,7 @@ impl Resp {
                     fault = fault.or(check_name(given).err());
                 }
                 _ => {
-                    let shown = String::from_utf8_lossy(option);
+                    let shown = shown(option);
                     fault = Some(Fault::said(format!("ERR Syntax error in HELLO option '{shown}'")));
                     break;
                 }
@@ -423,10 +424,7 @@ impl Resp {
                 let place = match args[2].to_ascii_lowercase().as_slice() {
                     b"lib-name" => Ok(&mut connection.library.0),
                     b"lib-ver" => Ok(&mut connection.library.1),
-                    other => Err(Fault::said(format!(
-                        "ERR Unrecognized option '{}'",
-                        String::from_utf8_lossy(other)
-                    ))),
+                    other => Err(Fault::said(format!("ERR Unrecognized option '{}'", shown(other)))),
                 };
                 match place.and_then(|place| check_name(args[3]).map(|()| place)) {
                     Ok(place) => {
@@ -477,7 +475,7 @@ impl Resp {
                     b"pubsub" => all.retain(|connection| connection.is_subscribed()),
                     b"master" | b"replica" | b"slave" => all.clear(),
                     other => {
-                        let shown = String::from_utf8_lossy(other);
+                        let shown = shown(other);
                         return Err(Fault::said(format!("ERR Unknown client type '{shown}'")));
                     }
                 }

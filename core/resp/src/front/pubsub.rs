@@ -108,6 +108,11 @@ impl Resp {
                     confirm_count(&mut reply, word, Some(name), left + behind);
                 }
             }
+            Front::PubSubChannels if args.len() > 3 => {
+                reply.fault(&Fault::fixed(
+                    "ERR unknown subcommand or wrong number of arguments for 'CHANNELS'. Try PUBSUB HELP.",
+                ));
+            }
             Front::PubSubChannels => {
                 let names = self.subscribers.channels.keys();
                 let is_asked =
