@@ -34,11 +34,6 @@ pub fn test() -> Result<(), Failure> {
         skipped.push(histories::SKIPPED.into());
     }
     skipped.extend(clients::play(&[])?);
-    if is_installed("redis-server") {
-        differential(&["--commands".into(), "200000".into()])?;
-    } else {
-        skipped.push("differential: redis-server is not installed".into());
-    }
     Step::new("demo").program(built("ramhold"), &["demo"]).run()?;
     for kind in ["flip", "drop"] {
         Step::new(&format!("demo --sabotage {kind} is noticed"))

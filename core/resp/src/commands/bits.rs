@@ -67,13 +67,17 @@ fn setbit(call: &mut Call<'_>) -> Result<(), Stop> {
     let at = (offset / 8) as usize;
     call.check_value(at + 1)?;
     let mut object = call.get(key)?.cloned().unwrap_or_default();
-    if object.value.len() <= at {
+    let grows = object.value.len() <= at;
+    if grows {
         object.value.resize(at + 1, 0);
     }
     let shift = 7 - offset % 8;
     let before = object.value[at] >> shift & 1;
     object.value[at] = object.value[at] & !(1 << shift) | bit << shift;
-    call.put(key, object.value, object.expires);
+    // What is so already is not written: who watches the key is not disturbed.
+    if grows || before != bit {
+        call.put(key, object.value, object.expires);
+    }
     call.reply.integer(before.into());
     Ok(())
 }

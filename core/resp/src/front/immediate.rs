@@ -351,21 +351,22 @@ impl Resp {
             };
         }
         let mut fault = None;
-        while let Some((option, more)) = rest.split_first() {
+        while let Some((option, more)) = rest.split_first()
+            && fault.is_none()
+        {
             match (option.to_ascii_lowercase().as_slice(), more) {
                 (b"auth", [user, password, more @ ..]) => {
                     rest = more;
-                    fault = fault.or(self.authenticate(connection, &[user, password]).err());
+                    fault = self.authenticate(connection, &[user, password]).err();
                 }
                 (b"setname", [given, more @ ..]) => {
                     rest = more;
                     name = Some(given.to_vec());
-                    fault = fault.or(check_name(given).err());
+                    fault = check_name(given).err();
                 }
                 _ => {
-                    let shown = shown(option);
+                    let shown = shown(option.split(|byte| *byte == 0).next().unwrap_or(option));
                     fault = Some(Fault::said(format!("ERR Syntax error in HELLO option '{shown}'")));
-                    break;
                 }
             }
         }
