@@ -136,7 +136,7 @@ pub const BITFIELD: Command = Command {
     since: "3.2.0",
     complexity: "O(N) with N the bytes of the value: it is written anew",
     usage: "key [GET encoding offset | [OVERFLOW <WRAP | SAT | FAIL>] <SET encoding offset value | INCRBY encoding offset increment> ...]",
-    summary: "Perform arbitrary bitfield integer operations on strings.",
+    summary: "Reads and changes integers of chosen widths inside a string.",
     note: "SAT with SET of a number so far below the least of a signed field that the difference is no 64-bit number writes the least; Redis, where that overflows, writes the greatest.",
     run: Run::Keys(bitfield),
     ..Command::BASE
@@ -192,9 +192,9 @@ pub const BITFIELD_RO: Command = Command {
     access: &["RO access"],
     group: "bitmap",
     since: "6.0.0",
-    complexity: "O(1) for each subcommand specified",
+    complexity: "O(N) with N the integers that are read",
     usage: "key [GET encoding offset ...]",
-    summary: "Perform arbitrary bitfield integer operations on strings. Read-only variant of BITFIELD.",
+    summary: "Reads integers of chosen widths inside a string and changes nothing.",
     run: Run::Keys(bitfield_ro),
     ..Command::BASE
 };

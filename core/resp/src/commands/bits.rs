@@ -31,7 +31,7 @@ pub const GETBIT: Command = Command {
     since: "2.2.0",
     complexity: "O(1)",
     usage: "key offset",
-    summary: "Returns the bit value at offset in the string value stored at key.",
+    summary: "Tells whether a bit of a string is 0 or 1.",
     run: Run::Keys(getbit),
     ..Command::BASE
 };
@@ -54,7 +54,7 @@ pub const SETBIT: Command = Command {
     since: "2.2.0",
     complexity: "O(N) with N the bytes of the value: it is written anew",
     usage: "key offset value",
-    summary: "Sets or clears the bit at offset in the string value stored at key.",
+    summary: "Writes one bit of a string and answers what it was before.",
     run: Run::Keys(setbit),
     ..Command::BASE
 };
@@ -122,9 +122,9 @@ pub const BITCOUNT: Command = Command {
     access: &["RO access"],
     group: "bitmap",
     since: "2.6.0",
-    complexity: "O(N)",
+    complexity: "O(N) with N the bytes of the string",
     usage: "key [start end [BYTE | BIT]]",
-    summary: "Count set bits in a string.",
+    summary: "Tells how many bits of a string, or of a part of it, are 1.",
     run: Run::Keys(bitcount),
     ..Command::BASE
 };
@@ -179,9 +179,9 @@ pub const BITPOS: Command = Command {
     access: &["RO access"],
     group: "bitmap",
     since: "2.8.7",
-    complexity: "O(N)",
+    complexity: "O(N) with N the bytes of the string",
     usage: "key bit [start [end [BYTE | BIT]]]",
-    summary: "Find first bit set or clear in a string.",
+    summary: "Tells where in a string the first 0 or the first 1 is.",
     run: Run::Keys(bitpos),
     ..Command::BASE
 };
@@ -250,9 +250,9 @@ pub const BITOP: Command = Command {
     access: &["OW update", "RO access"],
     group: "bitmap",
     since: "2.6.0",
-    complexity: "O(N)",
+    complexity: "O(N) with N the bytes of all strings",
     usage: "operation destkey key [key ...]",
-    summary: "Perform bitwise operations between strings.",
+    summary: "Combines strings bit by bit with AND, OR, XOR or NOT and keeps what results in a key.",
     run: Run::Keys(bitop),
     ..Command::BASE
 };

@@ -7,9 +7,9 @@ pub const CLUSTER: Command = Command {
     arity: -2,
     group: "cluster",
     since: "3.0.0",
-    complexity: "Depends on subcommand.",
+    complexity: "As much as the subcommand takes",
     usage: "",
-    summary: "A container for cluster commands.",
+    summary: "Holds what tells clients of clusters where keys are.",
     run: Run::Container(&[
         Command {
             name: "help",
@@ -19,7 +19,7 @@ pub const CLUSTER: Command = Command {
             since: "5.0.0",
             complexity: "O(1)",
             usage: "",
-            summary: "Show helpful text about the different subcommands.",
+            summary: "Lists the subcommands, each with a line about it.",
             run: Run::Front(Front::Help),
             ..Command::BASE
         },
@@ -31,7 +31,7 @@ pub const CLUSTER: Command = Command {
             since: "3.0.0",
             complexity: "O(1)",
             usage: "",
-            summary: "Provides info about Redis Cluster node state.",
+            summary: "Tells how many slots and servers the cluster has, and that all is well.",
             tips: &["nondeterministic_output"],
             run: Run::Front(Front::ClusterInfo),
             ..Command::BASE
@@ -42,9 +42,9 @@ pub const CLUSTER: Command = Command {
             flags: Flags::STALE,
             group: "cluster",
             since: "3.0.0",
-            complexity: "O(N) where N is the number of bytes in the key",
+            complexity: "O(N) with N the bytes of the key",
             usage: "key",
-            summary: "Returns the hash slot of the specified key.",
+            summary: "Computes the slot that a key belongs to.",
             run: Run::Front(Front::ClusterKeySlot),
             ..Command::BASE
         },
@@ -56,7 +56,7 @@ pub const CLUSTER: Command = Command {
             since: "3.0.0",
             complexity: "O(1)",
             usage: "",
-            summary: "Return the node id.",
+            summary: "Names the server that is asked, in forty hexadecimal digits.",
             run: Run::Front(Front::ClusterMyId),
             ..Command::BASE
         },
@@ -66,9 +66,9 @@ pub const CLUSTER: Command = Command {
             flags: Flags::STALE,
             group: "cluster",
             since: "3.0.0",
-            complexity: "O(N) where N is the total number of Cluster nodes",
+            complexity: "O(N) with N the servers of the cluster",
             usage: "",
-            summary: "Get Cluster config for the node.",
+            summary: "Lists the servers of the cluster and their slots, a line each.",
             tips: &["nondeterministic_output"],
             run: Run::Front(Front::ClusterNodes),
             ..Command::BASE
@@ -79,9 +79,9 @@ pub const CLUSTER: Command = Command {
             flags: Flags::STALE,
             group: "cluster",
             since: "7.0.0",
-            complexity: "O(N) where N is the total number of cluster nodes",
+            complexity: "O(N) with N the servers of the cluster",
             usage: "",
-            summary: "Get array of cluster slots to node mappings.",
+            summary: "Lists the servers and the slots that each has, as maps.",
             tips: &["nondeterministic_output"],
             run: Run::Front(Front::ClusterShards),
             ..Command::BASE
@@ -92,9 +92,9 @@ pub const CLUSTER: Command = Command {
             flags: Flags::STALE,
             group: "cluster",
             since: "3.0.0",
-            complexity: "O(N) where N is the total number of Cluster nodes",
+            complexity: "O(N) with N the servers of the cluster",
             usage: "",
-            summary: "Get array of Cluster slot to node mappings.",
+            summary: "Lists ranges of slots and the server that has each.",
             tips: &["nondeterministic_output"],
             run: Run::Front(Front::ClusterSlots),
             ..Command::BASE
@@ -111,7 +111,7 @@ pub const READONLY: Command = Command {
     since: "3.0.0",
     complexity: "O(1)",
     usage: "",
-    summary: "Enables read queries for a connection to a cluster replica node.",
+    summary: "Is accepted from clients that want to read from replicas.",
     note: "Changes nothing.",
     run: Run::Front(Front::ReadOnly),
     ..Command::BASE
@@ -125,7 +125,7 @@ pub const READWRITE: Command = Command {
     since: "3.0.0",
     complexity: "O(1)",
     usage: "",
-    summary: "Disables read queries for a connection to a cluster replica node.",
+    summary: "Is accepted from clients that take READONLY back.",
     note: "Changes nothing.",
     run: Run::Front(Front::ReadWrite),
     ..Command::BASE

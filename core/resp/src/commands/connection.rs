@@ -10,7 +10,7 @@ pub const PING: Command = Command {
     since: "1.0.0",
     complexity: "O(1)",
     usage: "[message]",
-    summary: "Ping the server.",
+    summary: "Answers PONG, or the message that comes with it.",
     tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
     run: Run::Front(Front::Ping),
     ..Command::BASE
@@ -24,7 +24,7 @@ pub const ECHO: Command = Command {
     since: "1.0.0",
     complexity: "O(1)",
     usage: "message",
-    summary: "Echo the given string.",
+    summary: "Answers with its argument.",
     run: Run::Front(Front::Echo),
     ..Command::BASE
 };
@@ -40,9 +40,9 @@ pub const AUTH: Command = Command {
         .with(Flags::CONNECTION),
     group: "connection",
     since: "1.0.0",
-    complexity: "O(N) where N is the number of passwords defined for the user",
+    complexity: "O(N) with N the passwords that the user has",
     usage: "[username] password",
-    summary: "Authenticate to the server.",
+    summary: "Proves with a password that the client may send commands.",
     run: Run::Front(Front::Auth),
     ..Command::BASE
 };
@@ -60,7 +60,7 @@ pub const HELLO: Command = Command {
     since: "6.0.0",
     complexity: "O(1)",
     usage: "[protover [AUTH username password] [SETNAME clientname]]",
-    summary: "Handshake with Redis.",
+    summary: "Agrees on the version of the protocol, gives password and name along if wanted, and answers facts about the server.",
     run: Run::Front(Front::Hello),
     ..Command::BASE
 };
@@ -78,7 +78,7 @@ pub const QUIT: Command = Command {
     since: "1.0.0",
     complexity: "O(1)",
     usage: "",
-    summary: "Close the connection.",
+    summary: "Answers OK and hangs up.",
     run: Run::Front(Front::Quit),
     ..Command::BASE
 };
@@ -96,7 +96,7 @@ pub const RESET: Command = Command {
     since: "6.2.0",
     complexity: "O(1)",
     usage: "",
-    summary: "Reset the connection.",
+    summary: "Puts the connection into the state that a new one has.",
     run: Run::Front(Front::Reset),
     ..Command::BASE
 };
@@ -109,7 +109,7 @@ pub const SELECT: Command = Command {
     since: "1.0.0",
     complexity: "O(1)",
     usage: "index",
-    summary: "Change the selected database for the current connection.",
+    summary: "Makes later commands of the connection work on another database.",
     run: Run::Front(Front::Select),
     ..Command::BASE
 };
@@ -119,9 +119,9 @@ pub const CLIENT: Command = Command {
     arity: -2,
     group: "connection",
     since: "2.4.0",
-    complexity: "Depends on subcommand.",
+    complexity: "As much as the subcommand takes",
     usage: "",
-    summary: "A container for client connection commands.",
+    summary: "Holds what is about the connections of clients.",
     run: Run::Container(&[
         Command {
             name: "getname",
@@ -131,7 +131,7 @@ pub const CLIENT: Command = Command {
             since: "2.6.9",
             complexity: "O(1)",
             usage: "",
-            summary: "Get the current connection name.",
+            summary: "Answers the name that the connection was given.",
             run: Run::Front(Front::ClientGetName),
             ..Command::BASE
         },
@@ -143,7 +143,7 @@ pub const CLIENT: Command = Command {
             since: "5.0.0",
             complexity: "O(1)",
             usage: "",
-            summary: "Show helpful text about the different subcommands.",
+            summary: "Lists the subcommands, each with a line about it.",
             run: Run::Front(Front::Help),
             ..Command::BASE
         },
@@ -155,7 +155,7 @@ pub const CLIENT: Command = Command {
             since: "5.0.0",
             complexity: "O(1)",
             usage: "",
-            summary: "Returns the client ID for the current connection.",
+            summary: "Answers the number of the connection, which no other one has.",
             run: Run::Front(Front::ClientId),
             ..Command::BASE
         },
@@ -167,7 +167,7 @@ pub const CLIENT: Command = Command {
             since: "6.2.0",
             complexity: "O(1)",
             usage: "",
-            summary: "Returns information about the current client connection.",
+            summary: "Describes the own connection in one line.",
             tips: &["nondeterministic_output"],
             run: Run::Front(Front::ClientInfo),
             ..Command::BASE
@@ -178,9 +178,9 @@ pub const CLIENT: Command = Command {
             flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::ANYTIME).with(Flags::CONNECTION),
             group: "connection",
             since: "2.4.0",
-            complexity: "O(N) where N is the number of client connections",
+            complexity: "O(N) with N the connections",
             usage: "ID client-id [SKIPME yes/no]",
-            summary: "Kill the connection of a client.",
+            summary: "Closes another client's connection, or the own one.",
             note: "By ID only, and of the connections to the server that is asked.",
             run: Run::Front(Front::ClientKill),
             ..Command::BASE
@@ -191,9 +191,9 @@ pub const CLIENT: Command = Command {
             flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::ANYTIME).with(Flags::CONNECTION),
             group: "connection",
             since: "2.4.0",
-            complexity: "O(N) where N is the number of client connections",
+            complexity: "O(N) with N the connections",
             usage: "[TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [ID client-id [client-id ...]]",
-            summary: "Get the list of client connections.",
+            summary: "Describes all connections, or those chosen, a line each.",
             tips: &["nondeterministic_output"],
             note: "The connections to the server that is asked.",
             run: Run::Front(Front::ClientList),
@@ -207,7 +207,7 @@ pub const CLIENT: Command = Command {
             since: "7.0.0",
             complexity: "O(1)",
             usage: "<ON | OFF>",
-            summary: "Set client eviction mode for the current connection.",
+            summary: "Notes whether the client asks to be spared when memory is short.",
             note: "Changes nothing.",
             run: Run::Front(Front::ClientNoEvict),
             ..Command::BASE
@@ -220,7 +220,7 @@ pub const CLIENT: Command = Command {
             since: "7.2.0",
             complexity: "O(1)",
             usage: "<ON | OFF>",
-            summary: "Control whether commands that the client sends change when keys were used last.",
+            summary: "Notes whether the client wants to leave no trace of having used keys.",
             note: "Changes nothing: times of use are not kept.",
             run: Run::Front(Front::ClientNoTouch),
             ..Command::BASE
@@ -233,7 +233,7 @@ pub const CLIENT: Command = Command {
             since: "7.2.0",
             complexity: "O(1)",
             usage: "<LIB-NAME libname | LIB-VER libver>",
-            summary: "Set the name or the version of the client's library.",
+            summary: "Notes which library the client uses, or in what version.",
             run: Run::Front(Front::ClientSetInfo),
             ..Command::BASE
         },
@@ -245,7 +245,7 @@ pub const CLIENT: Command = Command {
             since: "2.6.9",
             complexity: "O(1)",
             usage: "connection-name",
-            summary: "Set the current connection name.",
+            summary: "Names the connection, so that lists show it by that name.",
             run: Run::Front(Front::ClientSetName),
             ..Command::BASE
         },

@@ -248,7 +248,7 @@ pub fn keys_of(reply: &mut Reply<'_>, request: &[&[u8]]) -> Result<(), Fault> {
 /// `HELP` of a container: its subcommands, each with a word on what it does.
 pub fn help(reply: &mut Reply<'_>, container: &Command) {
     let name = container.name.to_ascii_uppercase();
-    let mut lines = vec![format!("{name} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:")];
+    let mut lines = vec![format!("{name} is followed by one of these words and what it takes:")];
     for row in subcommands(container) {
         lines.push(format!("{} {}", row.name.to_ascii_uppercase(), row.usage).trim_end().to_string());
         lines.push(format!("    {}", row.summary));

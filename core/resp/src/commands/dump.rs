@@ -17,7 +17,7 @@ pub const DUMP: Command = Command {
     since: "2.6.0",
     complexity: "O(N) with N the bytes of the value",
     usage: "key",
-    summary: "Return a serialized version of the value stored at the specified key.",
+    summary: "Packs a value into bytes that RESTORE understands.",
     tips: &["nondeterministic_output"],
     note: "Strings are not compressed. Redis 7.0 and all later ones restore the payload.",
     run: Run::Keys(dump),
@@ -41,7 +41,7 @@ pub const RESTORE: Command = Command {
     since: "2.6.0",
     complexity: "O(N) with N the bytes of the value",
     usage: "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]",
-    summary: "Create a key using the provided serialized value, previously obtained using DUMP.",
+    summary: "Makes a key from bytes that DUMP has packed.",
     note: "Restores strings only, from any Redis up to version 12 of the format. IDLETIME and FREQ are checked and not kept.",
     run: Run::Keys(restore),
     ..Command::BASE

@@ -14,7 +14,7 @@ pub const EXPIRE: Command = Command {
     since: "1.0.0",
     complexity: "O(N) with N the bytes of the value: it is written anew",
     usage: "key seconds [NX | XX | GT | LT]",
-    summary: "Set a key's time to live in seconds.",
+    summary: "Lets a key end so many seconds from now.",
     run: Run::Keys(expire),
     ..Command::BASE
 };
@@ -33,7 +33,7 @@ pub const PEXPIRE: Command = Command {
     since: "2.6.0",
     complexity: "O(N) with N the bytes of the value: it is written anew",
     usage: "key milliseconds [NX | XX | GT | LT]",
-    summary: "Set a key's time to live in milliseconds.",
+    summary: "Lets a key end so many milliseconds from now.",
     run: Run::Keys(pexpire),
     ..Command::BASE
 };
@@ -52,7 +52,7 @@ pub const EXPIREAT: Command = Command {
     since: "1.2.0",
     complexity: "O(N) with N the bytes of the value: it is written anew",
     usage: "key unix-time-seconds [NX | XX | GT | LT]",
-    summary: "Set the expiration for a key as a UNIX timestamp.",
+    summary: "Lets a key end at a moment, told in seconds since 1970.",
     run: Run::Keys(expireat),
     ..Command::BASE
 };
@@ -71,7 +71,7 @@ pub const PEXPIREAT: Command = Command {
     since: "2.6.0",
     complexity: "O(N) with N the bytes of the value: it is written anew",
     usage: "key unix-time-milliseconds [NX | XX | GT | LT]",
-    summary: "Set the expiration for a key as a UNIX timestamp specified in milliseconds.",
+    summary: "Lets a key end at a moment, told in milliseconds since 1970.",
     run: Run::Keys(pexpireat),
     ..Command::BASE
 };
@@ -150,7 +150,7 @@ pub const PERSIST: Command = Command {
     since: "2.2.0",
     complexity: "O(N) with N the bytes of the value: it is written anew",
     usage: "key",
-    summary: "Remove the expiration from a key.",
+    summary: "Lets a key that would end stay for good.",
     run: Run::Keys(persist),
     ..Command::BASE
 };
@@ -175,7 +175,7 @@ pub const TTL: Command = Command {
     since: "1.0.0",
     complexity: "O(1)",
     usage: "key",
-    summary: "Get the time to live for a key in seconds.",
+    summary: "Tells how many seconds a key has left.",
     tips: &["nondeterministic_output"],
     run: Run::Keys(ttl),
     ..Command::BASE
@@ -196,7 +196,7 @@ pub const PTTL: Command = Command {
     since: "2.6.0",
     complexity: "O(1)",
     usage: "key",
-    summary: "Get the time to live for a key in milliseconds.",
+    summary: "Tells how many milliseconds a key has left.",
     tips: &["nondeterministic_output"],
     run: Run::Keys(pttl),
     ..Command::BASE
@@ -217,7 +217,7 @@ pub const EXPIRETIME: Command = Command {
     since: "7.0.0",
     complexity: "O(1)",
     usage: "key",
-    summary: "Get the expiration Unix timestamp for a key.",
+    summary: "Tells the moment at which a key ends, in seconds since 1970.",
     run: Run::Keys(expiretime),
     ..Command::BASE
 };
@@ -236,7 +236,7 @@ pub const PEXPIRETIME: Command = Command {
     since: "7.0.0",
     complexity: "O(1)",
     usage: "key",
-    summary: "Get the expiration Unix timestamp for a key in milliseconds.",
+    summary: "Tells the moment at which a key ends, in milliseconds since 1970.",
     run: Run::Keys(pexpiretime),
     ..Command::BASE
 };

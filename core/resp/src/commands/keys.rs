@@ -13,7 +13,7 @@ pub const DEL: Command = Command {
     since: "1.0.0",
     complexity: "O(N) with N the keys",
     usage: "key [key ...]",
-    summary: "Delete a key.",
+    summary: "Removes keys and answers how many were there.",
     tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
     note: "Each key is removed by itself.",
     run: Run::Fast(Fast::Del, del),
@@ -29,7 +29,7 @@ pub const UNLINK: Command = Command {
     since: "4.0.0",
     complexity: "O(N) with N the keys",
     usage: "key [key ...]",
-    summary: "Delete a key.",
+    summary: "Removes keys and answers how many were there.",
     tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
     note: "The same as DEL.",
     run: Run::Fast(Fast::Del, del),
@@ -57,9 +57,9 @@ pub const EXISTS: Command = Command {
     access: &["RO"],
     group: "generic",
     since: "1.0.0",
-    complexity: "O(N) where N is the number of keys to check.",
+    complexity: "O(N) with N the keys asked about",
     usage: "key [key ...]",
-    summary: "Determine if a key exists.",
+    summary: "Tells how many of its arguments are keys, one named twice counted twice.",
     tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
     run: Run::Fast(Fast::Exists, exists),
     ..Command::BASE
@@ -73,9 +73,9 @@ pub const TOUCH: Command = Command {
     access: &["RO"],
     group: "generic",
     since: "3.2.1",
-    complexity: "O(N) where N is the number of keys that will be touched.",
+    complexity: "O(N) with N the keys asked about",
     usage: "key [key ...]",
-    summary: "Count how many of the given keys exist.",
+    summary: "Tells how many of its arguments are keys, as EXISTS does.",
     tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
     note: "Times of use are not kept; counts the keys that are there.",
     run: Run::Fast(Fast::Exists, exists),
@@ -102,7 +102,7 @@ pub const TYPE: Command = Command {
     since: "1.0.0",
     complexity: "O(1)",
     usage: "key",
-    summary: "Determine the type stored at key.",
+    summary: "Tells whether a key holds a string or is not there.",
     run: Run::Keys(type_of),
     ..Command::BASE
 };
@@ -123,7 +123,7 @@ pub const RENAME: Command = Command {
     since: "1.0.0",
     complexity: "O(N) with N the bytes of the value: it is written anew",
     usage: "key newkey",
-    summary: "Rename a key.",
+    summary: "Gives a key another name, in place of whatever has that name.",
     run: Run::Keys(rename),
     ..Command::BASE
 };
@@ -144,7 +144,7 @@ pub const RENAMENX: Command = Command {
     since: "1.0.0",
     complexity: "O(N) with N the bytes of the value: it is written anew",
     usage: "key newkey",
-    summary: "Rename a key, only if the new key does not exist.",
+    summary: "Gives a key another name, unless that name is taken.",
     run: Run::Keys(renamenx),
     ..Command::BASE
 };
@@ -180,7 +180,7 @@ pub const COPY: Command = Command {
     since: "6.2.0",
     complexity: "O(N) with N the bytes of the value",
     usage: "source destination [DB destination-db] [REPLACE]",
-    summary: "Copy a key.",
+    summary: "Writes the value and the end of one key to another as well.",
     run: Run::Keys(copy),
     ..Command::BASE
 };
@@ -218,7 +218,7 @@ pub const MOVE: Command = Command {
     since: "1.0.0",
     complexity: "O(N) with N the bytes of the value",
     usage: "key db",
-    summary: "Move a key to another database.",
+    summary: "Takes a key out of this database and puts it into another one.",
     run: Run::Keys(move_to),
     ..Command::BASE
 };
@@ -272,9 +272,9 @@ pub const KEYS: Command = Command {
     flags: Flags::READONLY.with(Flags::KEYSPACE).with(Flags::DANGEROUS),
     group: "generic",
     since: "1.0.0",
-    complexity: "O(N) with N being the number of keys in the database, under the assumption that the key names in the database and the given pattern have limited length.",
+    complexity: "O(N) with N the keys of the database, if names and pattern are short",
     usage: "pattern",
-    summary: "Find all keys matching the given pattern.",
+    summary: "Lists those keys of the database whose names fit a pattern.",
     tips: &["request_policy:all_shards", "nondeterministic_output_order"],
     run: Run::Front(Front::Keys),
     ..Command::BASE
@@ -286,9 +286,9 @@ pub const SCAN: Command = Command {
     flags: Flags::READONLY.with(Flags::KEYSPACE),
     group: "generic",
     since: "2.8.0",
-    complexity: "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection.",
+    complexity: "O(1) a call, and O(N) the whole walk, with N the keys of the database",
     usage: "cursor [MATCH pattern] [COUNT count] [TYPE type]",
-    summary: "Incrementally iterate the keys space.",
+    summary: "Walks through the keys of the database, some at each call, from the cursor of the call before.",
     tips: &["nondeterministic_output", "request_policy:special"],
     run: Run::Front(Front::Scan),
     ..Command::BASE
@@ -302,7 +302,7 @@ pub const RANDOMKEY: Command = Command {
     since: "1.0.0",
     complexity: "O(1)",
     usage: "",
-    summary: "Return a random key from the keyspace.",
+    summary: "Picks any key of the database.",
     tips: &["request_policy:all_shards", "nondeterministic_output"],
     run: Run::Front(Front::RandomKey),
     ..Command::BASE
@@ -316,7 +316,7 @@ pub const DBSIZE: Command = Command {
     since: "1.0.0",
     complexity: "O(N) with N the keys of the database, which are counted all over the cluster",
     usage: "",
-    summary: "Return the number of keys in the selected database.",
+    summary: "Counts the keys of the database.",
     tips: &["request_policy:all_shards", "response_policy:agg_sum"],
     run: Run::Front(Front::DbSize),
     ..Command::BASE
@@ -328,9 +328,9 @@ pub const FLUSHDB: Command = Command {
     flags: Flags::WRITE.with(Flags::KEYSPACE).with(Flags::DANGEROUS),
     group: "server",
     since: "1.0.0",
-    complexity: "O(N) where N is the number of keys in the selected database",
+    complexity: "O(N) with N the keys of the database",
     usage: "[ASYNC | SYNC]",
-    summary: "Remove all keys from the current database.",
+    summary: "Empties the database.",
     tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
     note: "ASYNC and SYNC are the same.",
     run: Run::Front(Front::FlushDb),
@@ -343,9 +343,9 @@ pub const FLUSHALL: Command = Command {
     flags: Flags::WRITE.with(Flags::KEYSPACE).with(Flags::DANGEROUS),
     group: "server",
     since: "1.0.0",
-    complexity: "O(N) where N is the total number of keys in all databases",
+    complexity: "O(N) with N the keys of every database together",
     usage: "[ASYNC | SYNC]",
-    summary: "Remove all keys from all databases.",
+    summary: "Empties every database.",
     tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
     note: "ASYNC and SYNC are the same.",
     run: Run::Front(Front::FlushAll),

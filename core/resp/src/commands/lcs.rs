@@ -15,9 +15,9 @@ pub const LCS: Command = Command {
     access: &["RO access"],
     group: "string",
     since: "7.0.0",
-    complexity: "O(N*M) where N and M are the lengths of s1 and s2, respectively",
+    complexity: "O(N*M) with N the bytes of the first string and M those of the second",
     usage: "key1 key2 [LEN] [IDX] [MINMATCHLEN len] [WITHMATCHLEN]",
-    summary: "Find the longest common subsequence of two strings.",
+    summary: "Computes the longest row of bytes that two strings share in the same order, gaps allowed.",
     note: "Keeps at most 4,194,304 lengths (Redis: 134,217,728), the product of both strings' bytes, each plus one.",
     run: Run::Keys(lcs),
     ..Command::BASE

@@ -16,7 +16,7 @@ pub const INCR: Command = Command {
     since: "1.0.0",
     complexity: "O(1)",
     usage: "key",
-    summary: "Increment the integer value of a key by one.",
+    summary: "Adds 1 to the integer that a key holds.",
     run: Run::Fast(Fast::Incr, incr),
     ..Command::BASE
 };
@@ -35,7 +35,7 @@ pub const DECR: Command = Command {
     since: "1.0.0",
     complexity: "O(1)",
     usage: "key",
-    summary: "Decrement the integer value of a key by one.",
+    summary: "Subtracts 1 from the integer that a key holds.",
     run: Run::Fast(Fast::Decr, decr),
     ..Command::BASE
 };
@@ -54,7 +54,7 @@ pub const INCRBY: Command = Command {
     since: "1.0.0",
     complexity: "O(1)",
     usage: "key increment",
-    summary: "Increment the integer value of a key by the given amount.",
+    summary: "Adds an integer to the one that a key holds.",
     run: Run::Fast(Fast::IncrBy, incrby),
     ..Command::BASE
 };
@@ -74,7 +74,7 @@ pub const DECRBY: Command = Command {
     since: "1.0.0",
     complexity: "O(1)",
     usage: "key decrement",
-    summary: "Decrement the integer value of a key by the given number.",
+    summary: "Subtracts an integer from the one that a key holds.",
     run: Run::Fast(Fast::DecrBy, decrby),
     ..Command::BASE
 };
@@ -108,7 +108,7 @@ pub const INCRBYFLOAT: Command = Command {
     since: "2.6.0",
     complexity: "O(1)",
     usage: "key increment",
-    summary: "Increment the float value of a key by the given amount.",
+    summary: "Adds a decimal number to the one that a key holds.",
     run: Run::Keys(incrbyfloat),
     ..Command::BASE
 };

@@ -14,7 +14,7 @@ pub const APPEND: Command = Command {
     since: "2.0.0",
     complexity: "O(N) with N the bytes of the value: it is written anew",
     usage: "key value",
-    summary: "Append a value to a key.",
+    summary: "Writes more bytes behind the end of a string.",
     run: Run::Keys(append),
     ..Command::BASE
 };
@@ -39,7 +39,7 @@ pub const STRLEN: Command = Command {
     since: "2.2.0",
     complexity: "O(1)",
     usage: "key",
-    summary: "Get the length of the value stored in a key.",
+    summary: "Tells how many bytes a string has.",
     run: Run::Keys(strlen),
     ..Command::BASE
 };
@@ -60,7 +60,7 @@ pub const SETRANGE: Command = Command {
     since: "2.2.0",
     complexity: "O(N) with N the bytes of the value: it is written anew",
     usage: "key offset value",
-    summary: "Overwrite part of a string at key starting at the specified offset.",
+    summary: "Writes bytes over those of a string from an offset on.",
     run: Run::Keys(setrange),
     ..Command::BASE
 };
@@ -91,9 +91,9 @@ pub const GETRANGE: Command = Command {
     access: &["RO access"],
     group: "string",
     since: "2.4.0",
-    complexity: "O(N) where N is the length of the returned string. The complexity is ultimately determined by the returned length, but because creating a substring from an existing string is very cheap, it can be considered O(1) for small strings.",
+    complexity: "O(N) with N the bytes answered",
     usage: "key start end",
-    summary: "Get a substring of the string stored at a key.",
+    summary: "Reads the bytes of a string from one place to another.",
     run: Run::Keys(getrange),
     ..Command::BASE
 };
@@ -106,9 +106,9 @@ pub const SUBSTR: Command = Command {
     access: &["RO access"],
     group: "string",
     since: "1.0.0",
-    complexity: "O(N) where N is the length of the returned string. The complexity is ultimately determined by the returned length, but because creating a substring from an existing string is very cheap, it can be considered O(1) for small strings.",
+    complexity: "O(N) with N the bytes answered",
     usage: "key start end",
-    summary: "Get a substring of the string stored at a key.",
+    summary: "Reads the bytes of a string from one place to another, by the old name of GETRANGE.",
     run: Run::Keys(getrange),
     ..Command::BASE
 };

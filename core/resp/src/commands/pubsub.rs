@@ -8,9 +8,9 @@ pub const SUBSCRIBE: Command = Command {
     flags: Flags::PUBSUB.with(Flags::NOSCRIPT).with(Flags::ANYTIME),
     group: "pubsub",
     since: "2.0.0",
-    complexity: "O(N) where N is the number of channels to subscribe to.",
+    complexity: "O(N) with N the channels named",
     usage: "channel [channel ...]",
-    summary: "Listen for messages published to the given channels.",
+    summary: "Has the connection told of every message to some channels.",
     run: Run::Front(Front::Subscribe),
     ..Command::BASE
 };
@@ -21,9 +21,9 @@ pub const UNSUBSCRIBE: Command = Command {
     flags: Flags::PUBSUB.with(Flags::NOSCRIPT).with(Flags::ANYTIME),
     group: "pubsub",
     since: "2.0.0",
-    complexity: "O(N) where N is the number of clients already subscribed to a channel.",
+    complexity: "O(N) with N the connections that already listen to a channel",
     usage: "[channel [channel ...]]",
-    summary: "Stop listening for messages posted to the given channels.",
+    summary: "Ends what SUBSCRIBE began, for some channels or for all.",
     run: Run::Front(Front::Unsubscribe),
     ..Command::BASE
 };
@@ -34,9 +34,9 @@ pub const PSUBSCRIBE: Command = Command {
     flags: Flags::PUBSUB.with(Flags::NOSCRIPT).with(Flags::ANYTIME),
     group: "pubsub",
     since: "2.0.0",
-    complexity: "O(N) where N is the number of patterns the client is already subscribed to.",
+    complexity: "O(N) with N the patterns that the connection has already",
     usage: "pattern [pattern ...]",
-    summary: "Listen for messages published to channels matching the given patterns.",
+    summary: "Has the connection told of every message to channels whose names fit a pattern.",
     run: Run::Front(Front::PSubscribe),
     ..Command::BASE
 };
@@ -47,9 +47,9 @@ pub const PUNSUBSCRIBE: Command = Command {
     flags: Flags::PUBSUB.with(Flags::NOSCRIPT).with(Flags::ANYTIME),
     group: "pubsub",
     since: "2.0.0",
-    complexity: "O(N+M) where N is the number of patterns the client is already subscribed and M is the number of total patterns subscribed in the system (by any client).",
+    complexity: "O(N+M) with N the patterns of the connection and M those of all clients",
     usage: "[pattern [pattern ...]]",
-    summary: "Stop listening for messages posted to channels matching the given patterns.",
+    summary: "Ends what PSUBSCRIBE began, for some patterns or for all.",
     run: Run::Front(Front::PUnsubscribe),
     ..Command::BASE
 };
@@ -60,9 +60,9 @@ pub const PUBLISH: Command = Command {
     flags: Flags::PUBSUB.with(Flags::FAST).with(Flags::ANYTIME),
     group: "pubsub",
     since: "2.0.0",
-    complexity: "O(N+M) where N is the number of clients subscribed to the receiving channel and M is the total number of subscribed patterns (by any client).",
+    complexity: "O(N+M) with N the connections that listen to the channel and M the patterns of all clients",
     usage: "channel message",
-    summary: "Post a message to a channel.",
+    summary: "Sends a message to all who listen to a channel.",
     run: Run::Front(Front::Publish),
     ..Command::BASE
 };
@@ -72,9 +72,9 @@ pub const PUBSUB: Command = Command {
     arity: -2,
     group: "pubsub",
     since: "2.8.0",
-    complexity: "Depends on subcommand.",
+    complexity: "As much as the subcommand takes",
     usage: "",
-    summary: "A container for Pub/Sub commands.",
+    summary: "Holds what tells who listens to what.",
     run: Run::Container(&[
         Command {
             name: "channels",
@@ -82,9 +82,9 @@ pub const PUBSUB: Command = Command {
             flags: Flags::PUBSUB.with(Flags::ANYTIME),
             group: "pubsub",
             since: "2.8.0",
-            complexity: "O(N) where N is the number of active channels, and assuming constant time pattern matching (relatively short channels and patterns)",
+            complexity: "O(N) with N the channels that somebody listens to, if names and pattern are short",
             usage: "[pattern]",
-            summary: "List active channels.",
+            summary: "Lists the channels that somebody listens to.",
             run: Run::Front(Front::PubSubChannels),
             ..Command::BASE
         },
@@ -96,7 +96,7 @@ pub const PUBSUB: Command = Command {
             since: "6.2.0",
             complexity: "O(1)",
             usage: "",
-            summary: "Show helpful text about the different subcommands.",
+            summary: "Lists the subcommands, each with a line about it.",
             run: Run::Front(Front::Help),
             ..Command::BASE
         },
@@ -108,7 +108,7 @@ pub const PUBSUB: Command = Command {
             since: "2.8.0",
             complexity: "O(1)",
             usage: "",
-            summary: "Get the count of unique patterns pattern subscriptions.",
+            summary: "Tells how many different patterns clients listen to.",
             run: Run::Front(Front::PubSubNumPat),
             ..Command::BASE
         },
@@ -118,9 +118,9 @@ pub const PUBSUB: Command = Command {
             flags: Flags::PUBSUB.with(Flags::ANYTIME),
             group: "pubsub",
             since: "2.8.0",
-            complexity: "O(N) for the NUMSUB subcommand, where N is the number of requested channels",
+            complexity: "O(N) with N the channels named",
             usage: "[channel [channel ...]]",
-            summary: "Get the count of subscribers for channels.",
+            summary: "Tells how many connections listen to each channel that is named.",
             run: Run::Front(Front::PubSubNumSub),
             ..Command::BASE
         },

@@ -14,7 +14,7 @@ pub const GET: Command = Command {
     since: "1.0.0",
     complexity: "O(1)",
     usage: "key",
-    summary: "Get the value of a key.",
+    summary: "Reads a key.",
     run: Run::Fast(Fast::Get, get),
     ..Command::BASE
 };
@@ -37,7 +37,7 @@ pub const SET: Command = Command {
     since: "1.0.0",
     complexity: "O(1)",
     usage: "key value [NX | XX | IFEQ comparison-value | IFVER version] [GET] [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL]",
-    summary: "Set the string value of a key.",
+    summary: "Writes a key, under a condition and with an end if wanted.",
     note: "IFEQ is as in Valkey 8.1: set only if the value is equal to the given one. IFVER is our own: set only if the version of the key is the given one, where 0 is a key that is not there; see GETVER.",
     run: Run::Fast(Fast::Set, set),
     ..Command::BASE
@@ -144,7 +144,7 @@ pub const SETNX: Command = Command {
     since: "1.0.0",
     complexity: "O(1)",
     usage: "key value",
-    summary: "Set the value of a key, only if the key does not exist.",
+    summary: "Writes a key, unless it is there already.",
     run: Run::Keys(setnx),
     ..Command::BASE
 };
@@ -170,7 +170,7 @@ pub const SETEX: Command = Command {
     since: "2.0.0",
     complexity: "O(1)",
     usage: "key seconds value",
-    summary: "Set the value and expiration of a key.",
+    summary: "Writes a key that ends so many seconds from now.",
     run: Run::Keys(setex),
     ..Command::BASE
 };
@@ -189,7 +189,7 @@ pub const PSETEX: Command = Command {
     since: "2.6.0",
     complexity: "O(1)",
     usage: "key milliseconds value",
-    summary: "Set the value and expiration in milliseconds of a key.",
+    summary: "Writes a key that ends so many milliseconds from now.",
     run: Run::Keys(psetex),
     ..Command::BASE
 };
@@ -217,7 +217,7 @@ pub const GETSET: Command = Command {
     since: "1.0.0",
     complexity: "O(1)",
     usage: "key value",
-    summary: "Set the string value of a key and return its old value.",
+    summary: "Writes a key and answers what it held before.",
     run: Run::Keys(getset),
     ..Command::BASE
 };
@@ -240,7 +240,7 @@ pub const GETDEL: Command = Command {
     since: "6.2.0",
     complexity: "O(1)",
     usage: "key",
-    summary: "Get the value of a key and delete the key.",
+    summary: "Reads a key and removes it.",
     run: Run::Keys(getdel),
     ..Command::BASE
 };
@@ -263,7 +263,7 @@ pub const GETEX: Command = Command {
     since: "6.2.0",
     complexity: "O(1)",
     usage: "key [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | PERSIST]",
-    summary: "Get the value of a key and optionally set its expiration.",
+    summary: "Reads a key and, if wanted, changes when it ends.",
     run: Run::Keys(getex),
     ..Command::BASE
 };
@@ -299,7 +299,7 @@ pub const GETVER: Command = Command {
     group: "string",
     since: "ramhold 0.1",
     usage: "key",
-    summary: "Get the value of a key and its version, for SET with IFVER.",
+    summary: "Reads a key together with its version, which SET takes behind IFVER.",
     note: "Redis has no such command. An array of the value and its version; of an absent key nil and 0. Within MULTI the version is the one before the transaction.",
     run: Run::Keys(getver),
     ..Command::BASE
@@ -322,7 +322,7 @@ pub const DELIFEQ: Command = Command {
     group: "string",
     since: "valkey 9.0.0",
     usage: "key value",
-    summary: "Delete a key if its value is equal to the given one.",
+    summary: "Removes a key, but only while it holds the given value.",
     note: "As Valkey 9 has it; Redis 7.0 has not.",
     run: Run::Keys(delifeq),
     ..Command::BASE

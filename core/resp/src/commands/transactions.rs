@@ -10,7 +10,7 @@ pub const MULTI: Command = Command {
     since: "1.2.0",
     complexity: "O(1)",
     usage: "",
-    summary: "Mark the start of a transaction block.",
+    summary: "Begins a transaction: commands that follow are queued.",
     run: Run::Front(Front::Multi),
     ..Command::BASE
 };
@@ -21,9 +21,9 @@ pub const EXEC: Command = Command {
     flags: Flags::NOSCRIPT.with(Flags::SKIP_SLOWLOG).with(Flags::ANYTIME),
     group: "transactions",
     since: "1.2.0",
-    complexity: "Depends on commands in the transaction",
+    complexity: "As much as the queued commands take together",
     usage: "",
-    summary: "Execute all commands issued after MULTI.",
+    summary: "Runs what is queued since MULTI as one, unless a watched key has changed.",
     run: Run::Front(Front::Exec),
     ..Command::BASE
 };
@@ -34,9 +34,9 @@ pub const DISCARD: Command = Command {
     flags: Flags::NOSCRIPT.with(Flags::FAST).with(Flags::ALLOW_BUSY).with(Flags::ANYTIME),
     group: "transactions",
     since: "2.0.0",
-    complexity: "O(N), when N is the number of queued commands",
+    complexity: "O(N) with N the commands queued",
     usage: "",
-    summary: "Discard all commands issued after MULTI.",
+    summary: "Ends a transaction and runs nothing of it.",
     run: Run::Front(Front::Discard),
     ..Command::BASE
 };
@@ -49,9 +49,9 @@ pub const WATCH: Command = Command {
     access: &["RO"],
     group: "transactions",
     since: "2.2.0",
-    complexity: "O(1) for every key.",
+    complexity: "O(N) with N the keys",
     usage: "key [key ...]",
-    summary: "Watch the given keys to determine execution of the MULTI/EXEC block.",
+    summary: "Lets the next EXEC do nothing if one of these keys changes before.",
     run: Run::Front(Front::Watch),
     ..Command::BASE
 };
@@ -64,7 +64,7 @@ pub const UNWATCH: Command = Command {
     since: "2.2.0",
     complexity: "O(1)",
     usage: "",
-    summary: "Forget about all watched keys.",
+    summary: "Takes back every WATCH of the connection.",
     run: Run::Front(Front::Unwatch),
     ..Command::BASE
 };
