@@ -14,9 +14,10 @@ use ramhold_wire::{Opcode, decode};
 use std::collections::BTreeMap;
 
 const DOCUMENT: &str = include_str!("../../../docs/formats/messages.md");
-const SOURCES: [&str; 5] = [
+const SOURCES: [&str; 6] = [
     include_str!("../src/lease.rs"),
     include_str!("../src/membership.rs"),
+    include_str!("../src/pubsub.rs"),
     include_str!("../src/recovery.rs"),
     include_str!("../src/status.rs"),
     include_str!("../src/table.rs"),
@@ -86,7 +87,9 @@ fn fields(body: &[&str]) -> Vec<Field> {
 fn in_words(kind: &str) -> String {
     let kind = kind.trim_start_matches("ramhold_base::");
     let inner = |outer: &str| kind.strip_prefix(outer)?.strip_suffix('>');
-    if let Some(inner) = inner("Vec<") {
+    if kind == "Vec<u8>" {
+        "bytes".to_string()
+    } else if let Some(inner) = inner("Vec<") {
         format!("list of {}", in_words(inner))
     } else if let Some(inner) = inner("Option<") {
         format!("{} or null", in_words(inner))
