@@ -40,7 +40,7 @@ impl Trace {
 
 /// A 64-bit hash of bytes and their length, the same in every run.
 pub fn fingerprint(bytes: &[u8]) -> u64 {
-    let mut hash = MULTIPLIER ^ bytes.len() as u64;
+    let mut hash = MULTIPLIER;
     let mut chunks = bytes.chunks_exact(8);
     for chunk in &mut chunks {
         let word = u64::from_le_bytes(chunk.try_into().expect("chunks_exact gives eight bytes"));
@@ -48,7 +48,9 @@ pub fn fingerprint(bytes: &[u8]) -> u64 {
     }
     let mut last = [0; 8];
     last[..chunks.remainder().len()].copy_from_slice(chunks.remainder());
-    hash = (hash ^ u64::from_le_bytes(last)).wrapping_mul(MULTIPLIER);
+    hash = (hash ^ u64::from_le_bytes(last)).wrapping_mul(MULTIPLIER).rotate_left(31);
+    // At the end: at the beginning it would be one with the first word, and a longer value could stand for another.
+    hash = (hash ^ bytes.len() as u64).wrapping_mul(MULTIPLIER);
     hash ^ (hash >> 32)
 }
 
@@ -67,5 +69,8 @@ mod tests {
         assert_ne!(of(&[0]), of(&[0, 0]));
         assert_ne!(fingerprint(b""), fingerprint(b"\0"));
         assert_ne!(fingerprint(b"12345678"), fingerprint(b"12345679"));
+        // Seeds 200009 and 210722: a value whose tag and length differ from another's in the same bits.
+        let (longer, shorter) = ([0, 2, 0, 0, 0, 3, 0, 0, 0], [1, 2, 0, 0, 0, 3, 0, 0]);
+        assert_ne!(fingerprint(&longer), fingerprint(&shorter));
     }
 }
