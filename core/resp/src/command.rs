@@ -198,7 +198,6 @@ pub enum Front {
     DbSize,
     FlushDb,
     FlushAll,
-    SwapDb,
     Subscribe,
     Unsubscribe,
     PSubscribe,

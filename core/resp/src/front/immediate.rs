@@ -573,13 +573,7 @@ fn front_of_client(front: Front) -> bool {
 fn is_over_keys(front: Front) -> bool {
     matches!(
         front,
-        Front::Keys
-            | Front::Scan
-            | Front::RandomKey
-            | Front::DbSize
-            | Front::FlushDb
-            | Front::FlushAll
-            | Front::SwapDb
+        Front::Keys | Front::Scan | Front::RandomKey | Front::DbSize | Front::FlushDb | Front::FlushAll
     )
 }
 

@@ -8,7 +8,7 @@ use super::flow::Taking;
 use super::running::Work;
 use super::{Host, PATTERN_BYTES_MAX, PATTERN_TOO_LONG, PUBLISH_ROLE, Resp, send};
 use crate::glob::{Case, matches};
-use crate::{Command, Fault, Front, Protocol, Reply};
+use crate::{Command, Fault, Front, Reply};
 use ramhold_base::{ConnId, Effects, Input, Instant, Lost, Peer, Status};
 use ramhold_wire::pubsub::{Publish as Message, Published};
 use ramhold_wire::{calls, decode, frame, request};
@@ -270,7 +270,6 @@ fn confirm(reply: &mut Reply<'_>, word: &str, name: Option<&[u8]>, connection: &
 }
 
 fn confirm_count(reply: &mut Reply<'_>, word: &str, name: Option<&[u8]>, count: usize) {
-    debug_assert!(matches!(reply.protocol(), Protocol::Resp2 | Protocol::Resp3));
     reply.push(3);
     reply.bulk(word.as_bytes());
     match name {
