@@ -84,26 +84,37 @@ fn hash_tag(key: &[u8]) -> &[u8] {
 
 /// CRC16 XMODEM: polynomial 0x1021, from 0, nothing reflected.
 fn crc16(bytes: &[u8]) -> u16 {
-    bytes.iter().fold(0, |crc: u16, byte| {
+    let (words, rest) = bytes.as_chunks::<4>();
+    let crc = words.iter().fold(0, |crc: u16, [a, b, c, d]| {
         let [high, low] = crc.to_be_bytes();
-        u16::from_be_bytes([low, 0]) ^ CRC16[usize::from(high ^ byte)]
+        let of = |table: usize, byte: u8| CRC16[table][usize::from(byte)];
+        of(3, a ^ high) ^ of(2, b ^ low) ^ of(1, *c) ^ of(0, *d)
+    });
+    rest.iter().fold(crc, |crc: u16, byte| {
+        let [high, low] = crc.to_be_bytes();
+        u16::from_be_bytes([low, 0]) ^ CRC16[0][usize::from(high ^ byte)]
     })
 }
 
-const CRC16: [u16; 256] = {
-    let mut table = [0; 256];
+/// What a byte leaves behind when so many zero bytes follow it.
+static CRC16: [[u16; 256]; 4] = {
+    let mut tables = [[0; 256]; 4];
     let mut byte = 0;
     while byte < 256 {
         let mut crc = (byte as u16) << 8;
-        let mut bit = 0;
-        while bit < 8 {
-            crc = crc << 1 ^ if crc & 0x8000 != 0 { 0x1021 } else { 0 };
-            bit += 1;
+        let mut table = 0;
+        while table < 4 {
+            let mut bit = 0;
+            while bit < 8 {
+                crc = crc << 1 ^ if crc & 0x8000 != 0 { 0x1021 } else { 0 };
+                bit += 1;
+            }
+            tables[table][byte] = crc;
+            table += 1;
         }
-        table[byte] = crc;
         byte += 1;
     }
-    table
+    tables
 };
 
 /// The place of (table, placement hash) in a process's index.

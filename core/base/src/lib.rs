@@ -22,7 +22,7 @@ pub mod time;
 pub use id::*;
 pub use latency::Latencies;
 pub use machine::{
-    ConnId, DiskError, DiskFile, DiskToken, Effect, Effects, Input, Level, Lost, Machine, Peer, Rest,
+    Coming, ConnId, DiskError, DiskFile, DiskToken, Effect, Effects, Input, Level, Lost, Machine, Peer, Rest,
     StoreCondition, StoreRequest, StoreResult, StoreToken, Taken,
 };
 pub use number::Number;

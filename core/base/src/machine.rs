@@ -289,4 +289,18 @@ pub trait Machine {
 
     /// When to step with `Tick` if nothing else happens; may only change in `step`.
     fn deadline(&self) -> Option<Instant>;
+
+    /// What is going to be handed on next, of several connections: whoever knows what memory it will need can have it
+    /// fetched for all of them at once. Nothing depends on it.
+    fn prefetch(&self, coming: &mut dyn Iterator<Item = Coming<'_>>) {
+        let _ = coming;
+    }
+}
+
+/// What has come over a connection and is not handed on; it begins with a frame or with a request, and what comes last
+/// may be a part of one.
+#[derive(Clone, Copy, Debug)]
+pub struct Coming<'a> {
+    pub from: ConnId,
+    pub bytes: &'a [u8],
 }

@@ -526,7 +526,7 @@ impl Log {
         let (slot, _) = self.memory.locate(at);
         let segment = self.memory.segments.at(slot).id;
         let older = if record.has_older {
-            self.memory.older(at).iter().filter(|segment| self.counts(*segment)).collect()
+            self.memory.older(at).keep(|segment| self.counts(segment))
         } else {
             OlderList::NONE
         };

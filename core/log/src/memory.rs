@@ -256,6 +256,13 @@ impl Memory {
         self.entry_head(slot, offset).filter(|(_, bytes)| self.is_sealed(slot, offset, *bytes))
     }
 
+    /// Something from the first two cache lines of an entry, as `Index::touch`.
+    #[inline]
+    pub(crate) fn touch(&self, at: Reference) -> u8 {
+        let second = (at.0 as usize + 64).min(self.region.len() - 1);
+        self.region[at.0 as usize] ^ self.region[second]
+    }
+
     /// From a place to the end of its seglet.
     #[inline]
     fn rest_of_seglet(&self, at: Reference) -> &[u8] {

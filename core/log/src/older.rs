@@ -29,6 +29,11 @@ pub struct OlderList {
     bytes: [u8; OLDER_BYTES_MAX],
 }
 
+fn segment_id(bytes: &[u8; ID_BYTES]) -> SegmentId {
+    let [a, b, c, d, e] = *bytes;
+    SegmentId(u64::from_le_bytes([a, b, c, d, e, 0, 0, 0]))
+}
+
 /// What a list of `count` segments takes in an entry.
 pub(crate) const fn older_bytes(count: usize) -> usize {
     if count == 0 { 0 } else { 1 + count * ID_BYTES }
@@ -49,10 +54,7 @@ impl OlderList {
     /// The segments, rising.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = SegmentId> {
         let (ids, _) = self.bytes[1..].as_chunks::<ID_BYTES>();
-        ids[..self.count()].iter().map(|id| {
-            let [a, b, c, d, e] = *id;
-            SegmentId(u64::from_le_bytes([a, b, c, d, e, 0, 0, 0]))
-        })
+        ids[..self.count()].iter().map(segment_id)
     }
 
     /// The highest of the segments.
@@ -81,6 +83,21 @@ impl OlderList {
         Some(list)
     }
 
+    /// The list of those segments for which `is_kept` holds.
+    pub(crate) fn keep(mut self, mut is_kept: impl FnMut(SegmentId) -> bool) -> OlderList {
+        let before = self;
+        let mut end = 1;
+        for id in before.bytes[1..].as_chunks::<ID_BYTES>().0.iter().take(before.count()) {
+            if is_kept(segment_id(id)) {
+                self.bytes[end..end + ID_BYTES].copy_from_slice(id);
+                end += ID_BYTES;
+            }
+        }
+        self.bytes[0] = ((end - 1) / ID_BYTES) as u8;
+        self.bytes[end..].fill(0);
+        self
+    }
+
     /// What stands in the entry: nothing when the list is empty.
     pub(crate) fn encoded(&self) -> &[u8] {
         &self.bytes[..older_bytes(self.count())]
@@ -95,10 +112,17 @@ impl OlderList {
         if count == 0 || count > count_max || list_bytes > bytes.len() {
             return None;
         }
-        let list = OlderList::decode(&bytes[..list_bytes]);
-        let is_rising = list.iter().is_sorted_by(|a, b| a < b);
-        let starts_right = list.iter().next().is_some_and(|first| !first.is_none());
-        (is_rising && starts_right).then_some(list_bytes)
+        let (ids, _) = bytes[1..list_bytes].as_chunks::<ID_BYTES>();
+        // Rising from none on: so none of them is none.
+        let mut before = SegmentId::NONE;
+        for id in ids {
+            let id = segment_id(id);
+            if id <= before {
+                return None;
+            }
+            before = id;
+        }
+        Some(list_bytes)
     }
 
     /// The list of `encoded`, which has passed `check` or is empty.
@@ -139,6 +163,8 @@ mod tests {
                 assert!(list.iter().eq(model.iter().copied()));
                 assert_eq!(list.highest(), model.last().copied());
                 assert_eq!(list, model.iter().rev().copied().collect());
+                let even = list.keep(|segment| segment.0 % 2 == 0);
+                assert_eq!(even, model.iter().copied().filter(|segment| segment.0 % 2 == 0).collect());
                 assert_eq!(OlderList::decode(list.encoded()), list);
                 assert_eq!(OlderList::check(list.encoded(), 9), Some(list.encoded().len()));
                 assert_eq!(OlderList::check(list.encoded(), list.count() - 1), None);

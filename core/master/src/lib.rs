@@ -24,6 +24,7 @@ mod local;
 mod multi;
 mod objects;
 mod parked;
+mod prefetch;
 mod read_lease;
 mod repair;
 mod replay;
@@ -54,6 +55,7 @@ use tablets::Tablets;
 /// Which `Calls` of the process are these; see `wire::calls::role_of`. The replicator has its own.
 pub const CALLS_ROLE: u8 = 4;
 pub use cleaning::CleaningCounters;
+pub use prefetch::Wanted;
 pub use ramhold_replication::CALLS_ROLE as REPLICATION_CALLS_ROLE;
 pub use ramhold_replication::Event;
 pub use status::TabletSeen;

@@ -8,6 +8,7 @@
 
 mod config;
 mod enlisting;
+mod prefetch;
 mod requests;
 mod resp;
 mod seen;

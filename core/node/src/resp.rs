@@ -3,7 +3,7 @@
 use crate::ServerConfig;
 use crate::server::{Phase, ServerNode};
 use ramhold_backup::Backup;
-use ramhold_base::{ConnId, Effect, Effects, Input, Instant, Peer, Rest, ServerId, Status, Taken};
+use ramhold_base::{ConnId, Effect, Effects, Input, Instant, Peer, Rest, ServerId, Status, TableId, Taken};
 use ramhold_master::Master;
 use ramhold_resp::Host;
 use ramhold_wire::local::{LocalAnswers, LocalRequest};
@@ -29,6 +29,14 @@ impl Host for Roles<'_> {
         match &mut self.master {
             Some(master) => master.on_local(now, request, ticket, self.view, effects),
             None => self.unserved.push(ticket, Status::WrongOwner, |_| {}),
+        }
+    }
+
+    fn prefetch(&self, table: TableId, keys: &mut dyn Iterator<Item = &[u8]>) {
+        if let Some(master) = &self.master {
+            let mut wanted = master.wanted();
+            keys.for_each(|key| wanted.key(table, key));
+            wanted.fetch();
         }
     }
 

@@ -5,7 +5,8 @@ use crate::{EXIT_DECLARED_DEAD, EXIT_MEMORY_DAMAGED, ServerConfig};
 use ramhold_backup::Backup;
 use ramhold_base::time::earliest;
 use ramhold_base::{
-    ConnId, Effect, Effects, Input, Instant, Level, Lost, Machine, Peer, Rng, SegmentId, ServerId, Status,
+    Coming, ConnId, Effect, Effects, Input, Instant, Level, Lost, Machine, Peer, Rng, SegmentId, ServerId,
+    Status,
 };
 use ramhold_detector::Detector;
 use ramhold_master::Master;
@@ -363,6 +364,10 @@ impl Machine for ServerNode {
         if self.phase != Phase::Ended && self.master.as_ref().is_some_and(Master::has_local_answers) {
             self.resp(now, For::Answers, effects);
         }
+    }
+
+    fn prefetch(&self, coming: &mut dyn Iterator<Item = Coming<'_>>) {
+        self.look_ahead(coming);
     }
 
     fn deadline(&self) -> Option<Instant> {

@@ -235,7 +235,44 @@ pub enum Front {
 
 /// The row of a command, whatever the case of its name.
 pub fn find(name: &[u8]) -> Option<&'static Command> {
-    find_in(crate::commands::ALL, name)
+    let mut at = name_hash(name);
+    // Half of the places are empty.
+    while let Some(number) = usize::from(PLACES[at % PLACE_COUNT]).checked_sub(1) {
+        let row = &crate::commands::ALL[number];
+        if row.name.as_bytes().eq_ignore_ascii_case(name) {
+            return Some(row);
+        }
+        at += 1;
+    }
+    None
+}
+
+/// For finding rows by their name: a hash table with the rows' numbers plus one, made when this is compiled.
+static PLACES: [u16; PLACE_COUNT] = {
+    let mut places = [0; PLACE_COUNT];
+    let mut number = 0;
+    assert!(2 * crate::commands::ALL.len() <= PLACE_COUNT);
+    while number < crate::commands::ALL.len() {
+        let mut at = name_hash(crate::commands::ALL[number].name.as_bytes());
+        while places[at % PLACE_COUNT] != 0 {
+            at += 1;
+        }
+        number += 1;
+        places[at % PLACE_COUNT] = number as u16;
+    }
+    places
+};
+
+const PLACE_COUNT: usize = 512;
+
+/// Of the letters of a name, whatever their case.
+const fn name_hash(name: &[u8]) -> usize {
+    let (mut hash, mut at) = (name.len(), 0);
+    while at < name.len() && at < 8 {
+        hash = hash.wrapping_mul(31).wrapping_add((name[at] & 0x1F) as usize);
+        at += 1;
+    }
+    hash ^ hash >> 9
 }
 
 impl Command {

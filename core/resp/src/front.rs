@@ -28,13 +28,16 @@ mod tables;
 mod tickets;
 mod transact;
 
+use crate::ahead::Ahead;
 use crate::{Fault, Limits};
 use answer::Answer;
 use connection::Connection;
 use ramhold_base::hash::{PlacementHasher, PlacementSeed};
 use ramhold_base::map::FastMap;
 use ramhold_base::time::earliest;
-use ramhold_base::{ConnId, Effect, Effects, Input, Instant, Latencies, Machine, Rng, ServerId, Status};
+use ramhold_base::{
+    ConnId, Effect, Effects, Input, Instant, Latencies, Machine, Rng, ServerId, Status, TableId,
+};
 use ramhold_client_core::{Operation, Session, SessionConfig};
 use ramhold_wire::local::{LocalAnswers, LocalRequest};
 use ramhold_wire::status::ProcessStatus;
@@ -53,6 +56,8 @@ pub trait Host {
     /// Treats a request about an object of this process, if it is one; the answer comes now or later among
     /// `swap_answers`. `NotServed`-like refusals come as statuses.
     fn treat(&mut self, now: Instant, request: &LocalRequest<'_>, ticket: u64, effects: &mut Effects);
+    /// Requests about these keys follow: their memory can be fetched at once.
+    fn prefetch(&self, table: TableId, keys: &mut dyn Iterator<Item = &[u8]>);
     /// After some requests, of so many bytes together.
     fn finish(&mut self, now: Instant, bytes: u64, effects: &mut Effects);
     fn swap_answers(&mut self, answers: &mut LocalAnswers);
@@ -115,6 +120,9 @@ impl RespConfig {
         named.map_or_else(|| format!("db{db}"), |(_, name)| name.clone())
     }
 }
+
+/// Requests of one connection that are looked ahead to at once; more would push each other out of the caches.
+const AHEAD_COUNT_MAX: usize = 256;
 
 /// What a connection may send before it has given its password (Z9).
 const LIMITS_BEFORE_AUTH: Limits = Limits { args: 10, arg_bytes: 4 * 1024, bytes: 16 * 1024 };
@@ -216,6 +224,14 @@ impl Resp {
 
     pub fn deadline(&self) -> Option<Instant> {
         earliest(self.session.deadline(), self.calls.deadline())
+    }
+
+    /// The keys that a connection will ask for, as far as can be guessed from what has come.
+    pub fn ahead(&self, from: ConnId, bytes: &[u8], mut key: impl FnMut(TableId, &[u8])) {
+        let table = self.connections.get(&from).and_then(|connection| self.databases.table(connection.db));
+        if let Some(table) = table {
+            Ahead::of(bytes).take(AHEAD_COUNT_MAX).for_each(|word| key(table, word));
+        }
     }
 
     /// Bytes of a connection; says in `effects.taken` what it takes.

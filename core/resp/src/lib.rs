@@ -9,6 +9,7 @@
 //!
 //! Not here: objects, replication, exactly-once (master, client).
 
+mod ahead;
 pub mod command;
 pub mod commands;
 mod extended;

@@ -180,6 +180,12 @@ pub fn parse(bytes: &[u8]) -> Result<(Header, &[u8]), BadFrame> {
     Ok((header, &bytes[header_bytes..]))
 }
 
+/// The opcode and the body of a whole frame, as `length` has found it, of which nothing is verified.
+pub fn glance(whole: &[u8]) -> (Option<Opcode>, &[u8]) {
+    let opcode = u16::from_le_bytes([whole[6], whole[7]]);
+    (Opcode::from_code(opcode), &whole[usize::from(whole[5]) * 8..])
+}
+
 fn checksum(frame: &[u8]) -> u32 {
     let before = crc(&frame[..CRC_AT]);
     crc_append(crc_append(before, &[0; 4]), &frame[CRC_AT + 4..])

@@ -23,7 +23,7 @@ use crate::receive::ReceiveBuffer;
 use crate::report::{Report, Throttle};
 use crate::store::StoreThread;
 use ramhold_base::time::earliest;
-use ramhold_base::{ConnId, Effects, Input, Instant, Latencies, Machine, Rest, ServerId};
+use ramhold_base::{Coming, ConnId, Effects, Input, Instant, Latencies, Machine, Rest, ServerId};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -33,6 +33,12 @@ use std::time::Duration;
 
 /// Frames of one connection handed on in one turn, so that one busy peer cannot keep the others waiting.
 const FRAME_COUNT_MAX: u64 = 128;
+/// Connections whose input is handed on together, after a look ahead at all of it, and about how much of it: no more
+/// than the processor's nearest caches can hold with what it leads to.
+const COME_COUNT_MAX: usize = 16;
+const COME_BYTES_MAX: usize = 16 * 1024;
+/// What has come over one connection may be several requests from this size on.
+const SEVERAL_BYTES: usize = 128;
 /// Completions fed in one go; a machine that answers each with another must not keep the network waiting for ever.
 const PENDING_COUNT_MAX: usize = 4096;
 /// How long a process that ends goes on sending its last words.
@@ -93,6 +99,9 @@ pub struct Runtime<M: Machine> {
     /// Reused from turn to turn.
     ready: Vec<Ready>,
     backlog: Vec<ConnId>,
+    /// Connections over which something has come that is not handed on yet, and how many bytes.
+    come: Vec<ConnId>,
+    come_bytes: usize,
 }
 
 /// What a stranger can provoke, and when it was last told.
@@ -147,6 +156,8 @@ impl<M: Machine> Runtime<M> {
             troubles: Troubles::default(),
             ready: Vec::new(),
             backlog: Vec::new(),
+            come: Vec::new(),
+            come_bytes: 0,
         };
         let now = clock::now();
         runtime.enter(now, Input::Start { wall_millis: clock::wall_millis() });
@@ -278,18 +289,42 @@ impl<M: Machine> Runtime<M> {
         self.network.take_backlog(&mut backlog);
         let worked = !ready.is_empty() || !backlog.is_empty();
         for id in backlog.drain(..) {
-            self.feed(id);
+            self.come(id);
         }
         for event in ready.drain(..) {
             match self.network.on_ready(event, clock::now()) {
                 Event::Done => {}
-                Event::Feed(id) => self.feed(id),
+                Event::Feed(id) => self.come(id),
                 Event::Woken => self.take_completions(),
             }
         }
+        self.feed_all();
         self.ready = ready;
         self.backlog = backlog;
         worked
+    }
+
+    /// Something of this connection can be handed on: together with that of others, so that the machine can look ahead.
+    fn come(&mut self, id: ConnId) {
+        self.come.push(id);
+        self.come_bytes += self.network.waiting(id).len();
+        if self.come.len() == COME_COUNT_MAX || self.come_bytes >= COME_BYTES_MAX {
+            self.feed_all();
+        }
+    }
+
+    fn feed_all(&mut self) {
+        let mut come = std::mem::take(&mut self.come);
+        if come.len() > 1 || self.come_bytes >= SEVERAL_BYTES {
+            let network = &self.network;
+            let mut coming = come.iter().map(|id| Coming { from: *id, bytes: network.waiting(*id) });
+            self.machine.prefetch(&mut coming);
+        }
+        self.come_bytes = 0;
+        for id in come.drain(..) {
+            self.feed(id);
+        }
+        self.come = come;
     }
 
     fn take_completions(&mut self) {

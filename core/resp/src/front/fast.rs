@@ -2,7 +2,7 @@
 
 use super::answer::{Answer, Kind};
 use super::tickets::Part;
-use super::{Host, Resp};
+use super::{AHEAD_COUNT_MAX, Host, Resp};
 use crate::parse::integer;
 use crate::{Fast, Fault, Reply};
 use ramhold_base::hash::slot_of;
@@ -246,6 +246,9 @@ impl Resp {
             FastWork { fast, table, got: vec![Got::Nothing; count], missing: count, homeless: Vec::new() };
         let overtaken =
             if count > 1 && fast.changes() { overtaken(fast, args, count) } else { BTreeSet::new() };
+        if count > 1 {
+            host.prefetch(table, &mut (0..count.min(AHEAD_COUNT_MAX)).map(|index| args[fast.key_at(index)]));
+        }
         for index in 0..count {
             if overtaken.contains(&index) {
                 work.take(index, if fast == Fast::Del { Answer::Removed(false) } else { Answer::Written });

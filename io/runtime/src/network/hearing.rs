@@ -122,6 +122,11 @@ impl Network {
         }
     }
 
+    /// What has come over a connection and is not handed on.
+    pub(crate) fn waiting(&self, id: ConnId) -> &[u8] {
+        self.slots.get(id).map_or(&[], |connection| connection.input.waiting())
+    }
+
     /// Lends out what has come in, so that frames are handed on from where they lie; ends with `give_back`.
     pub(crate) fn take_input(&mut self, id: ConnId) -> Option<ReceiveBuffer> {
         let connection = self.slots.find(id).filter(|connection| connection.phase == Phase::Open)?;

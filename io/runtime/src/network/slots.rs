@@ -40,6 +40,10 @@ impl Slots {
         self.slots[slot] = Some(connection);
     }
 
+    pub(super) fn get(&self, id: ConnId) -> Option<&Connection> {
+        self.slots.get(slot_of(id))?.as_ref().filter(|connection| connection.id == id)
+    }
+
     pub(super) fn find(&mut self, id: ConnId) -> Option<&mut Connection> {
         self.slots.get_mut(slot_of(id))?.as_mut().filter(|connection| connection.id == id)
     }

@@ -1,0 +1,70 @@
+//! Has the memory fetched that requests will need which are known already but not treated yet.
+//!
+//! Nothing here is checked: what a request claims is looked at as if it held, and reading from where its object would
+//! lie changes nothing. Idea and measure: `prefetch` of the log.
+
+use crate::Master;
+use ramhold_base::{KeyHash, TableId};
+use ramhold_log::PREFETCH_COUNT_MAX;
+use ramhold_wire::Opcode;
+use ramhold_wire::data::{IncrementRequest, KeyRequest, WriteRequest};
+use ramhold_wire::multi::MultiRequest;
+
+/// Keys that requests will ask for; fetched whenever there are enough of them, and with `fetch`.
+pub struct Wanted<'a> {
+    master: &'a Master,
+    keys: [(TableId, KeyHash); PREFETCH_COUNT_MAX],
+    count: usize,
+}
+
+impl Master {
+    pub fn wanted(&self) -> Wanted<'_> {
+        Wanted { master: self, keys: [(TableId::default(), KeyHash(0)); PREFETCH_COUNT_MAX], count: 0 }
+    }
+}
+
+impl Wanted<'_> {
+    pub fn key(&mut self, table: TableId, key: &[u8]) {
+        let Some(hash) = self.master.tablets.hash(table, key) else { return };
+        if self.count == self.keys.len() {
+            self.fetch();
+        }
+        self.keys[self.count] = (table, hash);
+        self.count += 1;
+    }
+
+    /// The objects of one request of a client.
+    pub fn request(&mut self, opcode: Opcode, body: &[u8]) {
+        let key = match opcode {
+            Opcode::Read | Opcode::Remove => {
+                KeyRequest::decode(body).map(|request| (request.table, request.key))
+            }
+            Opcode::Write => WriteRequest::decode(body).map(|request| (request.table, request.key)),
+            Opcode::Increment => IncrementRequest::decode(body).map(|request| (request.table, request.key)),
+            Opcode::Multi => {
+                if let Ok(multi) = MultiRequest::decode(body) {
+                    multi.items().for_each(|item| self.item(item.opcode, item.body));
+                }
+                return;
+            }
+            _ => return,
+        };
+        if let Ok((table, key)) = key {
+            self.key(table, key);
+        }
+    }
+
+    fn item(&mut self, opcode: Opcode, body: &[u8]) {
+        if opcode != Opcode::Multi {
+            self.request(opcode, body);
+        }
+    }
+
+    /// What one look-up alone needs is fetched as fast by itself.
+    pub fn fetch(&mut self) {
+        if self.count > 1 {
+            self.master.log.prefetch(&self.keys[..self.count]);
+        }
+        self.count = 0;
+    }
+}
