@@ -231,7 +231,7 @@ impl<M: Machine> Runtime<M> {
         let woken = self.wait(start, wait);
         self.observer.turned(woken);
 
-        let worked = self.take_in();
+        let worked = self.take_in(woken);
         let now = clock::now();
         if worked {
             self.last_work = now;
@@ -282,8 +282,8 @@ impl<M: Machine> Runtime<M> {
         }
     }
 
-    /// Hands on all that is ready; false when there was nothing.
-    fn take_in(&mut self) -> bool {
+    /// Hands on all that was ready at `now`; false when there was nothing.
+    fn take_in(&mut self, now: Instant) -> bool {
         let mut ready = std::mem::take(&mut self.ready);
         let mut backlog = std::mem::take(&mut self.backlog);
         self.network.take_backlog(&mut backlog);
@@ -292,7 +292,7 @@ impl<M: Machine> Runtime<M> {
             self.come(id);
         }
         for event in ready.drain(..) {
-            match self.network.on_ready(event, clock::now()) {
+            match self.network.on_ready(event, now) {
                 Event::Done => {}
                 Event::Feed(id) => self.come(id),
                 Event::Woken => self.take_completions(),
