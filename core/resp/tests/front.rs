@@ -6,6 +6,7 @@ mod rig;
 
 use ramhold_base::*;
 use rig::{A, B, Rig};
+use std::time::Duration;
 
 #[test]
 fn replies_come_in_the_order_of_requests() {
@@ -180,6 +181,114 @@ fn who_has_not_given_the_password_may_say_little() {
     let c = ConnId(3);
     rig.feed(c, b"*2\r\n$4\r\nECHO\r\n$5000\r\n");
     assert!(rig.said(c).contains("invalid bulk length"));
+}
+
+// Z9: every command there is, told to a stranger.
+#[test]
+fn a_stranger_is_refused_every_command_but_those_to_become_known() {
+    let mut allowed = Vec::new();
+    for row in ramhold_resp::commands::ALL {
+        let mut rig = Rig::with(|config| config.password = Some("secret".into()));
+        // As many arguments as it takes at least; a subcommand's name has both words.
+        let mut line = row.name.replace('|', " ");
+        while line.split(' ').count() < row.arity.unsigned_abs() as usize {
+            line += " x";
+        }
+        let said = rig.ask(A, &line);
+        // As to Redis, what is no command is that to a stranger, too.
+        let is_refused =
+            said.contains("NOAUTH Authentication required.") || said.contains("unknown subcommand");
+        if !(said.starts_with('-') && is_refused) {
+            allowed.push(row.name);
+        }
+        assert!(rig.shelf.asked.is_empty(), "{line}");
+    }
+    assert_eq!(allowed, ["auth", "hello", "quit", "reset"]);
+}
+
+// Z9: who is told much without fetching it, and never says the password, is not told more.
+#[test]
+fn a_stranger_is_not_told_much() {
+    let mut rig = Rig::with(|config| config.password = Some("secret".into()));
+    for _ in 0..10_000 {
+        rig.feed(A, &b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n".repeat(20));
+        if rig.closed == [A] {
+            break;
+        }
+    }
+    assert_eq!(rig.closed, [A]);
+    let told = rig.said(A).len();
+    assert!((64 * 1024..80 * 1024).contains(&told), "{told} bytes");
+    let many = "auth secret\n".to_owned() + &"get a\n".repeat(20_000);
+    assert!(rig.ask(B, &many).ends_with("$-1\r\n$-1\r\n") && rig.closed == [A], "who is known is told all");
+}
+
+// Z7, Z9: a stranger has ten seconds, however busy; who was known and is a stranger again has them anew.
+#[test]
+fn who_does_not_give_the_password_is_shut_out() {
+    let mut rig = Rig::with(|config| config.password = Some("secret".into()));
+    let c = ConnId(3);
+    rig.ask(A, "get a");
+    rig.ask(B, "auth secret");
+    rig.ask(c, "auth secret");
+    for second in 0..30 {
+        rig.pass(Duration::from_secs(1));
+        match second {
+            0..8 => assert!(rig.ask(A, "hello 2 auth x y").starts_with("-WRONGPASS")),
+            10 => drop(rig.ask(c, "reset")),
+            12..19 => assert_eq!(rig.closed, [A]),
+            _ => {}
+        }
+    }
+    assert_eq!(rig.closed, [A, c]);
+    assert_eq!(rig.resp.stats().idled, 2);
+}
+
+// Z7: if that is wanted, who asks for nothing is ended, but not who waits for what was promised.
+#[test]
+fn who_asks_for_nothing_is_shut_out_when_that_is_wanted() {
+    let mut rig = Rig::with(|config| config.idle = Some(Duration::from_secs(60)));
+    let (c, d) = (ConnId(3), ConnId(4));
+    rig.ask(A, "set a 1");
+    rig.ask(B, "subscribe news");
+    rig.ask(c, "get a");
+    rig.shelf.delays = true;
+    rig.ask(d, "get a");
+    rig.pass(Duration::from_secs(40));
+    rig.ask(c, "ping");
+    rig.pass(Duration::from_secs(30));
+    assert_eq!(rig.closed, [A]);
+    rig.pass(Duration::from_secs(40));
+    assert_eq!(rig.closed, [A, c]);
+    rig.release();
+    rig.pass(Duration::from_secs(1));
+    assert_eq!(rig.said(d), "$1\r\n1\r\n");
+    let mut unasked = Rig::new();
+    unasked.ask(A, "set a 1");
+    unasked.pass(Duration::from_secs(1_000_000));
+    assert!(unasked.closed.is_empty());
+    assert_eq!(unasked.resp.deadline(), Rig::new().resp.deadline(), "nothing is waited for");
+}
+
+// Z6: commands between MULTI and EXEC count with what each takes beside its arguments.
+#[test]
+fn what_is_queued_is_bounded_however_small_its_commands() {
+    let mut rig = Rig::new();
+    rig.ask(A, "multi");
+    let mut queued = 0;
+    let refused = loop {
+        let said = rig.ask(A, &["get a"; 5_000].join("\n"));
+        let taken = said.matches("+QUEUED").count();
+        queued += taken;
+        if taken < 5_000 {
+            break said;
+        }
+        assert!(queued < 1_000_000, "{queued} are queued");
+    };
+    assert!(refused.contains("-ERR the commands of a transaction have at most 16777216 bytes"));
+    assert!(queued < 200_000, "{queued} were queued");
+    assert!(rig.ask(A, "exec").starts_with("-EXECABORT"));
+    assert_eq!(rig.ask(A, "get a"), "$-1\r\n");
 }
 
 #[test]

@@ -16,10 +16,11 @@ const LIMITS: [Limits; 3] = [
 ];
 /// Inputs up to here are cut at every byte, too.
 const CUT_EVERYWHERE_BYTES_MAX: usize = 192;
-/// The place of an argument takes 16 bytes, in a list that doubles. The shortest argument of a line has two bytes with
-/// what parts it from the next one, that of an array six.
-const HELD_PER_LINE_BYTE: usize = 17;
-const HELD_PER_BYTE: usize = 6;
+/// The place of an argument takes 16 bytes, in a list that doubles, whose old half stands beside it while it grows: 48 at
+/// most. The shortest argument of a line has two bytes with what parts it from the next one, that of an array six; what
+/// is unescaped of a line doubles, too.
+const HELD_PER_LINE_BYTE: usize = 27;
+const HELD_PER_BYTE: usize = 8;
 const HELD_ALWAYS: usize = 256;
 /// Longer lines are refused.
 const LINE_BYTES_MAX: usize = 64 * 1024;

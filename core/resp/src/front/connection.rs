@@ -33,6 +33,9 @@ pub struct Connection {
     pub db: u16,
     /// Has given the password, or need not.
     pub is_known: bool,
+    /// How often it was met before it had given the password, and bytes that it was told so far.
+    pub stranger_for: u8,
+    pub stranger_bytes: usize,
     pub since: Instant,
     pub last: Instant,
     pub command: &'static str,
@@ -64,6 +67,8 @@ impl Connection {
             protocol: Protocol::Resp2,
             db: 0,
             is_known,
+            stranger_for: 0,
+            stranger_bytes: 0,
             since: now,
             last: now,
             command: "NULL",

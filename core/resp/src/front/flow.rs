@@ -7,7 +7,7 @@ use super::keyspace::Walk;
 use super::running::{Args, Running, Work};
 use super::tickets::Part;
 use super::transact::{Purpose, Transact, take_work};
-use super::{Host, LIMITS_BEFORE_AUTH, Resp, cluster};
+use super::{Host, LIMITS_BEFORE_AUTH, Resp, STRANGER_BYTES_MAX, cluster};
 use crate::commands::resolve;
 use crate::{Command, Fast, Fault, Flags, Front, Parsed, Reply, Run};
 use ramhold_base::hash::PlacementHasher;
@@ -19,6 +19,8 @@ use ramhold_wire::local::LocalRequest;
 const REQUEST_COUNT_MAX: usize = 256;
 /// Bytes of commands between `MULTI` and `EXEC`.
 const QUEUED_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// What a queued command takes beside its arguments: its place in a list that doubles, and two blocks of memory.
+const QUEUED_BYTES: usize = 2 * size_of::<Queued>() + 32;
 
 /// What became of a request.
 pub(super) enum Taking {
@@ -88,6 +90,10 @@ impl Resp {
             }
         }
         connection.parser = parser;
+        if !connection.is_known {
+            connection.stranger_bytes += out.len();
+            connection.closes |= connection.stranger_bytes > STRANGER_BYTES_MAX;
+        }
         super::send(from, &out, effects);
         self.out = out;
         if connection.closes && connection.running.is_empty() {
@@ -149,7 +155,7 @@ impl Resp {
             && !passes_multi(row)
         {
             let kept = Args::of(args);
-            multi.bytes += kept.bytes();
+            multi.bytes += kept.bytes() + QUEUED_BYTES;
             let mut reply = Vec::new();
             let mut writer = Reply::new(&mut reply, connection.protocol);
             if multi.bytes > QUEUED_BYTES_MAX {

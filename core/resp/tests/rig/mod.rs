@@ -16,6 +16,7 @@ use ramhold_wire::table::{TableDescription, TableOptions, TabletDescription, Tab
 use ramhold_wire::{Header, Opcode, frame};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 const COORDINATOR: &str = "10.0.0.250:1";
 
@@ -292,6 +293,18 @@ impl Rig {
         let mut effects = Effects::new();
         self.resp.on_host(self.now, &mut self.shelf, &mut effects);
         self.execute(effects);
+    }
+
+    /// Time passes, and whatever waits for it is told.
+    pub fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        while let Some(at) = self.resp.deadline().filter(|at| *at <= end) {
+            self.now = at.max(self.now);
+            let mut effects = Effects::new();
+            self.resp.on_session(self.now, Input::Tick, &mut self.shelf, &mut effects);
+            self.execute(effects);
+        }
+        self.now = end;
     }
 
     pub fn said(&mut self, conn: ConnId) -> String {
