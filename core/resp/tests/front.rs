@@ -291,6 +291,28 @@ fn what_is_queued_is_bounded_however_small_its_commands() {
     assert_eq!(rig.ask(A, "get a"), "$-1\r\n");
 }
 
+// Z6: names of channels are held for as long as a connection listens.
+#[test]
+fn what_a_connection_listens_to_is_bounded() {
+    let mut rig = Rig::new();
+    let name = |number: usize| number.to_string().repeat(1_000_000);
+    for number in 0..4 {
+        assert!(rig.ask(A, &request(&["SUBSCRIBE", &name(number)])).contains("subscribe"));
+        assert!(rig.ask(A, &request(&["SUBSCRIBE", &name(number)])).contains("subscribe"), "no second time");
+    }
+    assert!(rig.ask(A, &request(&["SUBSCRIBE", &name(5)])).contains("at most 4194304 bytes"));
+    assert!(rig.ask(A, &request(&["UNSUBSCRIBE", &name(1), &name(7)])).contains("unsubscribe"));
+    assert!(rig.ask(A, &request(&["SUBSCRIBE", &name(5)])).ends_with(":4\r\n"));
+    assert!(rig.ask(A, "reset").ends_with("+RESET\r\n"));
+    assert!(rig.ask(A, &request(&["SUBSCRIBE", &name(6)])).ends_with(":1\r\n"));
+}
+
+/// A request as an array; `ask` ends it.
+fn request(args: &[&str]) -> String {
+    let args: Vec<String> = args.iter().map(|arg| format!("${}\n{arg}", arg.len())).collect();
+    format!("*{}\n{}", args.len(), args.join("\n"))
+}
+
 #[test]
 fn messages_reach_who_listens() {
     let mut rig = Rig::new();

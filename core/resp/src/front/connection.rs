@@ -54,6 +54,8 @@ pub struct Connection {
     pub watched: Vec<(Place, Option<Version>)>,
     pub channels: BTreeSet<Vec<u8>>,
     pub patterns: BTreeSet<Vec<u8>>,
+    /// Of the names of both.
+    pub subscribed_bytes: usize,
     pub no_evict: bool,
     pub no_touch: bool,
 }
@@ -83,6 +85,7 @@ impl Connection {
             watched: Vec::new(),
             channels: BTreeSet::new(),
             patterns: BTreeSet::new(),
+            subscribed_bytes: 0,
             no_evict: false,
             no_touch: false,
         }
@@ -151,6 +154,7 @@ impl Connection {
         self.watched.clear();
         self.channels.clear();
         self.patterns.clear();
+        self.subscribed_bytes = 0;
         self.no_evict = false;
         self.no_touch = false;
     }
