@@ -291,6 +291,21 @@ fn what_is_queued_is_bounded_however_small_its_commands() {
     assert_eq!(rig.ask(A, "get a"), "$-1\r\n");
 }
 
+// Z7: replies that are there at once are not piled up for one who may not fetch them.
+#[test]
+fn a_step_gives_few_large_replies() {
+    let mut rig = Rig::new();
+    let value = vec![b'v'; 1_000_000];
+    rig.feed(A, &[&b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1000000\r\n"[..], &value, b"\r\n"].concat());
+    assert_eq!(rig.said(A), "+OK\r\n");
+    let requests = b"get k\r\n".repeat(100);
+    let mut effects = Effects::new();
+    rig.resp.on_bytes(rig.now, A, &requests, &mut rig.shelf, &mut effects);
+    assert_eq!((effects.taken.bytes, effects.taken.rest), (2 * b"get k\r\n".len(), Rest::More));
+    rig.execute(effects);
+    assert_eq!(rig.said(A).len(), 2 * "$1000000\r\n\r\n".len() + 2_000_000);
+}
+
 // Z6: names of channels are held for as long as a connection listens.
 #[test]
 fn what_a_connection_listens_to_is_bounded() {

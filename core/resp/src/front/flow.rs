@@ -17,6 +17,9 @@ use ramhold_wire::local::LocalRequest;
 
 /// Requests of one connection that begin in one step, so that the others get their turn.
 const REQUEST_COUNT_MAX: usize = 256;
+/// Bytes of replies after which no further request begins in a step: whoever hears the connection must see that it does not
+/// fetch them before there are more.
+const REPLY_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes of commands between `MULTI` and `EXEC`.
 const QUEUED_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// What a queued command takes beside its arguments: its place in a list that doubles, and two blocks of memory.
@@ -51,7 +54,7 @@ impl Resp {
                 taken = Taken { bytes: bytes.len(), rest: Rest::Part };
                 break;
             }
-            if count == REQUEST_COUNT_MAX {
+            if count == REQUEST_COUNT_MAX || out.len() >= REPLY_BYTES_MAX {
                 taken.rest = Rest::More;
                 break;
             }

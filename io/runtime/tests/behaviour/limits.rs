@@ -168,9 +168,10 @@ fn generous(limits: NetworkLimits, bytes: usize) -> (Runtime<Probe>, SocketAddr)
             }
         }
     });
-    let listen = Some("127.0.0.1:0".parse().unwrap());
-    let server = Runtime::new(machine, RuntimeConfig { listen, hears_bytes: true, ..config }).unwrap();
-    let addr = server.local_addr().unwrap();
+    let listen = Some("127.0.0.1:0".parse().expect("an address"));
+    let server =
+        Runtime::new(machine, RuntimeConfig { listen, hears_bytes: true, ..config }).expect("starts");
+    let addr = server.local_addr().expect("listens");
     (server, addr)
 }
 
@@ -219,7 +220,8 @@ fn a_line_that_does_not_come_to_its_end_ends_its_connection() {
     until(&mut server, |_| {
         // Each byte is progress of a kind, and not enough.
         slow_ended |= slow.write(b"o").is_err_and(|error| error.kind() != ErrorKind::WouldBlock);
-        (polite.read(), stuck.read());
+        polite.read();
+        stuck.read();
         slow_ended && stuck.ended
     });
     assert!(start.elapsed() < Duration::from_secs(20));
