@@ -4,6 +4,7 @@
 //! that it builds and runs. It writes nothing but build artefacts, except `fix`.
 
 mod clients;
+mod fuzz;
 mod histories;
 mod imports;
 mod mutants;
@@ -29,6 +30,8 @@ cargo xtask COMMAND
              killed under their load   [--only NAME] [--at ADDRESS,...] [--kills N]
   differential  the same random commands to redis-server and to a cluster of five, every reply compared
              [--commands N] [--seed N] [--servers N] [--right ADDRESS] [--tally]
+  fuzz       whatever reads bytes from outside under libFuzzer, guided by coverage; fails on a finding and keeps it
+             [resp_parse|resp_front|frame|requests|entry|rdb|aof|all] [--executions N]
   bench      bench compare: beside redis-server in one run; bench compare memory: live data by resident memory, beside
              redis-server and memcached; bench resp: over Redis's protocol, beside redis-server and an empty
              server, the floor; bench limits: that floor alone; bench shard: what one operation costs, without sockets
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         "histories" => histories::run(rest),
         "differential" => suite::differential(rest),
         "clients" => clients::run(rest),
+        "fuzz" => fuzz::run(rest),
         "bench" => suite::bench(rest),
         "fix" => Step::new("format").cargo(&["fmt", "--all"]).run(),
         "help" | "--help" | "-h" => {

@@ -123,6 +123,14 @@ mod tests {
     const FLOAT: Number = Number::Float(0.0);
 
     // A7
+    // Z5: a sum that does not fit ends the process in every profile, instead of being another number.
+    #[test]
+    #[should_panic(expected = "attempt to add with overflow")]
+    fn arithmetic_is_checked() {
+        let most = std::hint::black_box(u64::MAX);
+        std::hint::black_box(most + std::hint::black_box(1));
+    }
+
     #[test]
     fn an_integer_has_one_spelling() {
         let parsed = |text: &str| INTEGER.parse_alike(text.as_bytes());

@@ -20,6 +20,7 @@ mod cluster;
 mod connection;
 mod fast;
 mod flow;
+mod idle;
 mod immediate;
 mod keyspace;
 mod pubsub;
@@ -86,6 +87,8 @@ pub struct RespConfig {
     pub running_bytes_max: usize,
     /// How long a command is tried.
     pub deadline: Duration,
+    /// A connection that has asked for nothing for so long is ended, unless it listens to channels; none: never.
+    pub idle: Option<Duration>,
     /// Commands that take at least this long are kept in the slow log.
     pub slow: Duration,
     pub slow_count_max: usize,
@@ -108,6 +111,7 @@ impl RespConfig {
             running_count_max: 1024,
             running_bytes_max: 8 * 1024 * 1024,
             deadline: session.deadline,
+            idle: None,
             slow: Duration::from_millis(10),
             slow_count_max: 128,
             debug: false,
@@ -125,7 +129,9 @@ impl RespConfig {
 const AHEAD_COUNT_MAX: usize = 256;
 
 /// What a connection may send before it has given its password (Z9).
-const LIMITS_BEFORE_AUTH: Limits = Limits { args: 10, arg_bytes: 4 * 1024, bytes: 16 * 1024 };
+const LIMITS_BEFORE_AUTH: Limits = Limits { args: 8, arg_bytes: 4 * 1024, bytes: 16 * 1024 };
+/// What a connection may be told before that; replies that nobody fetches must not fill the memory (Z9).
+const STRANGER_BYTES_MAX: usize = 64 * 1024;
 
 /// A pattern's bytes: what matching takes grows with it (Z18).
 const PATTERN_BYTES_MAX: usize = 1024;
@@ -147,6 +153,8 @@ pub struct RespStats {
     pub watch_failed: u64,
     /// How often a connection was left unheard for what it had under way.
     pub held: u64,
+    /// Connections ended because they did not give the password, or asked for nothing.
+    pub idled: u64,
     /// Commands that waited for the table of their database.
     pub table_waits: u64,
 }
@@ -180,6 +188,8 @@ pub struct Resp {
     calls: Calls<(ConnId, u64)>,
     rng: Rng,
     now: Instant,
+    /// When connections are looked through for those that say nothing; none: nobody is there who could be one.
+    sweep_at: Option<Instant>,
 }
 
 impl Resp {
@@ -205,6 +215,7 @@ impl Resp {
             calls: Calls::new(PUBLISH_ROLE, rng.u64()),
             rng,
             now: Instant::ZERO,
+            sweep_at: None,
             config,
         }
     }
@@ -223,7 +234,7 @@ impl Resp {
     }
 
     pub fn deadline(&self) -> Option<Instant> {
-        earliest(self.session.deadline(), self.calls.deadline())
+        earliest(earliest(self.session.deadline(), self.calls.deadline()), self.sweep_at)
     }
 
     /// The keys that a connection will ask for, as far as can be guessed from what has come.
@@ -249,6 +260,7 @@ impl Resp {
             self.stats.connections += 1;
             let is_known = self.config.password.is_none();
             self.connections.insert(from, Connection::new(self.client_last, now, is_known));
+            self.await_sweep(now);
         }
         let taken = self.take(now, from, bytes, host, effects);
         self.finish(now, host, effects);
@@ -271,6 +283,7 @@ impl Resp {
         effects: &mut Effects,
     ) {
         self.now = now;
+        self.sweep(now, effects);
         self.on_calls(now, &input);
         self.session.step(now, input, effects);
         self.finish(now, host, effects);

@@ -23,6 +23,10 @@ pub struct Limits {
 const LINE_BYTES_MAX: usize = 64 * 1024;
 /// A number's digits and sign; longer ones are no number.
 const NUMBER_BYTES_MAX: usize = 20;
+/// Memory kept from one request for the next: places of arguments, and bytes of quoted words. What a larger one took is
+/// given back behind it, or every connection would hold as much as the largest request that it ever brought.
+const KEPT_ARGS: usize = 1024;
+const KEPT_BYTES: usize = 4096;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Parsed {
@@ -75,7 +79,9 @@ impl Parser {
             Some(missing) => missing,
             None => {
                 self.args.clear();
+                self.args.shrink_to(KEPT_ARGS);
                 self.unescaped.clear();
+                self.unescaped.shrink_to(KEPT_BYTES);
                 match bytes.first() {
                     None => return Ok(None),
                     Some(b'*') => {}

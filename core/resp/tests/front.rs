@@ -2,295 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
-use ramhold_base::hash::PlacementSeed;
+mod rig;
+
 use ramhold_base::*;
-use ramhold_resp::{Host, Resp, RespConfig};
-use ramhold_wire::commit::{CommitAction, CommitRequest};
-use ramhold_wire::control::{Address, encode_into};
-use ramhold_wire::data::{IncrementReply, ReadReply, encode_version};
-use ramhold_wire::local::{LocalAnswers, LocalRequest};
-use ramhold_wire::membership::Durability;
-use ramhold_wire::status::ProcessStatus;
-use ramhold_wire::table::{TableDescription, TableOptions, TabletDescription, TabletState};
-use ramhold_wire::{Header, Opcode, frame};
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
-
-const COORDINATOR: &str = "10.0.0.250:1";
-
-/// Objects of this process; answers wait while `delays`.
-#[derive(Default)]
-struct Shelf {
-    objects: BTreeMap<Vec<u8>, (Version, Vec<u8>)>,
-    version: u64,
-    delays: bool,
-    ready: LocalAnswers,
-    waiting: Vec<(u64, Status, Vec<u8>)>,
-    asked: Vec<String>,
-}
-
-impl Shelf {
-    fn write(&mut self, key: &[u8], value: &[u8]) -> Version {
-        self.version += 1;
-        self.objects.insert(key.to_vec(), (Version(self.version), value.to_vec()));
-        Version(self.version)
-    }
-
-    fn say(&mut self, ticket: u64, status: Status, body: Vec<u8>) {
-        if self.delays {
-            self.waiting.push((ticket, status, body));
-        } else {
-            self.ready.push(ticket, status, |out| out.extend_from_slice(&body));
-        }
-    }
-
-    fn commit(&mut self, commit: &CommitRequest<'_>) -> Status {
-        let names: Vec<_> = commit.items().iter().map(|item| String::from_utf8_lossy(item.key)).collect();
-        self.asked.push(format!("commit {}", names.join(" ")));
-        for item in commit.items() {
-            let current = self.objects.get(item.key).map(|(version, _)| *version);
-            if let Err(status) = item.rules.check(current) {
-                return status;
-            }
-        }
-        for item in commit.items() {
-            match item.action {
-                CommitAction::Check => {}
-                CommitAction::Remove => drop(self.objects.remove(item.key)),
-                CommitAction::Write { value, .. } => drop(self.write(item.key, value)),
-            }
-        }
-        Status::Ok
-    }
-
-    fn release(&mut self) {
-        for (ticket, status, body) in std::mem::take(&mut self.waiting) {
-            self.ready.push(ticket, status, |out| out.extend_from_slice(&body));
-        }
-    }
-}
-
-impl Host for Shelf {
-    fn prefetch(&self, _table: TableId, keys: &mut dyn Iterator<Item = &[u8]>) {
-        // Whoever looks ahead looks at keys.
-        keys.for_each(|key| assert!(key.len() <= limits::KEY_BYTES_MAX));
-    }
-
-    fn treat(&mut self, _now: Instant, request: &LocalRequest<'_>, ticket: u64, _effects: &mut Effects) {
-        let mut body = Vec::new();
-        if let LocalRequest::Commit(commit) = request {
-            let status = self.commit(commit);
-            encode_version(&mut body, Version(self.version));
-            return self.say(ticket, status, body);
-        }
-        let (key, rules, name) = match request {
-            LocalRequest::Read(read) => (read.key, read.rules, "read"),
-            LocalRequest::Remove(remove) => (remove.key, remove.rules, "remove"),
-            LocalRequest::Write(write) => (write.key, write.rules, "write"),
-            LocalRequest::Increment(increment) => (increment.key, increment.rules, "increment"),
-            LocalRequest::Commit(_) => unreachable!(),
-        };
-        self.asked.push(format!("{name} {}", String::from_utf8_lossy(key)));
-        let found = self.objects.get(key).cloned();
-        let status = match rules.check(found.as_ref().map(|(version, _)| *version)) {
-            Err(status) => {
-                encode_version(&mut body, Version::NONE);
-                status
-            }
-            Ok(()) => match (request, found) {
-                (LocalRequest::Read(_), None) => Status::NotFound,
-                (LocalRequest::Read(_), Some((version, value))) => {
-                    ReadReply::encode_head(&mut body, version, 0, None);
-                    body.extend_from_slice(&value);
-                    Status::Ok
-                }
-                (LocalRequest::Write(write), _) => {
-                    encode_version(&mut body, self.write(key, write.value));
-                    Status::Ok
-                }
-                (LocalRequest::Remove(_), found) => {
-                    self.objects.remove(key);
-                    encode_version(&mut body, found.map_or(Version::NONE, |(version, _)| version));
-                    Status::Ok
-                }
-                (LocalRequest::Commit(_), _) => unreachable!(),
-                (LocalRequest::Increment(by), found) => {
-                    let old = by.by.parse_alike(&found.map_or(b"0".to_vec(), |(_, value)| value)).unwrap();
-                    let sum = old.sum(by.by).unwrap();
-                    let version = self.write(key, sum.to_string().as_bytes());
-                    IncrementReply { version, bits: sum.bits() }.encode(&mut body);
-                    Status::Ok
-                }
-            },
-        };
-        self.say(ticket, status, body);
-    }
-
-    fn finish(&mut self, _now: Instant, _bytes: u64, _effects: &mut Effects) {}
-
-    fn swap_answers(&mut self, answers: &mut LocalAnswers) {
-        std::mem::swap(&mut self.ready, answers);
-    }
-
-    fn time(&self, now: Instant) -> u64 {
-        1_700_000_000_000 + now.0 / 1_000_000
-    }
-
-    fn status(&self, _now: Instant) -> ProcessStatus {
-        ProcessStatus::default()
-    }
-
-    fn me(&self) -> ServerId {
-        ServerId(1)
-    }
-
-    fn cluster(&self) -> u64 {
-        7
-    }
-
-    fn servers(&self) -> Vec<(ServerId, SocketAddr)> {
-        vec![(ServerId(1), "10.0.0.1:1".parse().unwrap())]
-    }
-
-    fn to_server(&self, server: ServerId) -> Header {
-        Header { cluster: ClusterId(7), sender: ServerId(1), target: server, ..Header::default() }
-    }
-}
-
-struct Rig {
-    resp: Resp,
-    shelf: Shelf,
-    now: Instant,
-    /// What each connection has not been heard of yet.
-    inputs: BTreeMap<ConnId, Vec<u8>>,
-    outputs: BTreeMap<ConnId, Vec<u8>>,
-    closed: Vec<ConnId>,
-    held: Vec<ConnId>,
-}
-
-const A: ConnId = ConnId(1);
-const B: ConnId = ConnId(2);
-
-impl Rig {
-    fn new() -> Rig {
-        Rig::with(|_| {})
-    }
-
-    fn with(change: impl FnOnce(&mut RespConfig)) -> Rig {
-        let mut config = RespConfig::new(COORDINATOR.parse().unwrap());
-        change(&mut config);
-        Rig {
-            resp: Resp::new(config, 5),
-            shelf: Shelf::default(),
-            now: Instant(1),
-            inputs: BTreeMap::new(),
-            outputs: BTreeMap::new(),
-            closed: Vec::new(),
-            held: Vec::new(),
-        }
-    }
-
-    /// Bytes come over a connection.
-    fn feed(&mut self, conn: ConnId, bytes: &[u8]) {
-        self.inputs.entry(conn).or_default().extend_from_slice(bytes);
-        self.hear(conn);
-    }
-
-    fn hear(&mut self, conn: ConnId) {
-        loop {
-            let bytes = self.inputs.get(&conn).cloned().unwrap_or_default();
-            if bytes.is_empty() || self.closed.contains(&conn) {
-                return;
-            }
-            let mut effects = Effects::new();
-            self.resp.on_bytes(self.now, conn, &bytes, &mut self.shelf, &mut effects);
-            let taken = effects.taken;
-            self.inputs.insert(conn, bytes[taken.bytes..].to_vec());
-            if taken.rest == Rest::Held {
-                self.held.push(conn);
-            }
-            self.execute(effects);
-            if taken.rest != Rest::More {
-                return;
-            }
-        }
-    }
-
-    fn execute(&mut self, effects: Effects) {
-        let mut again = Vec::new();
-        for effect in &effects.list {
-            match effect {
-                Effect::Send { to: Peer::Conn(conn), frame } => {
-                    let bytes = &effects.bytes[frame.clone()];
-                    self.outputs.entry(*conn).or_default().extend_from_slice(bytes);
-                }
-                Effect::Send { to: Peer::Addr(_), frame } => {
-                    let (header, _) = frame::parse(&effects.bytes[frame.clone()]).unwrap();
-                    self.answer(&header);
-                }
-                Effect::Hear { conn } => again.push(*conn),
-                Effect::Close { conn } => self.closed.push(*conn),
-                _ => {}
-            }
-        }
-        for conn in again {
-            if let Some(at) = self.held.iter().position(|held| *held == conn) {
-                self.held.remove(at);
-                self.hear(conn);
-            }
-        }
-    }
-
-    /// What the session asks the coordinator.
-    fn answer(&mut self, header: &Header) {
-        assert_eq!(
-            header.opcode(),
-            Some(Opcode::TableDescribe),
-            "the session is needed to find the table only"
-        );
-        let description = TableDescription {
-            table: TableId(3),
-            name: "db0".into(),
-            options: TableOptions { durability: Durability::Buffered, replicas: 1, tablets: 1, slots: true },
-            seed: PlacementSeed(1),
-            tablets: vec![TabletDescription {
-                first: KeyHash(0),
-                last: KeyHash(u64::MAX),
-                state: TabletState::Serving,
-                owner: ServerId(1),
-                shard: ShardId(0),
-                address: Some(Address("10.0.0.1:1".parse().unwrap())),
-                stream: StreamId(0),
-                first_segment: SegmentId(0),
-            }],
-        };
-        let mut bytes = Vec::new();
-        let answer = Header { cluster: ClusterId(7), ..header.answer(Status::Ok) };
-        frame::write(&mut bytes, &answer, |out| encode_into(out, &description));
-        let mut effects = Effects::new();
-        let input = Input::Frame { from: ConnId(99), bytes: &bytes };
-        self.resp.on_session(self.now, input, &mut self.shelf, &mut effects);
-        self.execute(effects);
-    }
-
-    fn release(&mut self) {
-        self.shelf.release();
-        let mut effects = Effects::new();
-        self.resp.on_host(self.now, &mut self.shelf, &mut effects);
-        self.execute(effects);
-    }
-
-    fn said(&mut self, conn: ConnId) -> String {
-        String::from_utf8(std::mem::take(self.outputs.entry(conn).or_default())).unwrap()
-    }
-
-    /// Sends lines and gives what is answered at once.
-    fn ask(&mut self, conn: ConnId, lines: &str) -> String {
-        let lines = lines.replace('\n', "\r\n") + "\r\n";
-        self.feed(conn, lines.as_bytes());
-        self.said(conn)
-    }
-}
+use rig::{A, B, Rig};
+use std::time::Duration;
 
 #[test]
 fn replies_come_in_the_order_of_requests() {
@@ -465,6 +181,151 @@ fn who_has_not_given_the_password_may_say_little() {
     let c = ConnId(3);
     rig.feed(c, b"*2\r\n$4\r\nECHO\r\n$5000\r\n");
     assert!(rig.said(c).contains("invalid bulk length"));
+}
+
+// Z9: every command there is, told to a stranger.
+#[test]
+fn a_stranger_is_refused_every_command_but_those_to_become_known() {
+    let mut allowed = Vec::new();
+    for row in ramhold_resp::commands::ALL {
+        let mut rig = Rig::with(|config| config.password = Some("secret".into()));
+        // As many arguments as it takes at least; a subcommand's name has both words.
+        let mut line = row.name.replace('|', " ");
+        while line.split(' ').count() < row.arity.unsigned_abs() as usize {
+            line += " x";
+        }
+        let said = rig.ask(A, &line);
+        // As to Redis, what is no command is that to a stranger, too.
+        let is_refused =
+            said.contains("NOAUTH Authentication required.") || said.contains("unknown subcommand");
+        if !(said.starts_with('-') && is_refused) {
+            allowed.push(row.name);
+        }
+        assert!(rig.shelf.asked.is_empty(), "{line}");
+    }
+    assert_eq!(allowed, ["auth", "hello", "quit", "reset"]);
+}
+
+// Z9: who is told much without fetching it, and never says the password, is not told more.
+#[test]
+fn a_stranger_is_not_told_much() {
+    let mut rig = Rig::with(|config| config.password = Some("secret".into()));
+    for _ in 0..10_000 {
+        rig.feed(A, &b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n".repeat(20));
+        if rig.closed == [A] {
+            break;
+        }
+    }
+    assert_eq!(rig.closed, [A]);
+    let told = rig.said(A).len();
+    assert!((64 * 1024..80 * 1024).contains(&told), "{told} bytes");
+    let many = "auth secret\n".to_owned() + &"get a\n".repeat(20_000);
+    assert!(rig.ask(B, &many).ends_with("$-1\r\n$-1\r\n") && rig.closed == [A], "who is known is told all");
+}
+
+// Z7, Z9: a stranger has ten seconds, however busy; who was known and is a stranger again has them anew.
+#[test]
+fn who_does_not_give_the_password_is_shut_out() {
+    let mut rig = Rig::with(|config| config.password = Some("secret".into()));
+    let c = ConnId(3);
+    rig.ask(A, "get a");
+    rig.ask(B, "auth secret");
+    rig.ask(c, "auth secret");
+    for second in 0..30 {
+        rig.pass(Duration::from_secs(1));
+        match second {
+            0..8 => assert!(rig.ask(A, "hello 2 auth x y").starts_with("-WRONGPASS")),
+            10 => drop(rig.ask(c, "reset")),
+            12..19 => assert_eq!(rig.closed, [A]),
+            _ => {}
+        }
+    }
+    assert_eq!(rig.closed, [A, c]);
+    assert_eq!(rig.resp.stats().idled, 2);
+}
+
+// Z7: if that is wanted, who asks for nothing is ended, but not who waits for what was promised.
+#[test]
+fn who_asks_for_nothing_is_shut_out_when_that_is_wanted() {
+    let mut rig = Rig::with(|config| config.idle = Some(Duration::from_secs(60)));
+    let (c, d) = (ConnId(3), ConnId(4));
+    rig.ask(A, "set a 1");
+    rig.ask(B, "subscribe news");
+    rig.ask(c, "get a");
+    rig.shelf.delays = true;
+    rig.ask(d, "get a");
+    rig.pass(Duration::from_secs(40));
+    rig.ask(c, "ping");
+    rig.pass(Duration::from_secs(30));
+    assert_eq!(rig.closed, [A]);
+    rig.pass(Duration::from_secs(40));
+    assert_eq!(rig.closed, [A, c]);
+    rig.release();
+    rig.pass(Duration::from_secs(1));
+    assert_eq!(rig.said(d), "$1\r\n1\r\n");
+    let mut unasked = Rig::new();
+    unasked.ask(A, "set a 1");
+    unasked.pass(Duration::from_secs(1_000_000));
+    assert!(unasked.closed.is_empty());
+    assert_eq!(unasked.resp.deadline(), Rig::new().resp.deadline(), "nothing is waited for");
+}
+
+// Z6: commands between MULTI and EXEC count with what each takes beside its arguments.
+#[test]
+fn what_is_queued_is_bounded_however_small_its_commands() {
+    let mut rig = Rig::new();
+    rig.ask(A, "multi");
+    let mut queued = 0;
+    let refused = loop {
+        let said = rig.ask(A, &["get a"; 5_000].join("\n"));
+        let taken = said.matches("+QUEUED").count();
+        queued += taken;
+        if taken < 5_000 {
+            break said;
+        }
+        assert!(queued < 1_000_000, "{queued} are queued");
+    };
+    assert!(refused.contains("-ERR the commands of a transaction have at most 16777216 bytes"));
+    assert!(queued < 200_000, "{queued} were queued");
+    assert!(rig.ask(A, "exec").starts_with("-EXECABORT"));
+    assert_eq!(rig.ask(A, "get a"), "$-1\r\n");
+}
+
+// Z7: replies that are there at once are not piled up for one who may not fetch them.
+#[test]
+fn a_step_gives_few_large_replies() {
+    let mut rig = Rig::new();
+    let value = vec![b'v'; 1_000_000];
+    rig.feed(A, &[&b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1000000\r\n"[..], &value, b"\r\n"].concat());
+    assert_eq!(rig.said(A), "+OK\r\n");
+    let requests = b"get k\r\n".repeat(100);
+    let mut effects = Effects::new();
+    rig.resp.on_bytes(rig.now, A, &requests, &mut rig.shelf, &mut effects);
+    assert_eq!((effects.taken.bytes, effects.taken.rest), (2 * b"get k\r\n".len(), Rest::More));
+    rig.execute(effects);
+    assert_eq!(rig.said(A).len(), 2 * "$1000000\r\n\r\n".len() + 2_000_000);
+}
+
+// Z6: names of channels are held for as long as a connection listens.
+#[test]
+fn what_a_connection_listens_to_is_bounded() {
+    let mut rig = Rig::new();
+    let name = |number: usize| number.to_string().repeat(1_000_000);
+    for number in 0..4 {
+        assert!(rig.ask(A, &request(&["SUBSCRIBE", &name(number)])).contains("subscribe"));
+        assert!(rig.ask(A, &request(&["SUBSCRIBE", &name(number)])).contains("subscribe"), "no second time");
+    }
+    assert!(rig.ask(A, &request(&["SUBSCRIBE", &name(5)])).contains("at most 4194304 bytes"));
+    assert!(rig.ask(A, &request(&["UNSUBSCRIBE", &name(1), &name(7)])).contains("unsubscribe"));
+    assert!(rig.ask(A, &request(&["SUBSCRIBE", &name(5)])).ends_with(":4\r\n"));
+    assert!(rig.ask(A, "reset").ends_with("+RESET\r\n"));
+    assert!(rig.ask(A, &request(&["SUBSCRIBE", &name(6)])).ends_with(":1\r\n"));
+}
+
+/// A request as an array; `ask` ends it.
+fn request(args: &[&str]) -> String {
+    let args: Vec<String> = args.iter().map(|arg| format!("${}\n{arg}", arg.len())).collect();
+    format!("*{}\n{}", args.len(), args.join("\n"))
 }
 
 #[test]

@@ -100,6 +100,11 @@ fn write_loop(page: &mut Page, of_loop: &LoopSeen) {
             stats.output_overflows,
         ),
         (
+            "ramhold_network_outputs_overdue_total",
+            "Connections closed because what they had asked for was fetched too slowly.",
+            stats.outputs_overdue,
+        ),
+        (
             "ramhold_network_accept_pauses_total",
             "Times that accepting was paused for want of file descriptors or memory.",
             stats.accept_pauses,

@@ -12,6 +12,7 @@ use crate::network::NetworkLimits;
 use crate::poll::Interest;
 use crate::receive::ReceiveBuffer;
 use crate::send::SendBuffer;
+use ramhold_base::time::earliest;
 use ramhold_base::{ConnId, Instant};
 use rustix::fd::OwnedFd;
 use rustix::net::sockopt;
@@ -42,6 +43,18 @@ pub(crate) enum Backlog {
     Held,
 }
 
+/// What the other side of a connection must fetch, and by when.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Fetching {
+    pub until: Instant,
+    /// Bytes sent, of all that ever went out, by then.
+    pub goal: u64,
+}
+
+/// Of what waits for a reader this part must be fetched in time, and at least so many bytes, or all.
+const FETCHED_PART: usize = 16;
+const FETCHED_BYTES_MIN: usize = 64 * 1024;
+
 pub(crate) struct Connection {
     pub id: ConnId,
     pub socket: OwnedFd,
@@ -64,6 +77,8 @@ pub(crate) struct Connection {
     pub busy: bool,
     /// When this connection has waited too long for what its phase waits for.
     pub deadline: Option<Instant>,
+    /// By when the output must be down to so many bytes.
+    pub fetching: Option<Fetching>,
     /// The entry of this connection in the heap of deadlines that counts.
     pub armed: Option<Instant>,
 }
@@ -91,6 +106,7 @@ impl Connection {
             dirty: false,
             busy: true,
             deadline: Some(deadline),
+            fetching: None,
             armed: None,
         }
     }
@@ -114,6 +130,27 @@ impl Connection {
         interest
             .set(Interest::OUT, self.phase == Phase::Connecting || (self.output.len() > 0 && !self.dirty));
         interest
+    }
+
+    /// The next thing that this connection must have done by some time.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        earliest(self.deadline, self.fetching.map(|fetching| fetching.until))
+    }
+
+    /// After a flush: while output waits for the other side of an accepted connection, it must fetch a sixteenth of it
+    /// within each `fetch_within`, and at least 64 KiB or all there is. Otherwise whoever asks for much and reads a byte now
+    /// and then would hold memory for as long as he likes.
+    pub(crate) fn time_fetching(&mut self, now: Instant, limits: &NetworkLimits) {
+        let waiting = self.output.len();
+        if waiting == 0 || self.side != Side::Accepted || self.phase != Phase::Open {
+            self.fetching = None;
+            return;
+        }
+        if self.fetching.is_none_or(|fetching| self.output.sent() >= fetching.goal) {
+            let part = (waiting / FETCHED_PART).max(FETCHED_BYTES_MIN).min(waiting);
+            let goal = self.output.sent() + part as u64;
+            self.fetching = Some(Fetching { until: now + limits.fetch_within, goal });
+        }
     }
 
     /// Sets the time by which an accepted, open connection must have brought its next whole frame;

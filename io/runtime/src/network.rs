@@ -29,6 +29,7 @@ use ramhold_base::map::FastMap;
 use ramhold_base::{ConnId, Instant, Lost};
 use ramhold_wire::frame::FRAME_BYTES_MAX;
 use rustix::fd::AsFd;
+use rustix::process::{Resource, getrlimit};
 use slots::Slots;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -46,7 +47,8 @@ const _: () = assert!(CONNECTION_COUNT_MAX + OPENED_COUNT_MAX <= slots::SLOT_COU
 /// What one process grants its connections. The default is for production.
 #[derive(Clone, Debug)]
 pub struct NetworkLimits {
-    /// Accepted connections at one time; further ones are closed at once. At most 10 000.
+    /// Accepted connections at one time; further ones are closed at once. At most 10 000, and at most what leaves the
+    /// process descriptors for its files and its own connections.
     pub connection_count_max: usize,
     /// Bytes waiting to go out over one connection; with more it is closed. At least one largest frame.
     /// An accepted connection is not heard while a quarter of this waits.
@@ -55,6 +57,8 @@ pub struct NetworkLimits {
     pub first_frame_within: Duration,
     /// From the first byte of a later frame to its last.
     pub frame_within: Duration,
+    /// In this time an accepted connection must fetch a good part of what waits for it; see `Connection::time_fetching`.
+    pub fetch_within: Duration,
     /// From the wish to connect to being connected.
     pub connect_within: Duration,
     /// From closing a connection to its last byte having gone out.
@@ -70,6 +74,7 @@ impl Default for NetworkLimits {
             output_bytes_max: 64 * 1024 * 1024,
             first_frame_within: Duration::from_secs(10),
             frame_within: Duration::from_secs(30),
+            fetch_within: Duration::from_secs(30),
             connect_within: Duration::from_secs(1),
             flush_within: Duration::from_secs(10),
             drain_within: Duration::from_secs(1),
@@ -93,6 +98,8 @@ pub struct Stats {
     pub output_overflows: u64,
     /// Closed because a frame took too long.
     pub frames_overdue: u64,
+    /// Closed because the other side was too slow to fetch what it had asked for.
+    pub outputs_overdue: u64,
     /// Frames for connections that were gone or closing.
     pub frames_dropped: u64,
     /// Times that the poller was told to watch a connection for something else.
@@ -132,11 +139,13 @@ pub(crate) enum Event {
 impl Network {
     pub(crate) fn new(
         listen: &[(SocketAddr, Sharing)],
-        limits: NetworkLimits,
+        mut limits: NetworkLimits,
         waker: impl AsFd,
     ) -> Result<Network, StartError> {
         assert!(limits.connection_count_max <= CONNECTION_COUNT_MAX);
         assert!(limits.output_bytes_max >= FRAME_BYTES_MAX);
+        let descriptors = getrlimit(Resource::Nofile).current;
+        limits.connection_count_max = limits.connection_count_max.min(accepting::accepted_max(descriptors));
         let refused =
             |error: rustix::io::Errno| StartError::System { what: "an event queue", error: error.into() };
         let poller = Poller::new().map_err(refused)?;

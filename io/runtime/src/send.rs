@@ -21,12 +21,19 @@ pub(crate) enum Sent {
 pub(crate) struct SendBuffer {
     bytes: Vec<u8>,
     start: usize,
+    /// Bytes that the kernel took, since the connection began.
+    sent: u64,
 }
 
 impl SendBuffer {
     /// The bytes that wait.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len() - self.start
+    }
+
+    /// Bytes that have gone out, of all that ever were to.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent
     }
 
     pub(crate) fn push(&mut self, frame: &[u8]) {
@@ -52,6 +59,7 @@ impl SendBuffer {
             match rustix::net::send(&socket, &self.bytes[self.start..end], flags) {
                 Ok(count) => {
                     self.start += count;
+                    self.sent += count as u64;
                     share -= count;
                 }
                 Err(Errno::INTR) => {}

@@ -141,11 +141,15 @@ pub struct Server {
     /// A file whose first line is the password that Redis clients must give.
     #[arg(long, env = "RAMHOLD_RESP_PASSWORD_FILE", value_name = "FILE")]
     resp_password_file: Option<PathBuf>,
+    /// End a Redis client's connection that has asked for nothing for so long, unless it listens to channels; without this
+    /// it may be silent for as long as it likes.
+    #[arg(long, env = "RAMHOLD_RESP_IDLE", value_name = "TIME", value_parser = parse_duration)]
+    resp_idle: Option<Duration>,
     /// Allow Redis clients DEBUG.
     #[arg(long, env = "RAMHOLD_RESP_DEBUG")]
     resp_debug: bool,
     /// Do not speak the Redis protocol.
-    #[arg(long, env = "RAMHOLD_NO_RESP", conflicts_with_all = ["resp_port", "resp_table", "resp_password_file", "resp_debug"])]
+    #[arg(long, env = "RAMHOLD_NO_RESP", conflicts_with_all = ["resp_port", "resp_table", "resp_password_file", "resp_idle", "resp_debug"])]
     no_resp: bool,
     /// How to wait for work; busy takes a core for itself.
     #[arg(long, env = "RAMHOLD_POLL", default_value = "adaptive")]
@@ -395,6 +399,7 @@ fn resp_config(arguments: &Server, coordinator: SocketAddr) -> Result<RespConfig
     config.databases = arguments.resp_databases;
     config.debug = arguments.resp_debug;
     config.tables = arguments.resp_table.clone();
+    config.idle = arguments.resp_idle;
     config.password = arguments.resp_password_file.as_deref().map(password).transpose()?;
     Ok(config)
 }

@@ -33,6 +33,9 @@ pub struct Connection {
     pub db: u16,
     /// Has given the password, or need not.
     pub is_known: bool,
+    /// How often it was met before it had given the password, and bytes that it was told so far.
+    pub stranger_for: u8,
+    pub stranger_bytes: usize,
     pub since: Instant,
     pub last: Instant,
     pub command: &'static str,
@@ -51,6 +54,8 @@ pub struct Connection {
     pub watched: Vec<(Place, Option<Version>)>,
     pub channels: BTreeSet<Vec<u8>>,
     pub patterns: BTreeSet<Vec<u8>>,
+    /// Of the names of both.
+    pub subscribed_bytes: usize,
     pub no_evict: bool,
     pub no_touch: bool,
 }
@@ -64,6 +69,8 @@ impl Connection {
             protocol: Protocol::Resp2,
             db: 0,
             is_known,
+            stranger_for: 0,
+            stranger_bytes: 0,
             since: now,
             last: now,
             command: "NULL",
@@ -78,6 +85,7 @@ impl Connection {
             watched: Vec::new(),
             channels: BTreeSet::new(),
             patterns: BTreeSet::new(),
+            subscribed_bytes: 0,
             no_evict: false,
             no_touch: false,
         }
@@ -146,6 +154,7 @@ impl Connection {
         self.watched.clear();
         self.channels.clear();
         self.patterns.clear();
+        self.subscribed_bytes = 0;
         self.no_evict = false;
         self.no_touch = false;
     }

@@ -7,7 +7,7 @@ use super::keyspace::Walk;
 use super::running::{Args, Running, Work};
 use super::tickets::Part;
 use super::transact::{Purpose, Transact, take_work};
-use super::{Host, LIMITS_BEFORE_AUTH, Resp, cluster};
+use super::{Host, LIMITS_BEFORE_AUTH, Resp, STRANGER_BYTES_MAX, cluster};
 use crate::commands::resolve;
 use crate::{Command, Fast, Fault, Flags, Front, Parsed, Reply, Run};
 use ramhold_base::hash::PlacementHasher;
@@ -17,8 +17,13 @@ use ramhold_wire::local::LocalRequest;
 
 /// Requests of one connection that begin in one step, so that the others get their turn.
 const REQUEST_COUNT_MAX: usize = 256;
+/// Bytes of replies after which no further request begins in a step: whoever hears the connection must see that it does not
+/// fetch them before there are more.
+const REPLY_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes of commands between `MULTI` and `EXEC`.
 const QUEUED_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// What a queued command takes beside its arguments: its place in a list that doubles, and two blocks of memory.
+const QUEUED_BYTES: usize = 2 * size_of::<Queued>() + 32;
 
 /// What became of a request.
 pub(super) enum Taking {
@@ -49,7 +54,7 @@ impl Resp {
                 taken = Taken { bytes: bytes.len(), rest: Rest::Part };
                 break;
             }
-            if count == REQUEST_COUNT_MAX {
+            if count == REQUEST_COUNT_MAX || out.len() >= REPLY_BYTES_MAX {
                 taken.rest = Rest::More;
                 break;
             }
@@ -88,6 +93,10 @@ impl Resp {
             }
         }
         connection.parser = parser;
+        if !connection.is_known {
+            connection.stranger_bytes += out.len();
+            connection.closes |= connection.stranger_bytes > STRANGER_BYTES_MAX;
+        }
         super::send(from, &out, effects);
         self.out = out;
         if connection.closes && connection.running.is_empty() {
@@ -149,7 +158,7 @@ impl Resp {
             && !passes_multi(row)
         {
             let kept = Args::of(args);
-            multi.bytes += kept.bytes();
+            multi.bytes += kept.bytes() + QUEUED_BYTES;
             let mut reply = Vec::new();
             let mut writer = Reply::new(&mut reply, connection.protocol);
             if multi.bytes > QUEUED_BYTES_MAX {

@@ -19,6 +19,8 @@ use std::time::Duration;
 const WITHIN: Duration = Duration::from_secs(1);
 /// What one connection listens to.
 const SUBSCRIPTION_COUNT_MAX: usize = 65_536;
+/// Bytes of the names that a connection listens to.
+const SUBSCRIPTION_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// A message that other servers are being told.
 #[derive(Debug)]
@@ -80,6 +82,15 @@ impl Resp {
                         break;
                     }
                     let of_patterns = front == Front::PSubscribe;
+                    let names = if of_patterns { &connection.patterns } else { &connection.channels };
+                    let added_bytes = if names.contains(*name) { 0 } else { name.len() };
+                    if connection.subscribed_bytes + added_bytes > SUBSCRIPTION_BYTES_MAX {
+                        reply.fault(&Fault::fixed(
+                            "ERR the channels and patterns that a connection listens to have at most 4194304 bytes",
+                        ));
+                        break;
+                    }
+                    connection.subscribed_bytes += added_bytes;
                     let (own, all) = self.lists(connection, of_patterns);
                     own.insert(name.to_vec());
                     all.entry(name.to_vec()).or_default().insert(conn);
@@ -94,10 +105,12 @@ impl Resp {
                 let all_of_them: Vec<Vec<u8>> = own.iter().cloned().collect();
                 let named: Vec<Vec<u8>> = args[1..].iter().map(|name| name.to_vec()).collect();
                 let names = if named.is_empty() { all_of_them } else { named };
+                let mut removed_bytes = 0;
                 for name in &names {
-                    own.remove(name);
+                    removed_bytes += if own.remove(name) { name.len() } else { 0 };
                     leave(all, name, conn);
                 }
+                connection.subscribed_bytes -= removed_bytes;
                 if names.is_empty() {
                     confirm(&mut reply, word, None, connection);
                 }

@@ -141,6 +141,7 @@ impl Network {
             }
             (Sent::All | Sent::Some, _) => {}
         }
+        connection.time_fetching(now, &self.limits);
         // Answers have gone out: hear this connection again.
         if connection.phase == Phase::Open && !connection.is_paused(&self.limits) {
             if connection.backlog == Backlog::Held {

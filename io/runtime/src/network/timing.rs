@@ -23,7 +23,7 @@ pub(super) struct Timers {
 impl Timers {
     /// Sees to it that this connection's deadline comes up.
     pub(super) fn arm(&mut self, connection: &mut Connection) {
-        let Some(deadline) = connection.deadline else { return };
+        let Some(deadline) = connection.due() else { return };
         if connection.armed.is_none_or(|armed| deadline < armed) {
             connection.armed = Some(deadline);
             self.heap.push(Reverse((deadline, connection.id)));
@@ -54,6 +54,10 @@ impl Network {
                 if connection.phase == Phase::Open {
                     self.stats.frames_overdue += 1;
                 }
+                self.end(id, Lost::Broken);
+            } else if connection.fetching.is_some_and(|fetching| fetching.until <= now) {
+                // The kernel has room for nothing more: its buffers came first, and what has gone out is what was fetched.
+                self.stats.outputs_overdue += 1;
                 self.end(id, Lost::Broken);
             } else {
                 self.timers.arm(connection);

@@ -94,7 +94,8 @@ impl<M: Machine> Runtime<M> {
             ),
             (
                 "connections closed because what we sent was not fetched",
-                stats.output_overflows - told.output_overflows,
+                (stats.output_overflows + stats.outputs_overdue)
+                    - (told.output_overflows + told.outputs_overdue),
             ),
             (
                 "connections closed because a frame took too long to come",

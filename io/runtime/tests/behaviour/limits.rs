@@ -1,10 +1,11 @@
 //! What happens at the limits: time, memory, numbers.
 
 use crate::probe::{Probe, Raw, Seen, client, quiet, request, server_with, until};
-use ramhold_base::{Lost, Peer};
-use ramhold_runtime::{NetworkLimits, Runtime, Turn};
+use ramhold_base::{Lost, Peer, Rest, Taken};
+use ramhold_runtime::{NetworkLimits, Runtime, RuntimeConfig, Turn};
 use ramhold_wire::frame::FRAME_BYTES_MAX;
 use rustix::net::{AddressFamily, SocketType};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
@@ -153,6 +154,81 @@ fn who_does_not_fetch_its_answers_is_not_heard_until_it_does() {
     until(&mut server, |_| raw.read().len() == all);
     assert!(raw.got == request(1, ANSWER_BYTES).repeat(40));
     assert_eq!(server.stats().output_overflows, 0);
+}
+
+/// A server that answers the first byte of each connection with many, and takes lines afterwards.
+fn generous(limits: NetworkLimits, bytes: usize) -> (Runtime<Probe>, SocketAddr) {
+    let (config, _) = quiet(limits);
+    let machine = Probe::new(move |_, seen, effects| {
+        if let Seen::Bytes { from, bytes: come } = seen {
+            let end = come.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+            effects.taken = Taken { bytes: end, rest: Rest::Part };
+            if end > 0 {
+                effects.send_with(Peer::Conn(*from), |out| out.resize(out.len() + bytes, b'x'));
+            }
+        }
+    });
+    let listen = Some("127.0.0.1:0".parse().expect("an address"));
+    let server =
+        Runtime::new(machine, RuntimeConfig { listen, hears_bytes: true, ..config }).expect("starts");
+    let addr = server.local_addr().expect("listens");
+    (server, addr)
+}
+
+// Z7: one who reads a byte now and then does not hold what he asked for as long as he likes; who reads slowly, but reads, is
+// told all.
+#[test]
+fn who_fetches_too_slowly_is_shut_out_and_who_fetches_slowly_is_not() {
+    const BYTES: usize = 14_000_000;
+    let limits = NetworkLimits { fetch_within: Duration::from_millis(300), ..NetworkLimits::default() };
+    let (mut server, addr) = generous(limits, BYTES);
+    let (mut dripping, mut slow) = (TcpStream::connect(addr).unwrap(), TcpStream::connect(addr).unwrap());
+    for stream in [&mut dripping, &mut slow] {
+        stream.write_all(b"all\n").unwrap();
+        stream.set_nonblocking(true).unwrap();
+    }
+    let (mut dripped, mut fetched) = (0, 0);
+    let mut piece = vec![0; 2_000_000];
+    let mut next = std::time::Instant::now();
+    until(&mut server, |server| {
+        if std::time::Instant::now() >= next {
+            next += Duration::from_millis(20);
+            dripped += dripping.read(&mut piece[..1]).unwrap_or(0);
+            fetched += slow.read(&mut piece).unwrap_or(0);
+        }
+        server.stats().outputs_overdue == 1 && fetched == BYTES
+    });
+    assert!(dripped < 1_000, "{dripped} bytes were fetched");
+    assert_eq!((server.stats().connections_accepted, server.connection_count()), (2, 1));
+}
+
+// Z7: a request that is not in frames has its time, too; between requests there is none.
+#[test]
+fn a_line_that_does_not_come_to_its_end_ends_its_connection() {
+    let limits = NetworkLimits {
+        first_frame_within: Duration::from_millis(100),
+        frame_within: Duration::from_millis(200),
+        ..NetworkLimits::default()
+    };
+    let (mut server, addr) = generous(limits, 1);
+    let (mut polite, mut stuck) = (Raw::connect(addr), Raw::connect(addr));
+    let (mut slow, mut slow_ended) = (TcpStream::connect(addr).unwrap(), false);
+    slow.set_nonblocking(true).unwrap();
+    polite.write(b"one\n");
+    stuck.write(b"one\ntw");
+    let start = std::time::Instant::now();
+    until(&mut server, |_| {
+        // Each byte is progress of a kind, and not enough.
+        slow_ended |= slow.write(b"o").is_err_and(|error| error.kind() != ErrorKind::WouldBlock);
+        polite.read();
+        stuck.read();
+        slow_ended && stuck.ended
+    });
+    assert!(start.elapsed() < Duration::from_secs(20));
+    assert_eq!((server.stats().frames_overdue, server.connection_count()), (2, 1));
+    polite.got.clear();
+    polite.write(b"two\n");
+    until(&mut server, |_| polite.read() == b"x");
 }
 
 #[test]

@@ -145,6 +145,72 @@ fn clients_that_vanish_disturb_nobody() -> Result<(), Failure> {
     check_unharmed(&cluster, load)
 }
 
+/// Speaks Redis's protocol, as a client does that works.
+fn assert_serves_redis(stream: &mut TcpStream) {
+    stream.write_all(b"SET hostile 1\r\nGET hostile\r\nPING\r\n").expect("it takes a few bytes");
+    let want = b"+OK\r\n$1\r\n1\r\n+PONG\r\n";
+    let mut answer = vec![0; want.len()];
+    stream.read_exact(&mut answer).expect("answers come");
+    assert_eq!(answer, want);
+}
+
+// Z1, Z7, Z8
+#[test]
+fn strangers_over_the_redis_protocol_disturb_nobody() -> Result<(), Failure> {
+    let _machine = crate::machine();
+    let cluster = Cluster::start(Options { servers: 4, ..Options::default() })?;
+    let load = Load::start(&cluster, "data", 3, SEED + 2)?;
+    let address = cluster.address(1);
+    let mut honest = connect(address);
+    let nonsense: &[&[u8]] = &[
+        b"*2147483648\r\n",
+        b"*1\r\n$9223372036854775807\r\n",
+        b"*1\r\n$-1\r\n",
+        b"*1\r\n*1\r\n$4\r\nPING\r\n",
+        b"*+1\r\n",
+        b"*1\rX",
+        b"$4\r\nPING\r\nset \"a\r\n",
+        &[b'x'; 70_000],
+    ];
+    for bytes in nonsense {
+        let answer = answer(address, bytes);
+        assert!(answer.windows(18).any(|part| part == b"ERR Protocol error"), "{}", answer.escape_ascii());
+        assert_serves_redis(&mut honest);
+    }
+    // Requests that claim much and never come to their end, while others ask and do not fetch.
+    let half: Vec<TcpStream> = (0..1000)
+        .map(|_| {
+            let mut stream = connect(address);
+            stream.write_all(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$8388608\r\nx").expect("it takes a few bytes");
+            stream
+        })
+        .collect();
+    let large = vec![b'v'; 1_000_000];
+    honest
+        .write_all(&[&b"*3\r\n$3\r\nSET\r\n$5\r\nlarge\r\n$1000000\r\n"[..], &large, b"\r\n"].concat())
+        .expect("a value is taken");
+    honest.read_exact(&mut [0; 5]).expect("it is answered");
+    let unfetched: Vec<TcpStream> = (0..8)
+        .map(|_| {
+            let mut stream = connect(address);
+            stream.write_all(&b"GET large\r\n".repeat(12)).expect("it takes a few bytes");
+            stream
+        })
+        .collect();
+    for _ in 0..100 {
+        assert_serves_redis(&mut honest);
+    }
+    assert_serves_redis(&mut connect(address));
+    // One who comes without end is held back, and whoever asks for a connection goes on being answered.
+    for _ in 0..10_000 {
+        drop(connect(address));
+    }
+    assert_serves_redis(&mut honest);
+    drop((half, unfetched));
+    load.wait_acknowledged(200)?;
+    check_unharmed(&cluster, load)
+}
+
 /// Nobody died, and nothing is lost.
 fn check_unharmed(cluster: &Cluster, load: Load) -> Result<(), Failure> {
     let table = load.table();

@@ -1,0 +1,325 @@
+//! The front over a host that answers when the test says so, and a coordinator that knows one table.
+
+#![allow(dead_code, reason = "the tests of the front and the fuzzer each use a part")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
+use ramhold_base::hash::PlacementSeed;
+use ramhold_base::*;
+use ramhold_resp::{Host, Resp, RespConfig};
+use ramhold_wire::commit::{CommitAction, CommitRequest};
+use ramhold_wire::control::{Address, encode_into};
+use ramhold_wire::data::{IncrementReply, ReadReply, encode_version};
+use ramhold_wire::local::{LocalAnswers, LocalRequest};
+use ramhold_wire::membership::Durability;
+use ramhold_wire::status::ProcessStatus;
+use ramhold_wire::table::{TableDescription, TableOptions, TabletDescription, TabletState};
+use ramhold_wire::{Header, Opcode, frame};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+const COORDINATOR: &str = "10.0.0.250:1";
+
+/// Objects of this process; answers wait while `delays`.
+#[derive(Default)]
+pub struct Shelf {
+    pub objects: BTreeMap<Vec<u8>, (Version, Vec<u8>)>,
+    pub version: u64,
+    pub delays: bool,
+    pub ready: LocalAnswers,
+    pub waiting: Vec<(u64, Status, Vec<u8>)>,
+    pub asked: Vec<String>,
+}
+
+impl Shelf {
+    pub fn write(&mut self, key: &[u8], value: &[u8]) -> Version {
+        self.version += 1;
+        self.objects.insert(key.to_vec(), (Version(self.version), value.to_vec()));
+        Version(self.version)
+    }
+
+    pub fn say(&mut self, ticket: u64, status: Status, body: Vec<u8>) {
+        if self.delays {
+            self.waiting.push((ticket, status, body));
+        } else {
+            self.ready.push(ticket, status, |out| out.extend_from_slice(&body));
+        }
+    }
+
+    pub fn commit(&mut self, commit: &CommitRequest<'_>) -> Status {
+        let names: Vec<_> = commit.items().iter().map(|item| String::from_utf8_lossy(item.key)).collect();
+        self.asked.push(format!("commit {}", names.join(" ")));
+        for item in commit.items() {
+            let current = self.objects.get(item.key).map(|(version, _)| *version);
+            if let Err(status) = item.rules.check(current) {
+                return status;
+            }
+        }
+        for item in commit.items() {
+            match item.action {
+                CommitAction::Check => {}
+                CommitAction::Remove => drop(self.objects.remove(item.key)),
+                CommitAction::Write { value, .. } => drop(self.write(item.key, value)),
+            }
+        }
+        Status::Ok
+    }
+
+    pub fn release(&mut self) {
+        for (ticket, status, body) in std::mem::take(&mut self.waiting) {
+            self.ready.push(ticket, status, |out| out.extend_from_slice(&body));
+        }
+    }
+}
+
+impl Host for Shelf {
+    fn prefetch(&self, _table: TableId, keys: &mut dyn Iterator<Item = &[u8]>) {
+        // Whoever looks ahead looks at keys.
+        keys.for_each(|key| assert!(key.len() <= limits::KEY_BYTES_MAX));
+    }
+
+    fn treat(&mut self, _now: Instant, request: &LocalRequest<'_>, ticket: u64, _effects: &mut Effects) {
+        let mut body = Vec::new();
+        if let LocalRequest::Commit(commit) = request {
+            let status = self.commit(commit);
+            encode_version(&mut body, Version(self.version));
+            return self.say(ticket, status, body);
+        }
+        let (key, rules, name) = match request {
+            LocalRequest::Read(read) => (read.key, read.rules, "read"),
+            LocalRequest::Remove(remove) => (remove.key, remove.rules, "remove"),
+            LocalRequest::Write(write) => (write.key, write.rules, "write"),
+            LocalRequest::Increment(increment) => (increment.key, increment.rules, "increment"),
+            LocalRequest::Commit(_) => unreachable!(),
+        };
+        self.asked.push(format!("{name} {}", String::from_utf8_lossy(key)));
+        let found = self.objects.get(key).cloned();
+        let status = match rules.check(found.as_ref().map(|(version, _)| *version)) {
+            Err(status) => {
+                encode_version(&mut body, Version::NONE);
+                status
+            }
+            Ok(()) => match (request, found) {
+                (LocalRequest::Read(_), None) => Status::NotFound,
+                (LocalRequest::Read(_), Some((version, value))) => {
+                    ReadReply::encode_head(&mut body, version, 0, None);
+                    body.extend_from_slice(&value);
+                    Status::Ok
+                }
+                (LocalRequest::Write(write), _) => {
+                    encode_version(&mut body, self.write(key, write.value));
+                    Status::Ok
+                }
+                (LocalRequest::Remove(_), found) => {
+                    self.objects.remove(key);
+                    encode_version(&mut body, found.map_or(Version::NONE, |(version, _)| version));
+                    Status::Ok
+                }
+                (LocalRequest::Commit(_), _) => unreachable!(),
+                (LocalRequest::Increment(by), found) => {
+                    let found = found.map_or(b"0".to_vec(), |(_, value)| value);
+                    match by.by.parse_alike(&found).and_then(|old| old.sum(by.by)) {
+                        Err(status) => status,
+                        Ok(sum) => {
+                            let version = self.write(key, sum.to_string().as_bytes());
+                            IncrementReply { version, bits: sum.bits() }.encode(&mut body);
+                            Status::Ok
+                        }
+                    }
+                }
+            },
+        };
+        self.say(ticket, status, body);
+    }
+
+    fn finish(&mut self, _now: Instant, _bytes: u64, _effects: &mut Effects) {}
+
+    fn swap_answers(&mut self, answers: &mut LocalAnswers) {
+        std::mem::swap(&mut self.ready, answers);
+    }
+
+    fn time(&self, now: Instant) -> u64 {
+        1_700_000_000_000 + now.0 / 1_000_000
+    }
+
+    fn status(&self, _now: Instant) -> ProcessStatus {
+        ProcessStatus::default()
+    }
+
+    fn me(&self) -> ServerId {
+        ServerId(1)
+    }
+
+    fn cluster(&self) -> u64 {
+        7
+    }
+
+    fn servers(&self) -> Vec<(ServerId, SocketAddr)> {
+        vec![(ServerId(1), "10.0.0.1:1".parse().unwrap())]
+    }
+
+    fn to_server(&self, server: ServerId) -> Header {
+        Header { cluster: ClusterId(7), sender: ServerId(1), target: server, ..Header::default() }
+    }
+}
+
+pub struct Rig {
+    pub resp: Resp,
+    pub shelf: Shelf,
+    pub now: Instant,
+    /// What each connection has not been heard of yet.
+    pub inputs: BTreeMap<ConnId, Vec<u8>>,
+    pub outputs: BTreeMap<ConnId, Vec<u8>>,
+    pub closed: Vec<ConnId>,
+    pub held: Vec<ConnId>,
+    /// Whatever else the session asks for is refused, instead of being a failure of the test.
+    pub refuses: bool,
+}
+
+pub const A: ConnId = ConnId(1);
+pub const B: ConnId = ConnId(2);
+
+impl Rig {
+    pub fn new() -> Rig {
+        Rig::with(|_| {})
+    }
+
+    pub fn with(change: impl FnOnce(&mut RespConfig)) -> Rig {
+        let mut config = RespConfig::new(COORDINATOR.parse().unwrap());
+        change(&mut config);
+        Rig {
+            resp: Resp::new(config, 5),
+            shelf: Shelf::default(),
+            now: Instant(1),
+            inputs: BTreeMap::new(),
+            outputs: BTreeMap::new(),
+            closed: Vec::new(),
+            held: Vec::new(),
+            refuses: false,
+        }
+    }
+
+    /// Bytes come over a connection.
+    pub fn feed(&mut self, conn: ConnId, bytes: &[u8]) {
+        self.inputs.entry(conn).or_default().extend_from_slice(bytes);
+        // What is held is not read.
+        if !self.held.contains(&conn) {
+            self.hear(conn);
+        }
+    }
+
+    pub fn hear(&mut self, conn: ConnId) {
+        loop {
+            let bytes = self.inputs.get(&conn).cloned().unwrap_or_default();
+            if bytes.is_empty() || self.closed.contains(&conn) {
+                return;
+            }
+            let mut effects = Effects::new();
+            self.resp.on_bytes(self.now, conn, &bytes, &mut self.shelf, &mut effects);
+            let taken = effects.taken;
+            self.inputs.insert(conn, bytes[taken.bytes..].to_vec());
+            if taken.rest == Rest::Held {
+                self.held.push(conn);
+            }
+            self.execute(effects);
+            if taken.rest != Rest::More {
+                return;
+            }
+        }
+    }
+
+    pub fn execute(&mut self, effects: Effects) {
+        // What others answer comes after everything that this step does.
+        let (mut again, mut asked) = (Vec::new(), Vec::new());
+        for effect in &effects.list {
+            match effect {
+                Effect::Send { to: Peer::Conn(conn), frame } => {
+                    let bytes = &effects.bytes[frame.clone()];
+                    self.outputs.entry(*conn).or_default().extend_from_slice(bytes);
+                }
+                Effect::Send { to: Peer::Addr(_), frame } => {
+                    let (header, _) = frame::parse(&effects.bytes[frame.clone()]).unwrap();
+                    asked.push(header);
+                }
+                Effect::Hear { conn } => again.push(*conn),
+                Effect::Close { conn } => self.closed.push(*conn),
+                _ => {}
+            }
+        }
+        asked.iter().for_each(|header| self.answer(header));
+        for conn in again {
+            if let Some(at) = self.held.iter().position(|held| *held == conn) {
+                self.held.remove(at);
+                self.hear(conn);
+            }
+        }
+    }
+
+    /// What the session asks the coordinator.
+    pub fn answer(&mut self, header: &Header) {
+        if header.opcode() != Some(Opcode::TableDescribe) {
+            assert!(self.refuses, "the session is needed to find the table only");
+            let mut bytes = Vec::new();
+            let answer = Header { cluster: ClusterId(7), ..header.answer(Status::BadRequest) };
+            frame::write(&mut bytes, &answer, |_| {});
+            return self.on_answer(&bytes);
+        }
+        let description = TableDescription {
+            table: TableId(3),
+            name: "db0".into(),
+            options: TableOptions { durability: Durability::Buffered, replicas: 1, tablets: 1, slots: true },
+            seed: PlacementSeed(1),
+            tablets: vec![TabletDescription {
+                first: KeyHash(0),
+                last: KeyHash(u64::MAX),
+                state: TabletState::Serving,
+                owner: ServerId(1),
+                shard: ShardId(0),
+                address: Some(Address("10.0.0.1:1".parse().unwrap())),
+                stream: StreamId(0),
+                first_segment: SegmentId(0),
+            }],
+        };
+        let mut bytes = Vec::new();
+        let answer = Header { cluster: ClusterId(7), ..header.answer(Status::Ok) };
+        frame::write(&mut bytes, &answer, |out| encode_into(out, &description));
+        self.on_answer(&bytes);
+    }
+
+    fn on_answer(&mut self, bytes: &[u8]) {
+        let mut effects = Effects::new();
+        let input = Input::Frame { from: ConnId(99), bytes };
+        self.resp.on_session(self.now, input, &mut self.shelf, &mut effects);
+        self.execute(effects);
+    }
+
+    pub fn release(&mut self) {
+        self.shelf.release();
+        let mut effects = Effects::new();
+        self.resp.on_host(self.now, &mut self.shelf, &mut effects);
+        self.execute(effects);
+    }
+
+    /// Time passes, and whatever waits for it is told.
+    pub fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        while let Some(at) = self.resp.deadline().filter(|at| *at <= end) {
+            self.now = at.max(self.now);
+            let mut effects = Effects::new();
+            self.resp.on_session(self.now, Input::Tick, &mut self.shelf, &mut effects);
+            self.execute(effects);
+        }
+        self.now = end;
+    }
+
+    pub fn said(&mut self, conn: ConnId) -> String {
+        String::from_utf8(std::mem::take(self.outputs.entry(conn).or_default())).unwrap()
+    }
+
+    /// Sends lines and gives what is answered at once.
+    pub fn ask(&mut self, conn: ConnId, lines: &str) -> String {
+        let lines = lines.replace('\n', "\r\n") + "\r\n";
+        self.feed(conn, lines.as_bytes());
+        self.said(conn)
+    }
+}

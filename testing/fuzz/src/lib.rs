@@ -1,0 +1,42 @@
+//! Everything that reads bytes from outside, as functions from bytes to nothing that panic when a promise is broken.
+//!
+//! A fuzzer feeds them what it makes up (`cargo xtask fuzz`, guided by which edges of the code an input reaches); the
+//! ordinary tests feed them what is kept: the corpus, among it what Redis clients really sent, and what was once found.
+//! A target judges more than that nothing panics: the same bytes cut elsewhere must mean the same, what was read must be
+//! read again from what is written of it, and memory must follow what has come.
+//!
+//! Not here: flags and numbers of a run (xtask), whole processes under hostile bytes (testing/cluster).
+
+pub mod aof;
+pub mod cuts;
+pub mod entry;
+pub mod frame;
+pub mod front;
+pub mod memory;
+pub mod parse;
+pub mod rdb;
+pub mod replies;
+pub mod requests;
+
+/// One decoder under test.
+pub struct Target {
+    pub name: &'static str,
+    /// The folder of its corpus; several targets may share one.
+    pub corpus: &'static str,
+    pub run: fn(&[u8]),
+}
+
+pub const TARGETS: &[Target] = &[
+    Target { name: "resp_parse", corpus: "sessions", run: parse::run },
+    Target { name: "resp_front", corpus: "sessions", run: front::run },
+    Target { name: "frame", corpus: "frame", run: frame::run },
+    Target { name: "requests", corpus: "requests", run: requests::run },
+    Target { name: "entry", corpus: "entry", run: entry::run },
+    Target { name: "rdb", corpus: "rdb", run: rdb::run },
+    Target { name: "aof", corpus: "sessions", run: aof::run },
+];
+
+/// The target with this name.
+pub fn find(name: &str) -> Option<&'static Target> {
+    TARGETS.iter().find(|target| target.name == name)
+}

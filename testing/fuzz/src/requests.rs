@@ -1,0 +1,135 @@
+//! Bodies of the native protocol: those laid out by hand, and the messages of the control plane.
+//!
+//! Promised: a body laid out by hand has one encoding, so what was read is written as the same bytes; of a message, whose
+//! fields a newer program may have added to, what was read is read again from what is written; and reading takes memory in
+//! proportion to what has come.
+
+use crate::memory;
+use ramhold_wire::commit::{CommitRequest, encode_commit};
+use ramhold_wire::control::{Message, decode, encode_into};
+use ramhold_wire::count::CountRequest;
+use ramhold_wire::data::{AppendRequest, IncrementRequest, KeyRequest, WriteRequest};
+use ramhold_wire::multi::{MultiRequest, encode_item, encode_multi};
+use ramhold_wire::scan::{ScanRequest, decode_page, encode_object_head};
+use ramhold_wire::{lease, membership, pubsub, recovery, status, table};
+
+/// The largest item of a list read, in relation to the fewest bytes that make one; lists double.
+const HELD_PER_BYTE: usize = 256;
+const HELD_ALWAYS: usize = 4 * 1024;
+
+/// Reads a body with a decoder, and what is written of what was read; none: it is none.
+type Through = fn(&[u8]) -> Option<Vec<u8>>;
+
+/// Laid out by hand: one encoding each.
+const BY_HAND: &[Through] = &[
+    |body| KeyRequest::decode(body).ok().map(|read| written(|out| read.encode(out))),
+    |body| WriteRequest::decode(body).ok().map(|read| written(|out| read.encode(out))),
+    |body| IncrementRequest::decode(body).ok().map(|read| written(|out| read.encode(out))),
+    |body| ScanRequest::decode(body).ok().map(|read| written(|out| read.encode(out))),
+    |body| CountRequest::decode(body).ok().map(|read| written(|out| read.encode(out))),
+    |body| {
+        let read = CommitRequest::decode(body).ok()?;
+        Some(written(|out| {
+            encode_commit(read.items().len(), out, |out| {
+                read.items().iter().for_each(|item| item.encode(out))
+            })
+        }))
+    },
+    |body| {
+        let read = MultiRequest::decode(body).ok()?;
+        Some(written(|out| {
+            encode_multi(read.count(), out, |out| {
+                for item in read.items() {
+                    let body = |out: &mut Vec<u8>| out.extend_from_slice(item.body);
+                    encode_item(item.opcode, item.repeated, item.sequence, out, body);
+                }
+            });
+        }))
+    },
+];
+
+/// What is read may have been written in other ways: an append without a certificate has room for one all the same, as has a page
+/// for where the next one begins.
+const OTHERS: &[Through] = &[
+    |body| {
+        let (head, objects) = decode_page(body).ok()?;
+        Some(written(|out| {
+            head.encode(out);
+            for object in objects {
+                let fields = (object.version, object.time, object.expires);
+                encode_object_head(out, fields, object.key.len(), object.value.len());
+                out.extend_from_slice(object.key);
+                out.extend_from_slice(object.value);
+            }
+        }))
+    },
+    |body| {
+        let read = AppendRequest::decode(body).ok()?;
+        Some(written(|out| {
+            read.encode_head(out);
+            out.extend_from_slice(read.data);
+        }))
+    },
+    message::<membership::ServerListUpdate>,
+    message::<membership::Enlist>,
+    message::<membership::SuspectServer>,
+    message::<membership::MembershipVerify>,
+    message::<membership::StreamRegister>,
+    message::<membership::HeadRecord>,
+    message::<membership::CeilingRaise>,
+    message::<membership::ReplicasNeeded>,
+    message::<membership::ReplicaRead>,
+    message::<recovery::Fence>,
+    message::<recovery::Recover>,
+    message::<recovery::Recovered>,
+    message::<recovery::RecoveryRead>,
+    message::<lease::LeaseOpen>,
+    message::<lease::LeaseRenew>,
+    message::<lease::LeaseCheck>,
+    message::<lease::ReadLease>,
+    message::<table::TableCreate>,
+    message::<table::TableDrop>,
+    message::<table::TableList>,
+    message::<table::TableDescribe>,
+    message::<table::TabletTake>,
+    message::<table::TabletDrop>,
+    message::<status::Ping>,
+    message::<status::ProcessStatusRequest>,
+    message::<status::ClusterStatusRequest>,
+    message::<status::RecoveriesRequest>,
+    message::<status::LossAcknowledge>,
+    message::<pubsub::Publish>,
+];
+
+fn written(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut out = Vec::new();
+    write(&mut out);
+    out
+}
+
+/// A message as a request, then as an answer to one.
+fn message<M: Message>(body: &[u8]) -> Option<Vec<u8>> {
+    through::<M>(body).or_else(|| through::<M::Reply>(body))
+}
+
+fn through<T>(body: &[u8]) -> Option<Vec<u8>>
+where
+    T: minicbor::Encode<()> + for<'b> minicbor::Decode<'b, ()>,
+{
+    decode::<T>(body).ok().map(|read| written(|out| encode_into(out, &read)))
+}
+
+/// The first byte says which decoder.
+pub fn run(input: &[u8]) {
+    let Some((which, body)) = input.split_first() else { return };
+    let which = usize::from(*which) % (BY_HAND.len() + OTHERS.len());
+    let through = BY_HAND.iter().chain(OTHERS).nth(which).expect("the number is below their count");
+    let (again, held) = memory::peak(|| through(body));
+    assert!(held <= HELD_ALWAYS + HELD_PER_BYTE * body.len(), "{held} bytes held for {}", body.len());
+    let Some(again) = again else { return };
+    if which < BY_HAND.len() {
+        assert_eq!(again, body, "one encoding only");
+    } else {
+        assert_eq!(through(&again).as_ref(), Some(&again), "read again from what was written");
+    }
+}
