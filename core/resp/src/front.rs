@@ -16,6 +16,7 @@
 
 mod about;
 mod answer;
+mod clients;
 mod cluster;
 mod connection;
 mod fast;

@@ -316,6 +316,17 @@ fn requests_for_a_key_have_their_effects_in_order() {
     assert_eq!(rig.said(A), ":2\r\n$-1\r\n$2\r\n12\r\n:3\r\n$3\r\n123\r\n");
 }
 
+// J1: MOVE and COPY concern a second database; what is asked there comes after them.
+#[test]
+fn a_request_in_another_database_waits_for_a_move_of_its_key() {
+    let mut rig = Rig::new();
+    rig.ask(A, "select 1\nget a\nselect 0\nset a 1");
+    rig.shelf.delays = true;
+    rig.shelf.asked.clear();
+    assert_eq!(rig.ask(A, "move a 1\nselect 1\nset a 2"), "");
+    assert_eq!(rig.shelf.asked, ["read a", "read a"], "in both databases, and nothing is written yet");
+}
+
 #[test]
 fn what_was_changed_meanwhile_is_read_again() {
     let mut rig = Rig::new();
@@ -359,6 +370,48 @@ fn transactions_run_together_or_not_at_all() {
         1
     );
     assert_eq!(rig.shelf.objects[&b"s"[..]].1, b"y");
+}
+
+// J1: commands about the connection have their place in a transaction, and none if it has no effect.
+#[test]
+fn a_transaction_changes_its_connection_as_it_has_effect() {
+    let mut rig = Rig::new();
+    let queued = "+QUEUED\r\n".repeat(5);
+    let want = format!("+OK\r\n{queued}*5\r\n+OK\r\n+OK\r\n$3\r\nbob\r\n$1\r\n1\r\n+OK\r\n");
+    assert_eq!(rig.ask(A, "multi\nset a 1\nclient setname bob\nclient getname\nget a\nselect 2\nexec"), want);
+    assert!(rig.ask(A, "client info").contains(" name=bob ") && rig.ask(A, "client info").contains(" db=2 "));
+    rig.ask(A, "select 0\nwatch a");
+    rig.shelf.write(b"a", b"7");
+    assert!(rig.ask(A, "multi\nselect 3\nclient setname eve\nexec").ends_with("*-1\r\n"));
+    let info = rig.ask(A, "client info");
+    assert!(info.contains(" db=0 ") && info.contains(" name=bob "), "{info}");
+}
+
+#[test]
+fn clients_are_ended_by_what_they_are() {
+    let mut rig = Rig::new();
+    let (c, own) = (ConnId(3), |rig: &mut Rig| rig.ask(A, "client id"));
+    assert_eq!(own(&mut rig), ":1\r\n");
+    rig.ask(B, "subscribe news");
+    rig.ask(c, "ping");
+    for (options, want) in [
+        ("id 0", "-ERR client-id should be greater than 0\r\n"),
+        ("user nobody", "-ERR No such user 'nobody'\r\n"),
+        ("type nosuch", "-ERR Unknown client type 'nosuch'\r\n"),
+        ("skipme maybe", "-ERR syntax error\r\n"),
+        ("type normal id", "-ERR syntax error\r\n"),
+        ("type master", ":0\r\n"),
+        ("id 1", ":0\r\n"),
+        ("id 3 type pubsub", ":0\r\n"),
+    ] {
+        assert_eq!(rig.ask(A, &format!("client kill {options}")), want, "{options}");
+    }
+    assert!(rig.closed.is_empty());
+    assert_eq!(rig.ask(A, "client kill type pubsub user default"), ":1\r\n");
+    assert_eq!(rig.closed, [B]);
+    rig.resp.on_closed(B);
+    assert_eq!(rig.ask(A, "client kill type normal skipme no"), ":2\r\n");
+    assert!(rig.closed.contains(&A) && rig.closed.contains(&c), "{:?}", rig.closed);
 }
 
 // J1: what several keys are read for or changed in has effect at one moment.

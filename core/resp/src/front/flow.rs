@@ -202,7 +202,7 @@ impl Resp {
         let db = connection.db;
         let changes = row.flags.has(Flags::WRITE);
         let is_idle = connection.running.is_empty();
-        let keys = if is_idle { Vec::new() } else { hashes(&self.hasher, db, row, args) };
+        let keys = if is_idle { Vec::new() } else { hashes(&self.hasher, row, args) };
         if !is_idle && connection.must_wait(&keys, changes, false) {
             return Taking::Later;
         }
@@ -253,7 +253,7 @@ impl Resp {
             db,
             started: now,
             args: Args::of(args),
-            keys: if is_idle { hashes(&self.hasher, db, row, args) } else { keys },
+            keys: if is_idle { hashes(&self.hasher, row, args) } else { keys },
             changes,
             exclusive: false,
             work,
@@ -579,9 +579,9 @@ fn passes_multi(row: &Command) -> bool {
     matches!(front, Front::Multi | Front::Exec | Front::Discard | Front::Watch | Front::Quit | Front::Reset)
 }
 
-/// Hashes of a command's keys.
-fn hashes(hasher: &PlacementHasher, db: u16, row: &Command, args: &[&[u8]]) -> Vec<u64> {
-    row.keys.of(args).map(|key| hasher.hash(key).0.wrapping_add(u64::from(db))).collect()
+/// Hashes of a command's keys, whatever their database: MOVE and COPY concern two.
+fn hashes(hasher: &PlacementHasher, row: &Command, args: &[&[u8]]) -> Vec<u64> {
+    row.keys.of(args).map(|key| hasher.hash(key).0).collect()
 }
 
 /// The memory of a list for another one.

@@ -6,6 +6,7 @@
 //! Invariant: a reply is given only when every key that its handlers saw was so at one moment.
 
 use super::answer::{Answer, Kind};
+use super::clients::is_of_client;
 use super::connection::Queued;
 use super::running::{Running, Work};
 use super::tables::Databases;
@@ -53,8 +54,26 @@ pub struct Transact {
     missing: usize,
     pub attempts: u32,
     protocol: Protocol,
-    /// The database that the connection has when it is over.
-    pub db_after: Option<u16>,
+    /// What follows for the connection from an `EXEC` that has its effect.
+    pub after: Option<After>,
+}
+
+/// What queued commands about the connection come to once the others have had their effect.
+#[derive(Debug)]
+pub struct After {
+    /// The database that it has then.
+    pub db: u16,
+    /// Commands whose replies are still to be written, and where in the reply.
+    pub aside: Vec<Aside>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Aside {
+    /// Bytes of the reply before it.
+    pub start: usize,
+    /// Of the queued command.
+    pub index: usize,
+    pub front: Front,
 }
 
 /// What becomes of a transaction now.
@@ -76,7 +95,7 @@ impl Transact {
             missing: 0,
             attempts: 0,
             protocol,
-            db_after: None,
+            after: None,
         }
     }
 
@@ -85,6 +104,13 @@ impl Transact {
         self.forget();
         self.phase = Phase::Ready;
         self.attempts += 1;
+    }
+
+    /// Ends with an error: nothing has had an effect, on the connection neither.
+    fn refuse(&mut self, running: &mut Running, fault: &Fault) {
+        self.after = None;
+        running.reply.clear();
+        Reply::new(&mut running.reply, self.protocol).fault(fault);
     }
 
     fn forget(&mut self) {
@@ -114,8 +140,7 @@ impl Resp {
             if now.since(running.started) > self.config.deadline {
                 let text =
                     "TRYAGAIN the keys were changed by others each time that this command had read them";
-                running.reply.clear();
-                Reply::new(&mut running.reply, work.protocol).fault(&Fault::fixed(text));
+                work.refuse(running, &Fault::fixed(text));
                 return true;
             }
             let step = match work.phase {
@@ -171,8 +196,7 @@ impl Resp {
             Err(Stop::Need) => return self.read(now, conn, running, work, host, effects),
             Err(Stop::Fault(fault)) => {
                 work.keys.drop_changes();
-                running.reply.clear();
-                Reply::new(&mut running.reply, work.protocol).fault(&fault);
+                work.refuse(running, &fault);
             }
             Ok(()) => {}
         }
@@ -189,6 +213,7 @@ impl Resp {
         host: &mut impl Host,
     ) -> Result<(), Stop> {
         let Purpose::Exec { queued, watched } = &work.purpose else { return Ok(()) };
+        work.after = None;
         let mut needs = false;
         for ((db, key), version) in watched {
             match work.keys.version(*db, key) {
@@ -207,7 +232,8 @@ impl Resp {
         let mut db = running.db;
         let mut reply = Reply::new(&mut running.reply, work.protocol);
         reply.array(queued.len());
-        for Queued { row, args } in queued {
+        let mut aside = Vec::new();
+        for (index, Queued { row, args }) in queued.iter().enumerate() {
             let args = args.list();
             let start = reply.len();
             let ran = match row.run {
@@ -224,6 +250,10 @@ impl Resp {
                     }
                     Err(fault) => Err(Stop::Fault(fault)),
                 },
+                Run::Front(front) if is_of_client(front) => {
+                    aside.push(Aside { start, index, front });
+                    Ok(())
+                }
                 Run::Front(front) => {
                     self.answer_within(conn, front, &args, reply.by_ref(), host);
                     Ok(())
@@ -240,7 +270,7 @@ impl Resp {
                 }
             }
         }
-        work.db_after = Some(db);
+        work.after = Some(After { db, aside });
         if needs { Err(Stop::Need) } else { Ok(()) }
     }
 
@@ -256,8 +286,7 @@ impl Resp {
     ) -> Step {
         work.places = work.keys.take_needed();
         if work.places.iter().any(|(_, key)| key.len() > KEY_BYTES_MAX) {
-            running.reply.clear();
-            Reply::new(&mut running.reply, work.protocol).fault(&Fault::KEY_TOO_LARGE);
+            work.refuse(running, &Fault::KEY_TOO_LARGE);
             return Step::Over;
         }
         if let Some((db, _)) = work.places.iter().find(|(db, _)| self.databases.table(*db).is_none()) {
@@ -280,8 +309,7 @@ impl Resp {
                         work.missing -= 1;
                     }
                     Err(Answer::Fault(fault)) => {
-                        running.reply.clear();
-                        Reply::new(&mut running.reply, work.protocol).fault(&fault);
+                        work.refuse(running, &fault);
                         return Step::Over;
                     }
                     Err(_) => self.posted.push((Operation::Read { table, key: key.clone(), rules }, part)),
@@ -350,8 +378,7 @@ impl Resp {
                 Step::Again
             }
             End::Fault(fault) => {
-                running.reply.clear();
-                Reply::new(&mut running.reply, work.protocol).fault(&fault);
+                work.refuse(running, &fault);
                 Step::Over
             }
         }
@@ -420,13 +447,12 @@ impl Resp {
     }
 }
 
-fn end_with(running: &mut Running, work: &Transact, answer: Answer<'_>) -> bool {
+fn end_with(running: &mut Running, work: &mut Transact, answer: Answer<'_>) -> bool {
     let fault = match answer {
         Answer::Fault(fault) => fault,
         other => fault_of(Status::BadRequest, &format!("unexpected answer: {other:?}")),
     };
-    running.reply.clear();
-    Reply::new(&mut running.reply, work.protocol).fault(&fault);
+    work.refuse(running, &fault);
     true
 }
 
