@@ -28,7 +28,7 @@ cargo xtask COMMAND
   clients    sessions of redis-cli, redis-benchmark, redis-py, go-redis and ioredis against five servers, and servers
              killed under their load   [--only NAME] [--at ADDRESS,...] [--kills N]
   differential  the same random commands to redis-server and to a cluster of five, every reply compared
-             [--commands N] [--seed N] [--servers N] [--right ADDRESS] [--tally]
+             [--commands N] [--seed N] [--servers N] [--right ADDRESS] [--every-row] [--tally]
   bench      bench compare: beside redis-server in one run; bench compare memory: live data by resident memory, beside
              redis-server and memcached; bench resp: over Redis's protocol, beside redis-server and an empty
              server, the floor; bench limits: that floor alone; bench shard: what one operation costs, without sockets
