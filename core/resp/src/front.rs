@@ -130,6 +130,7 @@ pub struct RespStats {
     pub commands: u64,
     pub connections: u64,
     pub faults: u64,
+    /// Keys that read-only commands asked for, and found or not.
     pub hits: u64,
     pub misses: u64,
     /// Operations that went through the session.
@@ -324,6 +325,12 @@ impl Resp {
         let ids = self.session.start_all(now, operations, self.config.deadline, effects);
         for (id, part) in ids.into_iter().zip(parts) {
             self.tickets.enter_operation(id, part);
+        }
+    }
+
+    fn count_lookups(&mut self, found: impl IntoIterator<Item = bool>) {
+        for is_there in found {
+            *if is_there { &mut self.stats.hits } else { &mut self.stats.misses } += 1;
         }
     }
 

@@ -10,6 +10,7 @@ use ramhold_wire::control::{Address, encode_into};
 use ramhold_wire::data::{IncrementReply, ReadReply, encode_version};
 use ramhold_wire::local::{LocalAnswers, LocalRequest};
 use ramhold_wire::membership::Durability;
+use ramhold_wire::scan::{ScanHead, encode_object_head};
 use ramhold_wire::status::ProcessStatus;
 use ramhold_wire::table::{TableDescription, TableOptions, TabletDescription, TabletState};
 use ramhold_wire::{Header, Opcode, frame};
@@ -238,11 +239,23 @@ impl Rig {
 
     /// What the session asks the coordinator.
     fn answer(&mut self, header: &Header) {
-        assert_eq!(
-            header.opcode(),
-            Some(Opcode::TableDescribe),
-            "the session is needed to find the table only"
-        );
+        match header.opcode() {
+            // Objects were lost: nobody knows how many there are, and a page shows those that are left.
+            Some(Opcode::Count) => {
+                return self.answer_with(header, Status::Corrupt, |out| encode_version(out, Version::NONE));
+            }
+            Some(Opcode::Scan) => {
+                let keys: Vec<Vec<u8>> = self.shelf.objects.keys().cloned().collect();
+                return self.answer_with(header, Status::Ok, |out| {
+                    ScanHead { last: KeyHash(u64::MAX), next: None }.encode(out);
+                    for key in &keys {
+                        encode_object_head(out, (Version(1), 0, None), key.len(), 0);
+                        out.extend_from_slice(key);
+                    }
+                });
+            }
+            other => assert_eq!(other, Some(Opcode::TableDescribe), "objects are this process's own"),
+        }
         let description = TableDescription {
             table: TableId(3),
             name: "db0".into(),
@@ -259,9 +272,13 @@ impl Rig {
                 first_segment: SegmentId(0),
             }],
         };
+        self.answer_with(header, Status::Ok, |out| encode_into(out, &description));
+    }
+
+    fn answer_with(&mut self, header: &Header, status: Status, body: impl FnOnce(&mut Vec<u8>)) {
         let mut bytes = Vec::new();
-        let answer = Header { cluster: ClusterId(7), ..header.answer(Status::Ok) };
-        frame::write(&mut bytes, &answer, |out| encode_into(out, &description));
+        let answer = Header { cluster: ClusterId(7), ..header.answer(status) };
+        frame::write(&mut bytes, &answer, body);
         let mut effects = Effects::new();
         let input = Input::Frame { from: ConnId(99), bytes: &bytes };
         self.resp.on_session(self.now, input, &mut self.shelf, &mut effects);
@@ -385,6 +402,47 @@ fn a_transaction_changes_its_connection_as_it_has_effect() {
     assert!(rig.ask(A, "multi\nselect 3\nclient setname eve\nexec").ends_with("*-1\r\n"));
     let info = rig.ask(A, "client info");
     assert!(info.contains(" db=0 ") && info.contains(" name=bob "), "{info}");
+}
+
+// C11: a number that cannot be known is not made up.
+#[test]
+fn keys_are_counted_one_by_one_where_objects_were_lost() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.ask(A, "mset a 1 b 2 c 3\ndbsize"), "+OK\r\n:3\r\n");
+}
+
+#[test]
+fn every_key_that_is_read_is_a_hit_or_a_miss() {
+    let mut rig = Rig::new();
+    let counts = |rig: &mut Rig| {
+        let info = rig.ask(B, "info stats");
+        let number = |name: &str| -> u64 {
+            let line = info.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            line.parse().unwrap()
+        };
+        [number("keyspace_hits:"), number("keyspace_misses:")]
+    };
+    rig.ask(A, "mset a 1 b 2\nincr n");
+    assert_eq!(counts(&mut rig), [0, 0]);
+    for (lines, want) in [
+        ("get a\nget x", [1, 1]),
+        ("mget a b x", [2, 1]),
+        ("exists a x", [1, 1]),
+        ("strlen a\nttl x", [1, 1]),
+        ("multi\nget a\nget x\nset a 2\nexec", [1, 1]),
+    ] {
+        rig.ask(A, lines);
+        assert_eq!(counts(&mut rig), want, "{lines}");
+        rig.shelf.delays = true;
+        rig.ask(A, lines);
+        while !rig.shelf.waiting.is_empty() {
+            rig.release();
+        }
+        rig.said(A);
+        rig.shelf.delays = false;
+        assert_eq!(counts(&mut rig), [2 * want[0], 2 * want[1]], "{lines}, answered later");
+        rig.ask(B, "config resetstat");
+    }
 }
 
 #[test]

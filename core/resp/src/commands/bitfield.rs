@@ -131,7 +131,7 @@ pub const BITFIELD: Command = Command {
     arity: -2,
     flags: Flags::WRITE.with(Flags::DENYOOM),
     keys: KeyPlaces::ONE,
-    access: &["RW access update variable_flags; This command allows both access and modification of the key"],
+    access: &["RW access update variable_flags; GET reads the key, SET and INCRBY write it"],
     group: "bitmap",
     since: "3.2.0",
     complexity: "O(N) with N the bytes of the value: it is written anew",

@@ -261,6 +261,7 @@ impl Resp {
             finished: None,
         };
         self.advance(now, conn, &mut running, host, effects);
+        self.after_transact(connection, &mut running);
         if running.is_done() && is_idle {
             out.extend_from_slice(&running.reply);
         } else {
@@ -347,6 +348,7 @@ impl Resp {
                 let args = running.args.list();
                 self.on_fast_answer(&mut work, running.db, &args, part, answer);
                 if work.is_over() {
+                    self.count_lookups(work.lookups());
                     let mut reply = Vec::new();
                     work.write(&mut Reply::new(&mut reply, connection.protocol));
                     running.reply = reply;

@@ -1,7 +1,7 @@
 //! Commands about the connection and the process, which are answered at once, and those that lead to others.
 
 use super::clients::{check_name, is_of_client};
-use super::connection::{Connection, Multi};
+use super::connection::{Connection, Multi, Queued};
 use super::flow::Taking;
 use super::keyspace::Walk;
 use super::running::{Running, Work};
@@ -11,7 +11,7 @@ use super::{Host, Resp, about, cluster};
 use crate::commands::describe;
 use crate::fault::shown;
 use crate::parse::integer;
-use crate::{Command, Fault, Front, Protocol, Reply, find};
+use crate::{Command, Fault, Flags, Front, Protocol, Reply, find};
 use ramhold_base::{ConnId, Effect, Effects, Instant};
 
 /// Keys that one connection may watch.
@@ -409,7 +409,15 @@ impl Resp {
             (Purpose::Watch, _) => connection.watched.extend(work.seen()),
             (Purpose::Exec { queued, .. }, Some(After { db, aside })) => {
                 connection.db = *db;
+                for Queued { row, args } in
+                    queued.iter().filter(|queued| queued.row.flags.has(Flags::READONLY))
+                {
+                    self.count_lookups(work.lookups(row, &args.list()));
+                }
                 self.answer_aside(connection, queued, aside, &mut running.reply);
+            }
+            (Purpose::Command, _) if running.row.flags.has(Flags::READONLY) => {
+                self.count_lookups(work.lookups(running.row, &running.args.list()));
             }
             (Purpose::Command | Purpose::Exec { .. }, _) => {}
         }

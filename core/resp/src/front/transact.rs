@@ -13,7 +13,7 @@ use super::tables::Databases;
 use super::tickets::Part;
 use super::{Host, Resp, fault_of};
 use crate::transaction::Place;
-use crate::{Call, Change, Fault, Front, Protocol, Reply, Run, Stop, Transaction};
+use crate::{Call, Change, Command, Fault, Front, Protocol, Reply, Run, Stop, Transaction};
 use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ClusterTime, ConnId, Effects, Instant, Status, TableId, Version};
@@ -116,6 +116,15 @@ impl Transact {
     fn forget(&mut self) {
         let database_count = self.keys.database_count;
         self.keys = Transaction::over(database_count);
+    }
+
+    /// Whether each key of one of its commands was there, whatever the commands before it did; of those that were read.
+    pub fn lookups(&self, row: &Command, args: &[&[u8]]) -> Vec<bool> {
+        let is_seen = |key: &[u8]| {
+            let mut entries = self.keys.entries();
+            entries.find(|((_, of), ..)| of == key).and_then(|(_, seen, _)| seen).map(|seen| seen.is_some())
+        };
+        row.keys.of(args).filter_map(is_seen).collect()
     }
 
     /// What `WATCH` saw.
