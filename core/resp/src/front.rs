@@ -23,6 +23,7 @@ mod fast;
 mod flow;
 mod immediate;
 mod keyspace;
+mod latency;
 mod pubsub;
 mod running;
 mod tables;
@@ -85,6 +86,8 @@ pub struct RespConfig {
     /// Commands that take at least this long are kept in the slow log.
     pub slow: Duration,
     pub slow_count_max: usize,
+    /// Commands that take at least this long are told by `LATENCY`; 0: none.
+    pub latency_threshold: Duration,
     /// Whether `DEBUG` is allowed.
     pub debug: bool,
     pub session: SessionConfig,
@@ -106,6 +109,7 @@ impl RespConfig {
             deadline: session.deadline,
             slow: Duration::from_millis(10),
             slow_count_max: 128,
+            latency_threshold: Duration::ZERO,
             debug: false,
             session,
         }
@@ -169,6 +173,7 @@ pub struct Resp {
     stats: RespStats,
     waits: Latencies,
     slow: about::SlowLog,
+    latency: latency::Latency,
     subscribers: pubsub::Subscribers,
     /// Messages on their way to other servers' subscribers: whose command waits.
     calls: Calls<(ConnId, u64)>,
@@ -195,6 +200,7 @@ impl Resp {
             stats: RespStats::default(),
             waits: Latencies::default(),
             slow: about::SlowLog::default(),
+            latency: latency::Latency::default(),
             subscribers: pubsub::Subscribers::default(),
             calls: Calls::new(PUBLISH_ROLE, rng.u64()),
             rng,
@@ -287,7 +293,7 @@ impl Resp {
                 continue;
             }
             if let Some(conn) = self.touched.pop() {
-                self.release(now, conn, effects);
+                self.release(now, conn, host, effects);
                 continue;
             }
             return;
@@ -335,13 +341,20 @@ impl Resp {
     }
 
     /// Sends the replies of a connection that are next, and hears it again.
-    fn release(&mut self, now: Instant, conn: ConnId, effects: &mut Effects) {
+    fn release(&mut self, now: Instant, conn: ConnId, host: &impl Host, effects: &mut Effects) {
         let Some(connection) = self.connections.get_mut(&conn) else { return };
         let mut out = std::mem::take(&mut self.out);
         out.clear();
         while let Some(done) = connection.take_done() {
-            self.waits.count(now.since(done.started));
-            self.slow.note(&done, now, connection, &self.config);
+            let took = now.since(done.started);
+            self.waits.count(took);
+            let threshold = self.config.latency_threshold;
+            if took >= self.config.slow {
+                self.slow.note(&done, took, host.time(now) / 1000, connection, &self.config);
+            }
+            if took >= threshold && !threshold.is_zero() && done.args.bytes() > 0 {
+                self.latency.note(done.row, took, host.time(now) / 1000);
+            }
             out.extend_from_slice(&done.reply);
         }
         send(conn, &out, effects);

@@ -412,6 +412,40 @@ fn keys_are_counted_one_by_one_where_objects_were_lost() {
 }
 
 #[test]
+fn slow_commands_are_told_by_latency_and_slowlog() {
+    let mut rig = Rig::new();
+    let slow = |rig: &mut Rig, lines: &str, millis: u64| {
+        rig.shelf.delays = true;
+        rig.ask(A, lines);
+        rig.now = rig.now + std::time::Duration::from_millis(millis);
+        while !rig.shelf.waiting.is_empty() {
+            rig.release();
+        }
+        rig.said(A);
+        rig.shelf.delays = false;
+    };
+    rig.ask(A, "set a 1");
+    slow(&mut rig, "get a", 2000);
+    assert_eq!(rig.ask(A, "latency latest\nlatency history fast-command"), "*0\r\n*0\r\n");
+    assert!(rig.ask(A, "slowlog get").contains(":1700000002\r\n:2000000\r\n"), "when and how long");
+    assert_eq!(rig.ask(A, "config set latency-monitor-threshold 100"), "+OK\r\n");
+    slow(&mut rig, "get a", 99);
+    assert_eq!(rig.ask(A, "latency latest"), "*0\r\n");
+    slow(&mut rig, "get a", 301);
+    slow(&mut rig, "get a", 100);
+    slow(&mut rig, "get a", 1000);
+    let latest = "*1\r\n*4\r\n$12\r\nfast-command\r\n:1700000003\r\n:1000\r\n:1000\r\n";
+    assert_eq!(rig.ask(A, "latency latest"), latest);
+    let history = "*2\r\n*2\r\n:1700000002\r\n:301\r\n*2\r\n:1700000003\r\n:1000\r\n";
+    assert_eq!(
+        rig.ask(A, "latency history fast-command\nlatency history command"),
+        format!("{history}*0\r\n")
+    );
+    assert!(rig.ask(A, "latency doctor").contains("at most 1000 ms"));
+    assert_eq!(rig.ask(A, "latency reset nosuch\nlatency reset\nlatency latest"), ":0\r\n:1\r\n*0\r\n");
+}
+
+#[test]
 fn every_key_that_is_read_is_a_hit_or_a_miss() {
     let mut rig = Rig::new();
     let counts = |rig: &mut Rig| {

@@ -230,7 +230,7 @@ pub const LATENCY: Command = Command {
             usage: "event",
             summary: "Lists the delays of one kind that were recorded.",
             tips: &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"],
-            note: "Nothing is recorded; see SLOWLOG.",
+            note: "Of the server that is asked, and of commands that were not answered in the step in which they came: others take microseconds.",
             run: Run::Front(Front::LatencyHistory),
             ..Command::BASE
         },
@@ -244,7 +244,7 @@ pub const LATENCY: Command = Command {
             usage: "",
             summary: "Lists the newest delay of each kind that was recorded.",
             tips: &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"],
-            note: "Nothing is recorded; see SLOWLOG.",
+            note: "Of the server that is asked, and of commands that were not answered in the step in which they came: others take microseconds.",
             run: Run::Front(Front::LatencyLatest),
             ..Command::BASE
         },

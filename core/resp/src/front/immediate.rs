@@ -247,9 +247,9 @@ impl Resp {
             Front::SlowlogGet | Front::SlowlogLen | Front::SlowlogReset => {
                 self.slow.answer(front, args, reply);
             }
-            Front::LatencyLatest | Front::LatencyHistory => reply.array(0),
-            Front::LatencyReset => reply.integer(0),
-            Front::LatencyDoctor => reply.verbatim("Nothing is recorded yet; see SLOWLOG and INFO.\n"),
+            Front::LatencyLatest | Front::LatencyHistory | Front::LatencyReset | Front::LatencyDoctor => {
+                self.latency.answer(front, args, self.config.latency_threshold, reply);
+            }
             Front::ClusterKeySlot | Front::ClusterInfo | Front::ClusterMyId => {
                 cluster::answer(front, args, reply, host);
             }

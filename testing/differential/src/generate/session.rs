@@ -69,13 +69,22 @@ impl Choice<'_> {
                 _ => words!["PUBSUB", "CHANNELS", "nobody*"],
             },
             29 => match self.rng.below(7) {
-                0 => words!["CONFIG", "SET", "nosuchparameter", "1"],
+                0 => words![
+                    "CONFIG",
+                    "SET",
+                    self.one(&["nosuchparameter", "latency-monitor-threshold", "LATENCY-MONITOR-THRESHOLD"]),
+                    self.one(&["abc", "-1", "", "1.5"])
+                ],
                 1 => words!["CONFIG", "RESETSTAT"],
                 2 => words!["LATENCY", self.one(&["LATEST", "RESET", "NOSUCH"])],
                 3 => words!["LATENCY", self.one(&["HISTORY", "RESET"]), "command"],
                 4 => words!["SLOWLOG", self.one(&["RESET", "LEN", "GET", "NOSUCH"])],
                 5 => words![self.one(&["ROLE", "LASTSAVE"])],
-                _ => words!["CONFIG", "GET", self.one(&["maxmemory-policy", "nosuchparameter"])],
+                _ => words![
+                    "CONFIG",
+                    "GET",
+                    self.one(&["maxmemory-policy", "nosuchparameter", "latency-monitor-*"])
+                ],
             },
             30 => words!["MEMORY", "USAGE", self.key()],
             31 => words!["UNWATCH"],
