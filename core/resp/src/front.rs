@@ -36,7 +36,9 @@ use connection::Connection;
 use ramhold_base::hash::{PlacementHasher, PlacementSeed};
 use ramhold_base::map::FastMap;
 use ramhold_base::time::earliest;
-use ramhold_base::{ConnId, Effect, Effects, Input, Instant, Latencies, Machine, Rng, ServerId, Status};
+use ramhold_base::{
+    ConnId, Effect, Effects, Input, Instant, Latencies, Machine, Rng, ServerId, Status, TableId,
+};
 use ramhold_client_core::{Operation, Session, SessionConfig};
 use ramhold_wire::local::{LocalAnswers, LocalRequest};
 use ramhold_wire::status::ProcessStatus;
@@ -61,6 +63,8 @@ pub trait Host {
     /// Milliseconds since 1970, as the cluster counts them.
     fn time(&self, now: Instant) -> u64;
     fn status(&self, now: Instant) -> ProcessStatus;
+    /// How many objects of each table are in this process; none: nobody knows, since some were lost.
+    fn objects_by_table(&self) -> FastMap<TableId, Option<u64>>;
     fn me(&self) -> ServerId;
     fn cluster(&self) -> u64;
     /// The servers of the cluster that serve, and where.

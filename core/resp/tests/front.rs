@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 use ramhold_base::hash::PlacementSeed;
+use ramhold_base::map::FastMap;
 use ramhold_base::*;
 use ramhold_resp::{Host, Resp, RespConfig};
 use ramhold_wire::commit::{CommitAction, CommitRequest};
@@ -28,6 +29,7 @@ struct Shelf {
     ready: LocalAnswers,
     waiting: Vec<(u64, Status, Vec<u8>)>,
     asked: Vec<String>,
+    has_losses: bool,
 }
 
 impl Shelf {
@@ -134,6 +136,11 @@ impl Host for Shelf {
 
     fn status(&self, _now: Instant) -> ProcessStatus {
         ProcessStatus::default()
+    }
+
+    fn objects_by_table(&self) -> FastMap<TableId, Option<u64>> {
+        let count = (!self.has_losses).then_some(self.objects.len() as u64);
+        FastMap::from_iter([(TableId(3), count), (TableId(4), Some(5))])
     }
 
     fn me(&self) -> ServerId {
@@ -443,6 +450,17 @@ fn slow_commands_are_told_by_latency_and_slowlog() {
     );
     assert!(rig.ask(A, "latency doctor").contains("at most 1000 ms"));
     assert_eq!(rig.ask(A, "latency reset nosuch\nlatency reset\nlatency latest"), ":0\r\n:1\r\n*0\r\n");
+}
+
+// J1: what is said of databases is what is here; what nobody knows is not said.
+#[test]
+fn info_tells_the_keys_of_databases() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.ask(A, "info keyspace"), "$12\r\n# Keyspace\r\n\r\n");
+    rig.ask(A, "mset a 1 b 2");
+    assert_eq!(rig.ask(A, "info keyspace"), "$24\r\n# Keyspace\r\ndb0:keys=2\r\n\r\n");
+    rig.shelf.has_losses = true;
+    assert_eq!(rig.ask(A, "info keyspace"), "$12\r\n# Keyspace\r\n\r\n");
 }
 
 #[test]

@@ -105,7 +105,7 @@ pub const INFO: Command = Command {
     usage: "[section [section ...]]",
     summary: "Reports how the server is doing, in sections of names and numbers.",
     tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
-    note: "Of the server that is asked. keyspace_hits and keyspace_misses count the keys that read-only commands asked for.",
+    note: "Of the server that is asked. Keyspace lists the databases that clients of this server have used, with the keys that it has of them; how many of these expire is not counted. keyspace_hits and keyspace_misses count the keys that read-only commands asked for.",
     run: Run::Front(Front::Info),
     ..Command::BASE
 };

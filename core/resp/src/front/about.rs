@@ -224,7 +224,15 @@ pub fn info(resp: &Resp, args: &[&[u8]], mut reply: Reply<'_>, host: &mut impl H
             ("ramhold_databases", resp.config.databases.to_string()),
         ],
     );
-    section("Keyspace", &[]);
+    let objects = host.objects_by_table();
+    // How many of them have an end, and a mean of that, nobody counts.
+    let keyspace = resp.databases.known().into_iter().filter_map(|(db, table)| {
+        let count = objects.get(&table).copied().flatten().filter(|count| *count > 0)?;
+        Some((format!("db{db}"), format!("keys={count}")))
+    });
+    let keyspace: Vec<(String, String)> = keyspace.collect();
+    let lines: Vec<(&str, String)> = keyspace.iter().map(|(db, text)| (&db[..], text.clone())).collect();
+    section("Keyspace", &lines);
     reply.verbatim(&text);
 }
 
