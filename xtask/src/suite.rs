@@ -35,9 +35,10 @@ pub fn test() -> Result<(), Failure> {
     }
     skipped.extend(clients::play(&[])?);
     if is_installed("redis-server") {
-        // Five servers come to every row of the table of differences, one server is a case of its own.
-        compare_replies(&["--commands", "400000", "--every-row"])?;
-        compare_replies(&["--servers", "1", "--commands", "400000"])?;
+        // Five servers come to every row of the table of differences, one server is a case of its own. Commands that nobody
+        // has tried yet are for `cargo xtask differential`.
+        compare_replies(&["--commands", "300000", "--seed", "7", "--every-row"])?;
+        compare_replies(&["--servers", "1", "--commands", "300000", "--seed", "8"])?;
     } else {
         skipped.push("differential: redis-server is not installed".into());
     }

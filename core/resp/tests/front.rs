@@ -498,6 +498,17 @@ fn every_key_that_is_read_is_a_hit_or_a_miss() {
 }
 
 #[test]
+fn errors_come_as_far_as_redis_reads() {
+    let mut rig = Rig::new();
+    rig.ask(A, "client setname bob");
+    assert!(
+        rig.ask(A, "hello 3 setname eve nosuch").starts_with("-ERR Syntax error in HELLO option 'nosuch'")
+    );
+    assert_eq!(rig.ask(A, "client getname"), "$3\r\neve\r\n", "named, and not of version 3");
+    assert!(rig.ask(A, "config set NoSuch 1").ends_with("- 'NoSuch'\r\n"));
+}
+
+#[test]
 fn clients_are_ended_by_what_they_are() {
     let mut rig = Rig::new();
     let (c, own) = (ConnId(3), |rig: &mut Rig| rig.ask(A, "client id"));

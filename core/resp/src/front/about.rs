@@ -303,9 +303,10 @@ fn set(config: &mut RespConfig, name: &[u8], value: &[u8]) -> Result<(), Fault> 
                 "ERR CONFIG SET failed (possibly related to argument '{name}') - can't set immutable config"
             )));
         }
-        name => {
+        _ => {
             return Err(Fault::said(format!(
-                "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
+                "ERR Unknown option or number of arguments for CONFIG SET - '{}'",
+                crate::fault::shown(name)
             )));
         }
     }

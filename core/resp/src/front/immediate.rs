@@ -335,7 +335,6 @@ impl Resp {
     fn hello(&mut self, connection: &mut Connection, args: &[&[u8]], out: &mut Vec<u8>) {
         let mut protocol = connection.protocol;
         let mut rest = &args[1..];
-        let mut name = None;
         if let Some((version, more)) = rest.split_first() {
             rest = more;
             protocol = match integer(version) {
@@ -362,8 +361,11 @@ impl Resp {
                 }
                 (b"setname", [given, more @ ..]) => {
                     rest = more;
-                    name = Some(given.to_vec());
                     fault = check_name(given).err();
+                    // Whatever comes of the words behind it.
+                    if fault.is_none() {
+                        connection.name = given.to_vec();
+                    }
                 }
                 _ => {
                     let shown = shown(option.split(|byte| *byte == 0).next().unwrap_or(option));
@@ -381,9 +383,6 @@ impl Resp {
             return Reply::new(out, connection.protocol).fault(&fault);
         }
         connection.protocol = protocol;
-        if let Some(name) = name {
-            connection.name = name;
-        }
         let mut reply = Reply::new(out, protocol);
         reply.map(7);
         reply.bulk(b"server");
