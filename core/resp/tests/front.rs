@@ -509,6 +509,17 @@ fn errors_come_as_far_as_redis_reads() {
 }
 
 #[test]
+fn who_watches_is_not_disturbed_by_what_changes_nothing() {
+    let mut rig = Rig::new();
+    rig.ask(A, "set a v\nwatch a");
+    rig.ask(B, "bitfield a incrby u1 #4 2 set u8 0 118\nsetbit a 0 0");
+    assert_eq!(rig.ask(A, "multi\nexec\nwatch a"), "+OK\r\n*0\r\n+OK\r\n");
+    rig.ask(B, "bitfield a set u8 0 119 set u8 0 118");
+    assert_eq!(rig.ask(A, "multi\nexec"), "+OK\r\n*-1\r\n");
+    assert_eq!(rig.ask(A, "client kill user \"a\\x00b\""), "-ERR No such user 'a'\r\n");
+}
+
+#[test]
 fn clients_are_ended_by_what_they_are() {
     let mut rig = Rig::new();
     let (c, own) = (ConnId(3), |rig: &mut Rig| rig.ask(A, "client id"));

@@ -166,7 +166,7 @@ impl Kind {
             b"normal" => Ok(Kind::Normal),
             b"pubsub" => Ok(Kind::PubSub),
             b"master" | b"replica" | b"slave" => Ok(Kind::OfServers),
-            _ => Err(Fault::said(format!("ERR Unknown client type '{}'", shown(text)))),
+            _ => Err(Fault::said(format!("ERR Unknown client type '{}'", shown(repeated(text))))),
         }
     }
 
@@ -205,7 +205,7 @@ impl Chosen {
                 b"type" => chosen.kind = Some(Kind::parse(value)?),
                 // There is one user, and all connections are its.
                 b"user" if *value == b"default" => {}
-                b"user" => return Err(Fault::said(format!("ERR No such user '{}'", shown(value)))),
+                b"user" => return Err(Fault::said(format!("ERR No such user '{}'", shown(repeated(value))))),
                 b"addr" | b"laddr" => return Err(addresses),
                 b"skipme" if value.eq_ignore_ascii_case(b"yes") => chosen.skips_own = true,
                 b"skipme" if value.eq_ignore_ascii_case(b"no") => chosen.skips_own = false,
@@ -218,6 +218,11 @@ impl Chosen {
     fn fits(&self, connection: &Connection) -> bool {
         self.id.is_none_or(|id| id == connection.id) && self.kind.is_none_or(|kind| kind.fits(connection))
     }
+}
+
+/// A word as an error repeats it: up to a zero.
+fn repeated(word: &[u8]) -> &[u8] {
+    word.split(|byte| *byte == 0).next().unwrap_or(word)
 }
 
 /// Names show in lists of words and lines.
