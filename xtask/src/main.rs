@@ -29,7 +29,7 @@ cargo xtask COMMAND
   clients    sessions of redis-cli, redis-benchmark, redis-py, go-redis and ioredis against five servers, and servers
              killed under their load   [--only NAME] [--at ADDRESS,...] [--kills N]
   differential  the same random commands to redis-server and to a cluster of five, every reply compared
-             [--commands N] [--seed N] [--servers N] [--right ADDRESS] [--tally]
+             [--commands N] [--seed N] [--servers N] [--right ADDRESS] [--every-row] [--tally]
   fuzz       whatever reads bytes from outside under libFuzzer, guided by coverage; fails on a finding and keeps it
              [resp_parse|resp_front|frame|requests|entry|rdb|aof|all] [--executions N]
   bench      bench compare: beside redis-server in one run; bench compare memory: live data by resident memory, beside

@@ -1,6 +1,7 @@
 //! What can be seen of a master.
 
 use crate::Master;
+use ramhold_base::map::FastMap;
 use ramhold_base::{KeyHash, Latencies, ServerId, StreamId, TableId};
 use ramhold_wire::status::{ProcessStatus, ReadLeaseStatus, ResultsStatus};
 use ramhold_wire::{Opcode, View};
@@ -69,6 +70,18 @@ impl Master {
             serving: t.state == crate::tablets::TabletState::Serving,
             stream: t.stream,
         })
+    }
+
+    /// How many objects are here of each table; none: nobody knows, since some were lost. In no particular order.
+    pub fn objects_by_table(&self) -> FastMap<TableId, Option<u64>> {
+        let mut tables = FastMap::default();
+        for tablet in self.tablets.all().filter(|tablet| tablet.state == crate::tablets::TabletState::Serving)
+        {
+            let count = self.log.object_count(tablet.range).filter(|_| !tablet.has_losses);
+            let sum: &mut Option<u64> = tables.entry(tablet.range.table).or_insert(Some(0));
+            *sum = sum.zip(count).map(|(sum, count)| sum + count);
+        }
+        tables
     }
 
     /// Whether every segment has all its replicas.

@@ -3,6 +3,7 @@
 use crate::ServerConfig;
 use crate::server::{Phase, ServerNode};
 use ramhold_backup::Backup;
+use ramhold_base::map::FastMap;
 use ramhold_base::{ConnId, Effect, Effects, Input, Instant, Peer, Rest, ServerId, Status, TableId, Taken};
 use ramhold_master::Master;
 use ramhold_resp::Host;
@@ -66,6 +67,10 @@ impl Host for Roles<'_> {
             self.bad_frames,
             now.since(self.started),
         )
+    }
+
+    fn objects_by_table(&self) -> FastMap<TableId, Option<u64>> {
+        self.master.as_ref().map_or_else(FastMap::default, |master| master.objects_by_table())
     }
 
     fn me(&self) -> ServerId {

@@ -16,6 +16,7 @@
 
 mod about;
 mod answer;
+mod clients;
 mod cluster;
 mod connection;
 mod fast;
@@ -23,6 +24,7 @@ mod flow;
 mod idle;
 mod immediate;
 mod keyspace;
+mod latency;
 mod pubsub;
 mod running;
 mod tables;
@@ -65,6 +67,8 @@ pub trait Host {
     /// Milliseconds since 1970, as the cluster counts them.
     fn time(&self, now: Instant) -> u64;
     fn status(&self, now: Instant) -> ProcessStatus;
+    /// How many objects of each table are in this process; none: nobody knows, since some were lost.
+    fn objects_by_table(&self) -> FastMap<TableId, Option<u64>>;
     fn me(&self) -> ServerId;
     fn cluster(&self) -> u64;
     /// The servers of the cluster that serve, and where.
@@ -92,6 +96,8 @@ pub struct RespConfig {
     /// Commands that take at least this long are kept in the slow log.
     pub slow: Duration,
     pub slow_count_max: usize,
+    /// Commands that take at least this long are told by `LATENCY`; 0: none.
+    pub latency_threshold: Duration,
     /// Whether `DEBUG` is allowed.
     pub debug: bool,
     pub session: SessionConfig,
@@ -114,6 +120,7 @@ impl RespConfig {
             idle: None,
             slow: Duration::from_millis(10),
             slow_count_max: 128,
+            latency_threshold: Duration::ZERO,
             debug: false,
             session,
         }
@@ -143,6 +150,7 @@ pub struct RespStats {
     pub commands: u64,
     pub connections: u64,
     pub faults: u64,
+    /// Keys that read-only commands asked for, and found or not.
     pub hits: u64,
     pub misses: u64,
     /// Operations that went through the session.
@@ -183,6 +191,7 @@ pub struct Resp {
     stats: RespStats,
     waits: Latencies,
     slow: about::SlowLog,
+    latency: latency::Latency,
     subscribers: pubsub::Subscribers,
     /// Messages on their way to other servers' subscribers: whose command waits.
     calls: Calls<(ConnId, u64)>,
@@ -211,6 +220,7 @@ impl Resp {
             stats: RespStats::default(),
             waits: Latencies::default(),
             slow: about::SlowLog::default(),
+            latency: latency::Latency::default(),
             subscribers: pubsub::Subscribers::default(),
             calls: Calls::new(PUBLISH_ROLE, rng.u64()),
             rng,
@@ -314,7 +324,7 @@ impl Resp {
                 continue;
             }
             if let Some(conn) = self.touched.pop() {
-                self.release(now, conn, effects);
+                self.release(now, conn, host, effects);
                 continue;
             }
             return;
@@ -355,14 +365,27 @@ impl Resp {
         }
     }
 
+    fn count_lookups(&mut self, found: impl IntoIterator<Item = bool>) {
+        for is_there in found {
+            *if is_there { &mut self.stats.hits } else { &mut self.stats.misses } += 1;
+        }
+    }
+
     /// Sends the replies of a connection that are next, and hears it again.
-    fn release(&mut self, now: Instant, conn: ConnId, effects: &mut Effects) {
+    fn release(&mut self, now: Instant, conn: ConnId, host: &impl Host, effects: &mut Effects) {
         let Some(connection) = self.connections.get_mut(&conn) else { return };
         let mut out = std::mem::take(&mut self.out);
         out.clear();
         while let Some(done) = connection.take_done() {
-            self.waits.count(now.since(done.started));
-            self.slow.note(&done, now, connection, &self.config);
+            let took = now.since(done.started);
+            self.waits.count(took);
+            let threshold = self.config.latency_threshold;
+            if took >= self.config.slow {
+                self.slow.note(&done, took, host.time(now) / 1000, connection, &self.config);
+            }
+            if took >= threshold && !threshold.is_zero() && done.args.bytes() > 0 {
+                self.latency.note(done.row, took, host.time(now) / 1000);
+            }
             out.extend_from_slice(&done.reply);
         }
         send(conn, &out, effects);

@@ -37,6 +37,17 @@ fn requests_for_a_key_have_their_effects_in_order() {
     assert_eq!(rig.said(A), ":2\r\n$-1\r\n$2\r\n12\r\n:3\r\n$3\r\n123\r\n");
 }
 
+// J1: MOVE and COPY concern a second database; what is asked there comes after them.
+#[test]
+fn a_request_in_another_database_waits_for_a_move_of_its_key() {
+    let mut rig = Rig::new();
+    rig.ask(A, "select 1\nget a\nselect 0\nset a 1");
+    rig.shelf.delays = true;
+    rig.shelf.asked.clear();
+    assert_eq!(rig.ask(A, "move a 1\nselect 1\nset a 2"), "");
+    assert_eq!(rig.shelf.asked, ["read a", "read a"], "in both databases, and nothing is written yet");
+}
+
 #[test]
 fn what_was_changed_meanwhile_is_read_again() {
     let mut rig = Rig::new();
@@ -80,6 +91,156 @@ fn transactions_run_together_or_not_at_all() {
         1
     );
     assert_eq!(rig.shelf.objects[&b"s"[..]].1, b"y");
+}
+
+// J1: commands about the connection have their place in a transaction, and none if it has no effect.
+#[test]
+fn a_transaction_changes_its_connection_as_it_has_effect() {
+    let mut rig = Rig::new();
+    let queued = "+QUEUED\r\n".repeat(5);
+    let want = format!("+OK\r\n{queued}*5\r\n+OK\r\n+OK\r\n$3\r\nbob\r\n$1\r\n1\r\n+OK\r\n");
+    assert_eq!(rig.ask(A, "multi\nset a 1\nclient setname bob\nclient getname\nget a\nselect 2\nexec"), want);
+    assert!(rig.ask(A, "client info").contains(" name=bob ") && rig.ask(A, "client info").contains(" db=2 "));
+    rig.ask(A, "select 0\nwatch a");
+    rig.shelf.write(b"a", b"7");
+    assert!(rig.ask(A, "multi\nselect 3\nclient setname eve\nexec").ends_with("*-1\r\n"));
+    let info = rig.ask(A, "client info");
+    assert!(info.contains(" db=0 ") && info.contains(" name=bob "), "{info}");
+}
+
+// C11: a number that cannot be known is not made up.
+#[test]
+fn keys_are_counted_one_by_one_where_objects_were_lost() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.ask(A, "mset a 1 b 2 c 3\ndbsize"), "+OK\r\n:3\r\n");
+}
+
+#[test]
+fn slow_commands_are_told_by_latency_and_slowlog() {
+    let mut rig = Rig::new();
+    let slow = |rig: &mut Rig, lines: &str, millis: u64| {
+        rig.shelf.delays = true;
+        rig.ask(A, lines);
+        rig.now = rig.now + std::time::Duration::from_millis(millis);
+        while !rig.shelf.waiting.is_empty() {
+            rig.release();
+        }
+        rig.said(A);
+        rig.shelf.delays = false;
+    };
+    rig.ask(A, "set a 1");
+    slow(&mut rig, "get a", 2000);
+    assert_eq!(rig.ask(A, "latency latest\nlatency history fast-command"), "*0\r\n*0\r\n");
+    assert!(rig.ask(A, "slowlog get").contains(":1700000002\r\n:2000000\r\n"), "when and how long");
+    assert_eq!(rig.ask(A, "config set latency-monitor-threshold 100"), "+OK\r\n");
+    slow(&mut rig, "get a", 99);
+    assert_eq!(rig.ask(A, "latency latest"), "*0\r\n");
+    slow(&mut rig, "get a", 301);
+    slow(&mut rig, "get a", 100);
+    slow(&mut rig, "get a", 1000);
+    let latest = "*1\r\n*4\r\n$12\r\nfast-command\r\n:1700000003\r\n:1000\r\n:1000\r\n";
+    assert_eq!(rig.ask(A, "latency latest"), latest);
+    let history = "*2\r\n*2\r\n:1700000002\r\n:301\r\n*2\r\n:1700000003\r\n:1000\r\n";
+    assert_eq!(
+        rig.ask(A, "latency history fast-command\nlatency history command"),
+        format!("{history}*0\r\n")
+    );
+    assert!(rig.ask(A, "latency doctor").contains("at most 1000 ms"));
+    assert_eq!(rig.ask(A, "latency reset nosuch\nlatency reset\nlatency latest"), ":0\r\n:1\r\n*0\r\n");
+}
+
+// J1: what is said of databases is what is here; what nobody knows is not said.
+#[test]
+fn info_tells_the_keys_of_databases() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.ask(A, "info keyspace"), "$12\r\n# Keyspace\r\n\r\n");
+    rig.ask(A, "mset a 1 b 2");
+    assert_eq!(rig.ask(A, "info keyspace"), "$24\r\n# Keyspace\r\ndb0:keys=2\r\n\r\n");
+    rig.shelf.has_losses = true;
+    assert_eq!(rig.ask(A, "info keyspace"), "$12\r\n# Keyspace\r\n\r\n");
+}
+
+#[test]
+fn every_key_that_is_read_is_a_hit_or_a_miss() {
+    let mut rig = Rig::new();
+    let counts = |rig: &mut Rig| {
+        let info = rig.ask(B, "info stats");
+        let number = |name: &str| -> u64 {
+            let line = info.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            line.parse().unwrap()
+        };
+        [number("keyspace_hits:"), number("keyspace_misses:")]
+    };
+    rig.ask(A, "mset a 1 b 2\nincr n");
+    assert_eq!(counts(&mut rig), [0, 0]);
+    for (lines, want) in [
+        ("get a\nget x", [1, 1]),
+        ("mget a b x", [2, 1]),
+        ("exists a x", [1, 1]),
+        ("strlen a\nttl x", [1, 1]),
+        ("multi\nget a\nget x\nset a 2\nexec", [1, 1]),
+    ] {
+        rig.ask(A, lines);
+        assert_eq!(counts(&mut rig), want, "{lines}");
+        rig.shelf.delays = true;
+        rig.ask(A, lines);
+        while !rig.shelf.waiting.is_empty() {
+            rig.release();
+        }
+        rig.said(A);
+        rig.shelf.delays = false;
+        assert_eq!(counts(&mut rig), [2 * want[0], 2 * want[1]], "{lines}, answered later");
+        rig.ask(B, "config resetstat");
+    }
+}
+
+#[test]
+fn errors_come_as_far_as_redis_reads() {
+    let mut rig = Rig::new();
+    rig.ask(A, "client setname bob");
+    assert!(
+        rig.ask(A, "hello 3 setname eve nosuch").starts_with("-ERR Syntax error in HELLO option 'nosuch'")
+    );
+    assert_eq!(rig.ask(A, "client getname"), "$3\r\neve\r\n", "named, and not of version 3");
+    assert!(rig.ask(A, "config set NoSuch 1").ends_with("- 'NoSuch'\r\n"));
+}
+
+#[test]
+fn who_watches_is_not_disturbed_by_what_changes_nothing() {
+    let mut rig = Rig::new();
+    rig.ask(A, "set a v\nwatch a");
+    rig.ask(B, "bitfield a incrby u1 #4 2 set u8 0 118\nsetbit a 0 0");
+    assert_eq!(rig.ask(A, "multi\nexec\nwatch a"), "+OK\r\n*0\r\n+OK\r\n");
+    rig.ask(B, "bitfield a set u8 0 119 set u8 0 118");
+    assert_eq!(rig.ask(A, "multi\nexec"), "+OK\r\n*-1\r\n");
+    assert_eq!(rig.ask(A, "client kill user \"a\\x00b\""), "-ERR No such user 'a'\r\n");
+}
+
+#[test]
+fn clients_are_ended_by_what_they_are() {
+    let mut rig = Rig::new();
+    let (c, own) = (ConnId(3), |rig: &mut Rig| rig.ask(A, "client id"));
+    assert_eq!(own(&mut rig), ":1\r\n");
+    rig.ask(B, "subscribe news");
+    rig.ask(c, "ping");
+    for (options, want) in [
+        ("id 0", "-ERR client-id should be greater than 0\r\n"),
+        ("user nobody", "-ERR No such user 'nobody'\r\n"),
+        ("type nosuch", "-ERR Unknown client type 'nosuch'\r\n"),
+        ("skipme maybe", "-ERR syntax error\r\n"),
+        ("type normal id", "-ERR syntax error\r\n"),
+        ("type master", ":0\r\n"),
+        ("id 1", ":0\r\n"),
+        ("id 3 type pubsub", ":0\r\n"),
+    ] {
+        assert_eq!(rig.ask(A, &format!("client kill {options}")), want, "{options}");
+    }
+    assert!(rig.closed.is_empty());
+    assert_eq!(rig.ask(A, "client kill type pubsub user default"), ":1\r\n");
+    assert_eq!(rig.closed, [B]);
+    rig.resp.on_closed(B);
+    assert_eq!(rig.ask(A, "client kill type normal skipme no"), ":2\r\n");
+    assert!(rig.closed.contains(&A) && rig.closed.contains(&c), "{:?}", rig.closed);
 }
 
 // J1: what several keys are read for or changed in has effect at one moment.

@@ -12,7 +12,7 @@ pub const COUNT_MAX: usize = 40;
 /// How replies of a row are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Treatment {
-    /// That both answered.
+    /// That both answered; of a connection of its own, nothing that comes behind it.
     Answered,
     /// The same types of replies, however long and whatever is in them.
     Types,
@@ -25,8 +25,8 @@ pub struct Difference {
     pub name: String,
     /// Names of commands; `*` at the end stands for any rest.
     commands: Vec<String>,
-    /// What the other server's reply looks like as text, with `*` for anything.
-    when: String,
+    /// What the replies of redis-server and of the other server look like as text, with `*` for anything.
+    when: [String; 2],
     treatment: Treatment,
     pub reason: String,
     hits: AtomicU64,
@@ -43,13 +43,14 @@ impl Differences {
         Differences::parse(DOCUMENT)
     }
 
-    /// Reads every row `| name | commands | when | compared | reason |` whose first cell is in backquotes.
+    /// Reads every row `| name | commands | Redis's reply | the other's | compared | reason |` whose first cell is in
+    /// backquotes.
     pub fn parse(document: &str) -> Result<Differences, String> {
         let mut rows: Vec<Difference> = Vec::new();
         for line in document.lines().filter(|line| line.starts_with("| `")) {
             let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
-            let [name, commands, when, compared, reason] = cells.as_slice() else {
-                return Err(format!("a row does not have five cells: {line}"));
+            let [name, commands, left, right, compared, reason] = cells.as_slice() else {
+                return Err(format!("a row does not have six cells: {line}"));
             };
             let treatment = match *compared {
                 "answered" => Treatment::Answered,
@@ -70,7 +71,7 @@ impl Differences {
             rows.push(Difference {
                 name: first(name),
                 commands: quoted(commands),
-                when: first(when),
+                when: [first(left), first(right)],
                 treatment,
                 reason: (*reason).to_owned(),
                 hits: AtomicU64::new(0),
@@ -82,23 +83,21 @@ impl Differences {
         Ok(Differences { rows })
     }
 
-    /// Whether a row explains that replies to this command differ.
-    pub fn explain(&self, command: &str, left: &Reply, right: &Reply) -> bool {
-        let shown = right.to_string();
+    /// The row that explains that replies to this command differ: how they are compared.
+    pub fn explain(&self, command: &str, left: &Reply, right: &Reply) -> Option<Treatment> {
+        let shown = [left.to_string(), right.to_string()];
         let fits = |row: &&Difference| {
             row.commands.iter().any(|pattern| matches(pattern, command))
-                && matches(&row.when, &shown)
+                && row.when.iter().zip(&shown).all(|(pattern, reply)| matches(pattern, reply))
                 && match row.treatment {
                     Treatment::Answered => true,
                     Treatment::Types => same_types(left, right),
                     Treatment::Errors => matches!((left, right), (Reply::Error(_), Reply::Error(_))),
                 }
         };
-        let found = self.rows.iter().find(fits);
-        if let Some(row) = found {
-            row.hits.fetch_add(1, Ordering::Relaxed);
-        }
-        found.is_some()
+        let row = self.rows.iter().find(fits)?;
+        row.hits.fetch_add(1, Ordering::Relaxed);
+        Some(row.treatment)
     }
 
     /// How often each row was needed.
@@ -147,27 +146,39 @@ mod tests {
     fn the_document_is_read_and_has_few_rows() {
         let differences = Differences::documented().unwrap();
         assert!(!differences.rows().is_empty());
-        assert!(differences.rows().iter().all(|row| !row.commands.is_empty() && !row.when.is_empty()));
+        assert!(
+            differences
+                .rows()
+                .iter()
+                .all(|row| !row.commands.is_empty() && !row.when.iter().any(String::is_empty))
+        );
     }
 
     #[test]
     fn a_row_explains_what_it_names_and_nothing_else() {
-        let row = "| `limit` | `SETRANGE`, `BIT*` | `-ERR * too long` | errors | Smaller. |";
+        let row = "| `limit` | `SETRANGE`, `BIT*` | `-ERR a*` | `-ERR * too long` | errors | Smaller. |";
         let differences = Differences::parse(row).unwrap();
-        assert!(differences.explain("SETRANGE", &error("ERR a"), &error("ERR is too long")));
-        assert!(differences.explain("BITOP", &error("ERR a"), &error("ERR is too long")));
-        assert!(!differences.explain("SET", &error("ERR a"), &error("ERR is too long")));
-        assert!(!differences.explain("SETRANGE", &error("ERR a"), &error("ERR is too short")));
-        assert!(!differences.explain("SETRANGE", &Reply::Integer(1), &error("ERR is too long")));
+        assert_eq!(
+            differences.explain("SETRANGE", &error("ERR a"), &error("ERR is too long")),
+            Some(Treatment::Errors)
+        );
+        assert_eq!(
+            differences.explain("BITOP", &error("ERR a"), &error("ERR is too long")),
+            Some(Treatment::Errors)
+        );
+        assert_eq!(differences.explain("SET", &error("ERR a"), &error("ERR is too long")), None);
+        assert_eq!(differences.explain("SETRANGE", &error("ERR a"), &error("ERR is too short")), None);
+        assert_eq!(differences.explain("SETRANGE", &error("ERR b"), &error("ERR is too long")), None);
+        assert_eq!(differences.explain("SETRANGE", &Reply::Integer(1), &error("ERR is too long")), None);
         assert_eq!(differences.hits().collect::<Vec<_>>(), [("limit", 2)]);
     }
 
     #[test]
     fn rows_that_say_nothing_are_refused() {
-        assert!(Differences::parse("| `a` | `GET` | `*` | somehow | Why. |").is_err());
-        assert!(Differences::parse("| `a` | `GET` | `*` | types |  |").is_err());
-        assert!(Differences::parse("| `a` | `GET` | types | Why. |").is_err());
-        let row = |n: usize| format!("| `a{n}` | `GET` | `*` | types | Why. |\n");
+        assert!(Differences::parse("| `a` | `GET` | `*` | `*` | somehow | Why. |").is_err());
+        assert!(Differences::parse("| `a` | `GET` | `*` | `*` | types |  |").is_err());
+        assert!(Differences::parse("| `a` | `GET` | `*` | types | Why. |").is_err());
+        let row = |n: usize| format!("| `a{n}` | `GET` | `*` | `*` | types | Why. |\n");
         assert!(Differences::parse(&(0..40).map(row).collect::<String>()).is_ok());
         assert!(Differences::parse(&(0..41).map(row).collect::<String>()).is_err());
     }

@@ -12,7 +12,9 @@ use std::io;
 use std::time::Duration;
 
 /// Commands that are sent before the first of them is answered, at most.
-const BATCH_MAX: u64 = 64;
+pub const BATCH_MAX: usize = 64;
+/// Commands until one ends its batch, on average.
+const BATCH_MEAN: u64 = 24;
 /// A time to live, and what is waited for its end.
 const LAPSE_MILLIS: &str = "20";
 const LAPSE_WAIT: Duration = Duration::from_millis(60);
@@ -64,26 +66,25 @@ pub fn play(
         comparer: Comparer::new(differences),
         main: Pair::open(servers)?,
         beside: Pair::open(servers)?,
+        database: ground.databases[0],
     };
     stage.clear(ground)?;
-    let mut rng = Rng::new(steps.len() as u64);
     let mut at = 0;
     while at < steps.len() {
-        let most = rng.between(1, BATCH_MAX) as usize;
-        let batch: Vec<&Command> = steps[at..]
-            .iter()
-            .take(most)
-            .map_while(|step| match step {
-                Step::Command(command) => Some(command),
-                _ => None,
-            })
-            .collect();
+        let commands = steps[at..].iter().map_while(|step| match step {
+            Step::Command(command) => Some(command),
+            _ => None,
+        });
+        let mut batch: Vec<&Command> = Vec::new();
+        for command in commands.take(BATCH_MAX) {
+            batch.push(command);
+            if choice_of(command).chance(1, BATCH_MEAN) {
+                break;
+            }
+        }
         let count = batch.len().max(1);
-        let found = if batch.is_empty() {
-            stage.single(&steps[at], tally)?
-        } else {
-            stage.batch(&batch, &mut rng, tally)
-        };
+        let found =
+            if batch.is_empty() { stage.single(&steps[at], tally)? } else { stage.batch(&batch, tally) };
         if let Some((within, left, right)) = found {
             return Ok(Some(Found { at: at + within, left, right }));
         }
@@ -92,12 +93,22 @@ pub fn play(
     Ok(None)
 }
 
+/// Chance that is a command's own: what goes together does not change with what is left out elsewhere.
+fn choice_of(command: &Command) -> Rng {
+    let bytes = command.iter().flatten();
+    Rng::new(
+        bytes.fold(command.len() as u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte))),
+    )
+}
+
 struct Stage<'a> {
     servers: Servers,
     differences: &'a Differences,
     comparer: Comparer<'a>,
     main: Pair,
     beside: Pair,
+    /// The second connection's.
+    database: u32,
 }
 
 type Differ = Option<(usize, String, String)>;
@@ -116,12 +127,13 @@ impl Stage<'_> {
         Ok(())
     }
 
-    fn batch(&mut self, commands: &[&Command], rng: &mut Rng, tally: &mut Tally) -> Differ {
+    fn batch(&mut self, commands: &[&Command], tally: &mut Tally) -> Differ {
         let mut bytes = Vec::new();
         for command in commands {
             encode(command, &mut bytes);
         }
         // The same bytes, split at any place, are the same commands.
+        let mut rng = choice_of(commands[0]);
         let split = if rng.chance(1, 8) { rng.below(bytes.len() as u64) as usize } else { 0 };
         // A failure to send is seen where no reply comes.
         let _ = self.main.left.send(&bytes);
@@ -164,6 +176,7 @@ impl Stage<'_> {
                     answers
                 }
             }
+            Step::Watched { key, is_removed } => self.watched(key, *is_removed)?,
             Step::Alone(commands) => {
                 let mut bytes = Vec::new();
                 for command in commands {
@@ -174,13 +187,13 @@ impl Stage<'_> {
             Step::Raw(bytes) => return self.whole(&step.name(), bytes, tally),
         };
         tally.count(step.name(), &left);
-        let command = match step {
-            Step::Command(command) | Step::Beside(command) => command.clone(),
-            _ => words![step.name()],
-        };
         let is_same = match step {
-            Step::Command(_) => self.comparer.same(&command, &left, &right),
-            _ => Comparer::new(self.differences).same(&command, &left, &right),
+            Step::Command(command) => self.comparer.same(command, &left, &right),
+            Step::Beside(command) => Comparer::new(self.differences).same(command, &left, &right),
+            _ => {
+                let answers = [&left, &right].map(std::slice::from_ref);
+                same_all(self.differences, &step.name(), answers[0], answers[1])
+            }
         };
         Ok((!is_same).then(|| (0, left.to_string(), right.to_string())))
     }
@@ -215,6 +228,23 @@ impl Stage<'_> {
             return answers;
         }
         self.beside.ask(&words!["GET", to])
+    }
+
+    /// What EXEC answers. The key is gone afterwards.
+    fn watched(&mut self, key: &[u8], is_removed: bool) -> io::Result<(Answer, Answer)> {
+        let mut watching = Pair::open(self.servers)?;
+        watching.ask(&words!["SELECT", self.database.to_string()]);
+        self.beside.ask(&words!["DEL", key]);
+        watching.ask(&words!["WATCH", key]);
+        self.beside.ask(&words!["SET", key, "v"]);
+        if is_removed {
+            self.beside.ask(&words!["DEL", key]);
+        }
+        watching.ask(&words!["MULTI"]);
+        watching.ask(&words!["PING"]);
+        let answers = watching.ask(&words!["EXEC"]);
+        self.beside.ask(&words!["DEL", key]);
+        Ok(answers)
     }
 
     /// Bytes on a connection of their own, and all that is answered until a PING behind them is.

@@ -7,6 +7,7 @@
 //! them depends on when they were given; what is over is over at once.
 
 mod bits;
+mod deviations;
 mod keys;
 mod raw;
 mod session;
@@ -87,13 +88,17 @@ impl Choice<'_> {
             820..900 => self.transaction(),
             900..970 => self.session(),
             970..985 => return steps.push(Step::Beside(self.short_write())),
-            985..991 => return steps.push(self.scan()),
+            985..989 => return steps.push(self.scan()),
+            989..991 => return steps.extend(self.deviation().into_iter().map(Step::Command)),
             991..993 => return steps.push(Step::RandomKey),
             993..996 => return steps.push(Step::Exchange { from: self.key(), to: self.key() }),
             996 => {
-                let is_rare = self.rng.chance(1, 3);
                 let key = self.key();
-                return steps.push(if is_rare { Step::Lapse { key } } else { Step::RandomKey });
+                return steps.push(match self.rng.below(6) {
+                    0 | 1 => Step::Lapse { key },
+                    2 => Step::Watched { key, is_removed: self.rng.chance(1, 2) },
+                    _ => Step::RandomKey,
+                });
             }
             997 => return steps.push(Step::Alone(self.alone())),
             998 => return steps.push(Step::Raw(self.raw())),
@@ -104,6 +109,14 @@ impl Choice<'_> {
         match name.as_str() {
             "MULTI" => self.in_transaction = true,
             "EXEC" | "DISCARD" | "RESET" if chosen.len() == 1 => self.in_transaction = false,
+            // What is watched is there: `Step::Watched` knows the others.
+            "WATCH" if !self.in_transaction => {
+                let mut make = words!["MSET"];
+                chosen[1..].iter().for_each(|key| make.extend(words![key, "v"]));
+                if make.len() > 1 {
+                    steps.push(Step::Command(make));
+                }
+            }
             _ => {}
         }
         // RESET goes to database 0, which may be another connection's.
@@ -139,9 +152,26 @@ impl Choice<'_> {
     /// Whether another word could be another's database, a key of another slot, a time or an offset
     /// beyond Ramhold's limits, or a long wait.
     fn is_risky(command: &Command) -> bool {
-        const RISKY: [&str; 17] = [
-            "SELECT", "COPY", "SCAN", "SETEX", "PSETEX", "GETEX", "RESTORE", "SETBIT", "SETRANGE",
-            "BITFIELD", "WAIT", "MSETNX", "BITOP", "LCS", "RENAME", "RENAMENX", "WATCH",
+        const RISKY: [&str; 19] = [
+            "SELECT",
+            "COPY",
+            "MOVE",
+            "SCAN",
+            "SETEX",
+            "PSETEX",
+            "GETEX",
+            "RESTORE",
+            "SETBIT",
+            "SETRANGE",
+            "BITFIELD",
+            "BITFIELD_RO",
+            "WAIT",
+            "MSETNX",
+            "BITOP",
+            "LCS",
+            "RENAME",
+            "RENAMENX",
+            "WATCH",
         ];
         let name = name(command);
         let is_long_set = name == "SET" && command.len() > 3;

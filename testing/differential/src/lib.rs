@@ -10,7 +10,7 @@
 //! - a reply is the same to the byte, or the comparison says why not (`compare`: what two redis-servers would answer
 //!   differently, too; docs/redis-differences.md: what Ramhold answers otherwise on purpose)
 //!
-//! Not here: values near the limits (Ramhold's are smaller, and told), collections, blocking commands, clusters.
+//! Not here: collections, blocking commands, redis-servers in cluster mode, what happens when servers end.
 
 pub mod compare;
 pub mod differences;

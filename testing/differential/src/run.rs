@@ -1,7 +1,7 @@
 //! A run: connections that play episodes side by side until enough commands are compared, and what they found.
 
 use crate::differences::Differences;
-use crate::episode::{Found, Tally, play};
+use crate::episode::{BATCH_MAX, Found, Tally, play};
 use crate::generate::{Ground, episode};
 use crate::link::{Link, Servers};
 use crate::shrink::shrink;
@@ -82,7 +82,9 @@ pub fn run(plan: &Plan, differences: &Differences, progress: impl Fn(u64) + Sync
             outcome.episodes += 1;
             if let Some(found) = found {
                 outcome.count += 1;
-                let steps = steps[..=found.at].to_vec();
+                // What was sent together with it may be why.
+                let end = steps.len().min(found.at + BATCH_MAX);
+                let steps = steps[..end].to_vec();
                 let finding = Finding { connection, episode: number, steps, found };
                 let known: BTreeSet<String> = outcome.findings.iter().map(kind).collect();
                 if !known.contains(&kind(&finding)) {
@@ -121,7 +123,7 @@ pub fn run(plan: &Plan, differences: &Differences, progress: impl Fn(u64) + Sync
 
 /// Differences of one command with answers of the same beginning are one kind.
 fn kind(finding: &Finding) -> String {
-    let name = finding.steps.last().map(Step::name).unwrap_or_default();
+    let name = finding.steps.get(finding.found.at).map(Step::name).unwrap_or_default();
     let head = |answer: &str| answer.chars().take_while(|c| !c.is_ascii_digit()).take(24).collect::<String>();
     format!("{name} {} {}", head(&finding.found.left), head(&finding.found.right))
 }

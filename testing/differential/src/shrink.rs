@@ -10,7 +10,7 @@ use std::io;
 /// Episodes played to make one shorter, at most.
 const TRIES_MAX: usize = 400;
 
-/// A short episode that differs, with where it does. `steps` differ at their end.
+/// A short episode that differs, with where it does.
 pub fn shrink(
     servers: Servers,
     ground: &Ground,
@@ -19,8 +19,8 @@ pub fn shrink(
     differences: &Differences,
 ) -> io::Result<(Vec<Step>, Found)> {
     let mut tries = 0;
-    let name_at_first = steps.last().map(Step::name);
-    // Whether it still differs, and in the same command; if so it ends there.
+    let name_at_first = steps.get(found.at).map(Step::name);
+    // Whether it still differs, and in the same command.
     let mut differs = |steps: &[Step]| -> io::Result<Option<(Vec<Step>, Found)>> {
         tries += 1;
         if tries > TRIES_MAX {
@@ -28,7 +28,7 @@ pub fn shrink(
         }
         let found = play(servers, ground, steps, differences, &mut Tally::default())?;
         let is_the_same = |found: &Found| steps.get(found.at).map(Step::name) == name_at_first;
-        Ok(found.filter(is_the_same).map(|found| (steps[..=found.at].to_vec(), found)))
+        Ok(found.filter(is_the_same).map(|found| (steps.to_vec(), found)))
     };
     let mut best = (steps, found);
     // One that does not come again cannot be made shorter; it is shown whole.
@@ -36,8 +36,10 @@ pub fn shrink(
         Some(again) => best = again,
         None => return Ok(best),
     }
-    if let Some(shorter) = differs(&of_the_same_keys(&best.0))? {
-        best = shorter;
+    for shorter in [best.0[..=best.1.at].to_vec(), of_the_same_keys(&best.0, best.1.at)] {
+        if let Some(shorter) = differs(&shorter)? {
+            best = shorter;
+        }
     }
     let mut piece = best.0.len().div_ceil(2);
     while piece > 0 {
@@ -55,10 +57,9 @@ pub fn shrink(
     Ok(best)
 }
 
-/// Those that mention a key of the last step, or are about the connection.
-fn of_the_same_keys(steps: &[Step]) -> Vec<Step> {
-    let Some((last, before)) = steps.split_last() else { return Vec::new() };
-    let keys: Vec<Vec<u8>> = all_keys().into_iter().filter(|key| last.mentions(key)).collect();
+/// Those that mention a key of the step at this place, or are about the connection.
+fn of_the_same_keys(steps: &[Step], at: usize) -> Vec<Step> {
+    let keys: Vec<Vec<u8>> = all_keys().into_iter().filter(|key| steps[at].mentions(key)).collect();
     if keys.is_empty() {
         return steps.to_vec();
     }
@@ -78,11 +79,9 @@ fn of_the_same_keys(steps: &[Step]) -> Vec<Step> {
                 | "FLUSHALL"
         )
     };
-    let mut kept: Vec<Step> = before
+    steps
         .iter()
         .filter(|step| is_of_connection(step) || keys.iter().any(|key| step.mentions(key)))
         .cloned()
-        .collect();
-    kept.push(last.clone());
-    kept
+        .collect()
 }

@@ -22,6 +22,8 @@ pub enum Step {
     Lapse { key: Vec<u8> },
     /// Commands on a connection of their own, with all that is pushed meanwhile.
     Alone(Vec<Command>),
+    /// A key that is not there is watched, then made on the second connection (and removed again): what EXEC says to it.
+    Watched { key: Vec<u8>, is_removed: bool },
     /// These bytes on a connection of their own, whatever they are.
     Raw(Vec<u8>),
 }
@@ -43,6 +45,12 @@ pub fn name(command: &[Vec<u8>]) -> String {
     let containers =
         ["CLIENT", "CONFIG", "COMMAND", "OBJECT", "PUBSUB", "MEMORY", "SLOWLOG", "LATENCY", "DEBUG"];
     match command.get(1) {
+        // A command of its own kind: redis-server 7 does not know these options.
+        Some(_)
+            if first == "SET" && command.get(3).is_some_and(|word| word == b"IFEQ" || word == b"IFVER") =>
+        {
+            "SET IF".to_owned()
+        }
         Some(second)
             if second.iter().all(|byte| byte.is_ascii_alphabetic() || *byte == b'-')
                 && containers.contains(&first.as_str()) =>
@@ -71,7 +79,9 @@ impl Step {
             Step::RandomKey => "RANDOMKEY".to_owned(),
             Step::Exchange { .. } => "RESTORE".to_owned(),
             Step::Lapse { .. } => "GET".to_owned(),
-            Step::Alone(commands) => commands.first().map(|command| name(command)).unwrap_or_default(),
+            Step::Alone(_) => "(on a connection of its own)".to_owned(),
+            Step::Watched { is_removed: true, .. } => "(a watched key made and removed)".to_owned(),
+            Step::Watched { .. } => "(a watched key made)".to_owned(),
             Step::Raw(_) => "(raw bytes)".to_owned(),
         }
     }
@@ -83,7 +93,7 @@ impl Step {
             Step::Command(command) | Step::Beside(command) => among(command),
             Step::Scan(_) | Step::RandomKey | Step::Raw(_) => false,
             Step::Exchange { from, to } => from == word || to == word,
-            Step::Lapse { key } => key == word,
+            Step::Lapse { key } | Step::Watched { key, .. } => key == word,
             Step::Alone(commands) => commands.iter().any(among),
         }
     }
@@ -103,6 +113,10 @@ impl fmt::Display for Step {
             Step::Alone(commands) => {
                 let commands: Vec<String> = commands.iter().map(|command| shown(command)).collect();
                 write!(out, "(on a connection of its own) {}", commands.join(" | "))
+            }
+            Step::Watched { key, is_removed } => {
+                let removed = if *is_removed { " and removed" } else { "" };
+                write!(out, "DEL {0}, WATCH {0}, made{removed} elsewhere, MULTI, PING, EXEC", text(key))
             }
             Step::Raw(bytes) => write!(out, "(bytes on a connection of their own) {}", text(bytes)),
         }

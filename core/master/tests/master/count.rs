@@ -65,6 +65,7 @@ fn objects_are_counted_as_they_come_and_go() {
             with_key(&mut rig, Opcode::Remove, &[key]);
         }
         assert_eq!(count(&mut rig), 90);
+        assert_eq!(rig.master.objects_by_table().get(&TABLE), Some(&Some(90)));
         // One whose time is over counts until somebody has found that out.
         put(&mut rig, b"short", Some(Expiry::After { millis: 10 }));
         rig.settle();

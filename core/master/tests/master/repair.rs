@@ -627,6 +627,7 @@ fn without_replicas_the_object_is_lost_and_says_so() {
     let mut count = Vec::new();
     CountRequest { table: TABLE, first: KeyHash(0) }.encode(&mut count);
     assert_eq!(world.ask(Opcode::Count, &count).0, Status::Corrupt, "nobody knows which objects are lost");
+    assert_eq!(world.rig.master.objects_by_table().get(&TABLE), Some(&None));
     assert!(world.read(2).is_ok());
     let exists = RejectRules { exists: true, ..RejectRules::default() };
     assert_eq!(world.write_with(0, b"new", exists).0, Status::Corrupt, "nobody knows whether it exists");

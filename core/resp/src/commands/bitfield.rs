@@ -131,7 +131,7 @@ pub const BITFIELD: Command = Command {
     arity: -2,
     flags: Flags::WRITE.with(Flags::DENYOOM),
     keys: KeyPlaces::ONE,
-    access: &["RW access update variable_flags; This command allows both access and modification of the key"],
+    access: &["RW access update variable_flags; GET reads the key, SET and INCRBY write it"],
     group: "bitmap",
     since: "3.2.0",
     complexity: "O(N) with N the bytes of the value: it is written anew",
@@ -150,6 +150,7 @@ fn bitfield(call: &mut Call<'_>) -> Result<(), Stop> {
     call.check_value(written_end.unwrap_or(0))?;
     let mut object = call.get(key)?.cloned().unwrap_or_default();
     let length = object.value.len().max(written_end.unwrap_or(0));
+    let mut is_changed = length > object.value.len();
     object.value.resize(length, 0);
     call.reply.array(actions.len());
     for (field, action) in actions {
@@ -171,14 +172,16 @@ fn bitfield(call: &mut Call<'_>) -> Result<(), Stop> {
         };
         if let Some(number) = written {
             field.write(&mut object.value, number);
+            is_changed |= number != before;
         }
         match answer {
             Some(number) => call.reply.integer(number),
             None => call.reply.null(),
         }
     }
-    // As in Redis the string is as long as the writes need it, even if none of them took place.
-    if written_end.is_some() {
+    // As in Redis the string is as long as the writes need it, even if none of them took place. What is so already is not
+    // written: who watches the key is not disturbed.
+    if is_changed {
         call.put(key, object.value, object.expires);
     }
     Ok(())

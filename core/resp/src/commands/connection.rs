@@ -179,9 +179,9 @@ pub const CLIENT: Command = Command {
             group: "connection",
             since: "2.4.0",
             complexity: "O(N) with N the connections",
-            usage: "ID client-id [SKIPME yes/no]",
-            summary: "Closes another client's connection, or the own one.",
-            note: "By ID only, and of the connections to the server that is asked.",
+            usage: "[ID client-id] [TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [USER username] [SKIPME yes/no]",
+            summary: "Closes the connections of clients that fit all that is said.",
+            note: "Of the connections to the server that is asked. By address (ADDR, LADDR, ip:port) is refused: addresses are not kept.",
             run: Run::Front(Front::ClientKill),
             ..Command::BASE
         },

@@ -105,6 +105,7 @@ pub const INFO: Command = Command {
     usage: "[section [section ...]]",
     summary: "Reports how the server is doing, in sections of names and numbers.",
     tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
+    note: "Of the server that is asked. Keyspace lists the databases that clients of this server have used, with the keys that it has of them; how many of these expire is not counted. keyspace_hits and keyspace_misses count the keys that read-only commands asked for.",
     run: Run::Front(Front::Info),
     ..Command::BASE
 };
@@ -229,7 +230,7 @@ pub const LATENCY: Command = Command {
             usage: "event",
             summary: "Lists the delays of one kind that were recorded.",
             tips: &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"],
-            note: "Nothing is recorded; see SLOWLOG.",
+            note: "Of the server that is asked, and of commands that were not answered in the step in which they came: others take microseconds.",
             run: Run::Front(Front::LatencyHistory),
             ..Command::BASE
         },
@@ -243,7 +244,7 @@ pub const LATENCY: Command = Command {
             usage: "",
             summary: "Lists the newest delay of each kind that was recorded.",
             tips: &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"],
-            note: "Nothing is recorded; see SLOWLOG.",
+            note: "Of the server that is asked, and of commands that were not answered in the step in which they came: others take microseconds.",
             run: Run::Front(Front::LatencyLatest),
             ..Command::BASE
         },

@@ -9,6 +9,7 @@ use crate::{Fault, Front, Reply};
 use ramhold_base::Instant;
 use std::collections::VecDeque;
 use std::fmt::Write as _;
+use std::time::Duration;
 
 /// Whose behaviour commands have; what clients look at to know what they may send.
 pub const REDIS_VERSION: &str = "7.0.15";
@@ -34,9 +35,16 @@ const ARGS_MAX: usize = 32;
 const ARG_BYTES_MAX: usize = 128;
 
 impl SlowLog {
-    pub fn note(&mut self, done: &Running, now: Instant, connection: &Connection, config: &RespConfig) {
-        let took = now.since(done.started);
-        if took < config.slow || config.slow_count_max == 0 || done.args.bytes() == 0 {
+    /// A command that took long has been answered, at so many seconds since 1970.
+    pub fn note(
+        &mut self,
+        done: &Running,
+        took: Duration,
+        at_seconds: u64,
+        connection: &Connection,
+        config: &RespConfig,
+    ) {
+        if config.slow_count_max == 0 || done.args.bytes() == 0 {
             return;
         }
         let list = done.args.list();
@@ -54,7 +62,7 @@ impl SlowLog {
         }
         self.entries.push_front(Slow {
             id: self.last,
-            at_seconds: now.0 / 1_000_000_000,
+            at_seconds,
             micros: took.as_micros() as u64,
             args,
             name: connection.name.clone(),
@@ -216,7 +224,15 @@ pub fn info(resp: &Resp, args: &[&[u8]], mut reply: Reply<'_>, host: &mut impl H
             ("ramhold_databases", resp.config.databases.to_string()),
         ],
     );
-    section("Keyspace", &[]);
+    let objects = host.objects_by_table();
+    // How many of them have an end, and a mean of that, nobody counts.
+    let keyspace = resp.databases.known().into_iter().filter_map(|(db, table)| {
+        let count = objects.get(&table).copied().flatten().filter(|count| *count > 0)?;
+        Some((format!("db{db}"), format!("keys={count}")))
+    });
+    let keyspace: Vec<(String, String)> = keyspace.collect();
+    let lines: Vec<(&str, String)> = keyspace.iter().map(|(db, text)| (&db[..], text.clone())).collect();
+    section("Keyspace", &lines);
     reply.verbatim(&text);
 }
 
@@ -225,6 +241,7 @@ fn settings(config: &RespConfig) -> Vec<(&'static str, String)> {
     vec![
         ("appendonly", "no".into()),
         ("databases", config.databases.to_string()),
+        ("latency-monitor-threshold", config.latency_threshold.as_millis().to_string()),
         ("maxmemory-policy", "noeviction".into()),
         ("save", String::new()),
         ("slowlog-log-slower-than", config.slow.as_micros().to_string()),
@@ -268,23 +285,28 @@ pub fn config(resp: &mut Resp, front: Front, args: &[&[u8]], mut reply: Reply<'_
 
 fn set(config: &mut RespConfig, name: &[u8], value: &[u8]) -> Result<(), Fault> {
     let shown = crate::fault::shown(name).to_ascii_lowercase();
+    let failed = |why: &str| {
+        Fault::said(format!(
+            "ERR CONFIG SET failed (possibly related to argument '{shown}') - argument {why}"
+        ))
+    };
     let number = || {
-        integer(value).filter(|value| *value >= 0).ok_or_else(|| {
-            let text = format!("ERR CONFIG SET failed (possibly related to argument '{shown}') - argument must be a number from 0 on");
-            Fault::said(text)
-        })
+        let number = integer(value).ok_or_else(|| failed("couldn't be parsed into an integer"))?;
+        u64::try_from(number).map_err(|_| failed("must be between 0 and 9223372036854775807 inclusive"))
     };
     match shown.as_str() {
-        "slowlog-log-slower-than" => config.slow = std::time::Duration::from_micros(number()? as u64),
+        "latency-monitor-threshold" => config.latency_threshold = Duration::from_millis(number()?),
+        "slowlog-log-slower-than" => config.slow = Duration::from_micros(number()?),
         "slowlog-max-len" => config.slow_count_max = number()?.min(100_000) as usize,
         name if settings(config).iter().any(|(known, _)| *known == name) => {
             return Err(Fault::said(format!(
                 "ERR CONFIG SET failed (possibly related to argument '{name}') - can't set immutable config"
             )));
         }
-        name => {
+        _ => {
             return Err(Fault::said(format!(
-                "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
+                "ERR Unknown option or number of arguments for CONFIG SET - '{}'",
+                crate::fault::shown(name)
             )));
         }
     }

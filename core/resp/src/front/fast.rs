@@ -161,6 +161,17 @@ impl FastWork {
         self.missing == 0
     }
 
+    /// Whether each key that was read was there.
+    pub fn lookups(&self) -> impl Iterator<Item = bool> {
+        let reads = matches!(self.fast, Fast::Get | Fast::MGet | Fast::Exists);
+        self.got.iter().filter(move |_| reads).filter_map(|got| match got {
+            Got::Value(_) => Some(true),
+            Got::Nil => Some(false),
+            Got::Count(count) => Some(*count > 0),
+            Got::Nothing | Got::Fault(_) => None,
+        })
+    }
+
     fn take(&mut self, index: usize, answer: Answer<'_>) {
         let got = match answer {
             Answer::Found { .. } if self.fast == Fast::Exists => Got::Count(1),
@@ -273,6 +284,7 @@ impl Resp {
             self.answers.clear();
         }
         if work.is_over() {
+            self.count_lookups(work.lookups());
             work.write(reply);
             return Begun::Replied;
         }

@@ -211,7 +211,7 @@ impl Resp {
         let db = connection.db;
         let changes = row.flags.has(Flags::WRITE);
         let is_idle = connection.running.is_empty();
-        let keys = if is_idle { Vec::new() } else { hashes(&self.hasher, db, row, args) };
+        let keys = if is_idle { Vec::new() } else { hashes(&self.hasher, row, args) };
         if !is_idle && connection.must_wait(&keys, changes, false) {
             return Taking::Later;
         }
@@ -262,7 +262,7 @@ impl Resp {
             db,
             started: now,
             args: Args::of(args),
-            keys: if is_idle { hashes(&self.hasher, db, row, args) } else { keys },
+            keys: if is_idle { hashes(&self.hasher, row, args) } else { keys },
             changes,
             exclusive: false,
             work,
@@ -270,6 +270,7 @@ impl Resp {
             finished: None,
         };
         self.advance(now, conn, &mut running, host, effects);
+        self.after_transact(connection, &mut running);
         if running.is_done() && is_idle {
             out.extend_from_slice(&running.reply);
         } else {
@@ -356,6 +357,7 @@ impl Resp {
                 let args = running.args.list();
                 self.on_fast_answer(&mut work, running.db, &args, part, answer);
                 if work.is_over() {
+                    self.count_lookups(work.lookups());
                     let mut reply = Vec::new();
                     work.write(&mut Reply::new(&mut reply, connection.protocol));
                     running.reply = reply;
@@ -588,9 +590,9 @@ fn passes_multi(row: &Command) -> bool {
     matches!(front, Front::Multi | Front::Exec | Front::Discard | Front::Watch | Front::Quit | Front::Reset)
 }
 
-/// Hashes of a command's keys.
-fn hashes(hasher: &PlacementHasher, db: u16, row: &Command, args: &[&[u8]]) -> Vec<u64> {
-    row.keys.of(args).map(|key| hasher.hash(key).0.wrapping_add(u64::from(db))).collect()
+/// Hashes of a command's keys, whatever their database: MOVE and COPY concern two.
+fn hashes(hasher: &PlacementHasher, row: &Command, args: &[&[u8]]) -> Vec<u64> {
+    row.keys.of(args).map(|key| hasher.hash(key).0).collect()
 }
 
 /// The memory of a list for another one.

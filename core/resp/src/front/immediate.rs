@@ -1,16 +1,17 @@
 //! Commands about the connection and the process, which are answered at once, and those that lead to others.
 
-use super::connection::{Connection, Multi};
+use super::clients::{check_name, is_of_client};
+use super::connection::{Connection, Multi, Queued};
 use super::flow::Taking;
 use super::keyspace::Walk;
 use super::running::{Running, Work};
 use super::tickets::Part;
-use super::transact::Purpose;
+use super::transact::{After, Purpose};
 use super::{Host, Resp, about, cluster};
 use crate::commands::describe;
 use crate::fault::shown;
 use crate::parse::integer;
-use crate::{Command, Fault, Front, Protocol, Reply, find};
+use crate::{Command, Fault, Flags, Front, Protocol, Reply, find};
 use ramhold_base::{ConnId, Effect, Effects, Instant};
 
 /// Keys that one connection may watch.
@@ -137,12 +138,12 @@ impl Resp {
                 bytes.clear();
                 self.hello(connection, args, &mut bytes);
             }
-            front if front_of_client(front) => {
-                let closed = self.client(conn, connection, front, args, reply);
-                for conn in closed {
+            Front::ClientKill => {
+                for conn in self.kill(connection, &args[2..], &mut reply) {
                     effects.push(Effect::Close { conn });
                 }
             }
+            front if is_of_client(front) => self.client(connection, front, args, &mut reply),
             front if Resp::answers_within(front) => self.answer(connection, front, args, reply, host),
             front => reply.fault(&Fault::said(format!("ERR '{}' is not built yet ({front:?})", row.name))),
         }
@@ -150,7 +151,7 @@ impl Resp {
         Taking::Done
     }
 
-    /// Whether `EXEC` can carry it out among others: it is answered at once and changes nothing but the connection.
+    /// Whether `EXEC` can carry it out among others: it is answered at once and changes nothing but its own connection.
     pub(super) fn answers_within(front: Front) -> bool {
         !matches!(
             front,
@@ -162,10 +163,10 @@ impl Resp {
                 | Front::Exec
                 | Front::Multi
                 | Front::Discard
+                | Front::ClientKill
         ) && !is_over_keys(front)
             && !cluster::needs_table(front)
             && !is_pubsub(front)
-            && !front_of_client(front)
     }
 
     /// A command of a connection that is being carried on, within `EXEC`.
@@ -246,9 +247,9 @@ impl Resp {
             Front::SlowlogGet | Front::SlowlogLen | Front::SlowlogReset => {
                 self.slow.answer(front, args, reply);
             }
-            Front::LatencyLatest | Front::LatencyHistory => reply.array(0),
-            Front::LatencyReset => reply.integer(0),
-            Front::LatencyDoctor => reply.verbatim("Nothing is recorded yet; see SLOWLOG and INFO.\n"),
+            Front::LatencyLatest | Front::LatencyHistory | Front::LatencyReset | Front::LatencyDoctor => {
+                self.latency.answer(front, args, self.config.latency_threshold, reply);
+            }
             Front::ClusterKeySlot | Front::ClusterInfo | Front::ClusterMyId => {
                 cluster::answer(front, args, reply, host);
             }
@@ -334,7 +335,6 @@ impl Resp {
     fn hello(&mut self, connection: &mut Connection, args: &[&[u8]], out: &mut Vec<u8>) {
         let mut protocol = connection.protocol;
         let mut rest = &args[1..];
-        let mut name = None;
         if let Some((version, more)) = rest.split_first() {
             rest = more;
             protocol = match integer(version) {
@@ -361,8 +361,11 @@ impl Resp {
                 }
                 (b"setname", [given, more @ ..]) => {
                     rest = more;
-                    name = Some(given.to_vec());
                     fault = check_name(given).err();
+                    // Whatever comes of the words behind it.
+                    if fault.is_none() {
+                        connection.name = given.to_vec();
+                    }
                 }
                 _ => {
                     let shown = shown(option.split(|byte| *byte == 0).next().unwrap_or(option));
@@ -380,9 +383,6 @@ impl Resp {
             return Reply::new(out, connection.protocol).fault(&fault);
         }
         connection.protocol = protocol;
-        if let Some(name) = name {
-            connection.name = name;
-        }
         let mut reply = Reply::new(out, protocol);
         reply.map(7);
         reply.bulk(b"server");
@@ -401,174 +401,29 @@ impl Resp {
         reply.array(0);
     }
 
-    /// `CLIENT …`; connections that it ends are returned.
-    fn client(
-        &mut self,
-        conn: ConnId,
-        connection: &mut Connection,
-        front: Front,
-        args: &[&[u8]],
-        mut reply: Reply<'_>,
-    ) -> Vec<ConnId> {
-        match front {
-            Front::ClientId => reply.integer(connection.id as i64),
-            Front::ClientGetName if connection.name.is_empty() => reply.null(),
-            Front::ClientGetName => reply.bulk(&connection.name),
-            Front::ClientSetName => match check_name(args[2]) {
-                Ok(()) => {
-                    connection.name = args[2].to_vec();
-                    reply.ok();
-                }
-                Err(fault) => reply.fault(&fault),
-            },
-            Front::ClientSetInfo => {
-                let place = match args[2].to_ascii_lowercase().as_slice() {
-                    b"lib-name" => Ok(&mut connection.library.0),
-                    b"lib-ver" => Ok(&mut connection.library.1),
-                    other => Err(Fault::said(format!("ERR Unrecognized option '{}'", shown(other)))),
-                };
-                match place.and_then(|place| check_name(args[3]).map(|()| place)) {
-                    Ok(place) => {
-                        *place = args[3].to_vec();
-                        reply.ok();
-                    }
-                    Err(fault) => reply.fault(&fault),
-                }
-            }
-            Front::ClientNoEvict | Front::ClientNoTouch => {
-                let on = match args[2].to_ascii_lowercase().as_slice() {
-                    b"on" => true,
-                    b"off" => false,
-                    _ => {
-                        reply.fault(&Fault::SYNTAX);
-                        return Vec::new();
-                    }
-                };
-                if front == Front::ClientNoEvict {
-                    connection.no_evict = on
-                } else {
-                    connection.no_touch = on
-                }
-                reply.ok();
-            }
-            Front::ClientInfo => {
-                let line = about::client_line(connection, self.now);
-                reply.verbatim(&line);
-            }
-            Front::ClientList => match self.listed(connection, &args[2..]) {
-                Ok(text) => reply.verbatim(&text),
-                Err(fault) => reply.fault(&fault),
-            },
-            Front::ClientKill => return self.kill(conn, connection, &args[2..], reply),
-            _ => reply.fault(&Fault::SYNTAX),
-        }
-        Vec::new()
-    }
-
-    fn listed(&self, own: &Connection, options: &[&[u8]]) -> Result<String, Fault> {
-        let mut all: Vec<&Connection> = self.connections.values().chain([own]).collect();
-        all.sort_by_key(|connection| connection.id);
-        match options {
-            [] => {}
-            [option, kind] if option.eq_ignore_ascii_case(b"type") => {
-                match kind.to_ascii_lowercase().as_slice() {
-                    b"normal" => all.retain(|connection| !connection.is_subscribed()),
-                    b"pubsub" => all.retain(|connection| connection.is_subscribed()),
-                    b"master" | b"replica" | b"slave" => all.clear(),
-                    other => {
-                        let shown = shown(other);
-                        return Err(Fault::said(format!("ERR Unknown client type '{shown}'")));
-                    }
-                }
-            }
-            [option, ids @ ..] if option.eq_ignore_ascii_case(b"id") && !ids.is_empty() => {
-                let ids: Option<Vec<i64>> = ids.iter().map(|id| integer(id)).collect();
-                let ids = ids.ok_or(Fault::fixed("ERR Invalid client ID"))?;
-                all.retain(|connection| ids.contains(&(connection.id as i64)));
-            }
-            _ => return Err(Fault::SYNTAX),
-        }
-        Ok(all.into_iter().map(|connection| about::client_line(connection, self.now) + "\n").collect())
-    }
-
-    /// `CLIENT KILL`: of this process, by id.
-    fn kill(
-        &mut self,
-        conn: ConnId,
-        own: &mut Connection,
-        options: &[&[u8]],
-        mut reply: Reply<'_>,
-    ) -> Vec<ConnId> {
-        let mut id = None;
-        let mut skips_me = true;
-        let mut rest = options;
-        while let [option, value, more @ ..] = rest {
-            rest = more;
-            match (option.to_ascii_lowercase().as_slice(), value.to_ascii_lowercase().as_slice()) {
-                (b"id", value) => match integer(value).filter(|id| *id > 0) {
-                    Some(value) => id = Some(value as u64),
-                    None => {
-                        reply.fault(&Fault::fixed("ERR client-id should be greater than 0"));
-                        return Vec::new();
-                    }
-                },
-                (b"skipme", b"yes") => skips_me = true,
-                (b"skipme", b"no") => skips_me = false,
-                _ => {
-                    reply.fault(&Fault::SYNTAX);
-                    return Vec::new();
-                }
-            }
-        }
-        let Some(id) = id.filter(|_| rest.is_empty()) else {
-            reply.fault(&Fault::fixed(
-                "ERR only CLIENT KILL ID is known: addresses are not the front's to know",
-            ));
-            return Vec::new();
-        };
-        let mut ended = Vec::new();
-        if own.id == id && !skips_me {
-            own.closes = true;
-            ended.push(conn);
-        }
-        for (conn, connection) in &mut self.connections {
-            if connection.id == id {
-                connection.closes = true;
-                ended.push(*conn);
-            }
-        }
-        reply.integer(ended.len() as i64);
-        ended.retain(|ended| *ended != conn);
-        ended
-    }
-
     /// What follows for the connection from a transaction that is over.
     pub(super) fn after_transact(&mut self, connection: &mut Connection, running: &mut Running) {
         let Some(work) = running.finished.take() else { return };
-        match work.purpose {
-            Purpose::Command => {}
-            Purpose::Watch => connection.watched.extend(work.seen()),
-            Purpose::Exec { .. } => connection.db = work.db_after.unwrap_or(connection.db),
+        match (&work.purpose, &work.after) {
+            (Purpose::Watch, _) => connection.watched.extend(work.seen()),
+            (Purpose::Exec { queued, .. }, Some(After { db, aside })) => {
+                connection.db = *db;
+                for Queued { row, args } in
+                    queued.iter().filter(|queued| queued.row.flags.has(Flags::READONLY))
+                {
+                    self.count_lookups(work.lookups(row, &args.list()));
+                }
+                self.answer_aside(connection, queued, aside, &mut running.reply);
+            }
+            (Purpose::Command, _) if running.row.flags.has(Flags::READONLY) => {
+                self.count_lookups(work.lookups(running.row, &running.args.list()));
+            }
+            (Purpose::Command | Purpose::Exec { .. }, _) => {}
         }
     }
 }
 
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
-
-fn front_of_client(front: Front) -> bool {
-    matches!(
-        front,
-        Front::ClientId
-            | Front::ClientSetName
-            | Front::ClientGetName
-            | Front::ClientInfo
-            | Front::ClientList
-            | Front::ClientKill
-            | Front::ClientNoEvict
-            | Front::ClientNoTouch
-            | Front::ClientSetInfo
-    )
-}
 
 fn is_over_keys(front: Front) -> bool {
     matches!(
@@ -589,14 +444,6 @@ fn is_pubsub(front: Front) -> bool {
             | Front::PubSubNumSub
             | Front::PubSubNumPat
     )
-}
-
-/// Names show in lists of words and lines.
-fn check_name(name: &[u8]) -> Result<(), Fault> {
-    if name.iter().all(|byte| (b'!'..=b'~').contains(byte)) && name.len() <= 1024 {
-        return Ok(());
-    }
-    Err(Fault::fixed("ERR Client names cannot contain spaces, newlines or special characters."))
 }
 
 /// Takes the same time wherever the first difference is.

@@ -7,11 +7,11 @@
 use super::answer::Answer;
 use super::running::Running;
 use super::tickets::Part;
-use super::{PATTERN_BYTES_MAX, PATTERN_TOO_LONG, Resp};
+use super::{PATTERN_BYTES_MAX, PATTERN_TOO_LONG, Resp, fault_of};
 use crate::glob::{Case, matches};
 use crate::parse::integer;
 use crate::{Fault, Front, Reply};
-use ramhold_base::TableId;
+use ramhold_base::{Status, TableId};
 use ramhold_client_core::{Operation, PageLimits, ScanCursor, TableCount};
 
 /// What `KEYS` answers at most.
@@ -35,6 +35,8 @@ enum Kind {
         has_wrapped: bool,
     },
     Size(TableCount),
+    /// The same, by looking at every key: objects were lost, and nobody knows how many.
+    Tally,
     /// Tables that are to be dropped before the reply; the last is being dropped.
     Flush {
         left: Vec<TableId>,
@@ -103,7 +105,7 @@ impl Walk {
             }
             Kind::Random { .. } => self.ask(ScanCursor::from_short(self.table, random >> 50 << 50)),
             Kind::Size(count) => count.ask().map_or(Next::Over, Next::Ask),
-            Kind::Keys { .. } => self.ask(ScanCursor::new(self.table)),
+            Kind::Keys { .. } | Kind::Tally => self.ask(ScanCursor::new(self.table)),
         }
     }
 
@@ -132,6 +134,7 @@ impl Walk {
                     return Ok(self.ask(ScanCursor::new(self.table)));
                 }
             }
+            Kind::Tally => self.count += keys.len() as u64,
             Kind::Flush { .. } | Kind::Size(_) => {}
         }
         let Some(next) = next else {
@@ -162,6 +165,7 @@ impl Walk {
         match &self.kind {
             Kind::Flush { .. } => reply.ok(),
             Kind::Size(count) => reply.integer(count.objects() as i64),
+            Kind::Tally => reply.integer(self.count as i64),
             Kind::Random { .. } if self.found.is_empty() => reply.null(),
             Kind::Random { .. } => reply.bulk(&self.found[(random % self.found.len() as u64) as usize]),
             Kind::Keys { .. } => self.write_found(reply),
@@ -266,6 +270,12 @@ impl Resp {
                     self.wait_for_table(running.db, conn, seq);
                 }
                 return false;
+            }
+            Answer::Fault(fault)
+                if matches!(walk.kind, Kind::Size(_)) && fault == fault_of(Status::Corrupt, "") =>
+            {
+                walk.kind = Kind::Tally;
+                Ok(walk.begin(0))
             }
             Answer::Fault(fault) => Err(fault),
             other => Err(Fault::said(format!("ERR unexpected answer: {other:?}"))),

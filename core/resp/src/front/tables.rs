@@ -9,6 +9,7 @@ use ramhold_base::{ConnId, Effects, Instant, TableId};
 use ramhold_client_core::{Operation, WhichTable};
 use ramhold_wire::membership::Durability;
 use ramhold_wire::table::{LeftOpen, TableOptions};
+use std::collections::BTreeMap;
 
 #[derive(Debug, Default)]
 pub struct Databases {
@@ -20,6 +21,11 @@ pub struct Databases {
 impl Databases {
     pub fn table(&self, db: u16) -> Option<TableId> {
         self.known.get(&db).copied()
+    }
+
+    /// Those whose table is known.
+    pub fn known(&self) -> BTreeMap<u16, TableId> {
+        self.known.iter().map(|(db, table)| (*db, *table)).collect()
     }
 
     pub fn forget(&mut self, db: u16) {

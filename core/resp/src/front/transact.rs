@@ -6,13 +6,14 @@
 //! Invariant: a reply is given only when every key that its handlers saw was so at one moment.
 
 use super::answer::{Answer, Kind};
+use super::clients::is_of_client;
 use super::connection::Queued;
 use super::running::{Running, Work};
 use super::tables::Databases;
 use super::tickets::Part;
 use super::{Host, Resp, fault_of};
 use crate::transaction::Place;
-use crate::{Call, Change, Fault, Front, Protocol, Reply, Run, Stop, Transaction};
+use crate::{Call, Change, Command, Fault, Front, Protocol, Reply, Run, Stop, Transaction};
 use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ClusterTime, ConnId, Effects, Instant, Status, TableId, Version};
@@ -53,8 +54,26 @@ pub struct Transact {
     missing: usize,
     pub attempts: u32,
     protocol: Protocol,
-    /// The database that the connection has when it is over.
-    pub db_after: Option<u16>,
+    /// What follows for the connection from an `EXEC` that has its effect.
+    pub after: Option<After>,
+}
+
+/// What queued commands about the connection come to once the others have had their effect.
+#[derive(Debug)]
+pub struct After {
+    /// The database that it has then.
+    pub db: u16,
+    /// Commands whose replies are still to be written, and where in the reply.
+    pub aside: Vec<Aside>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Aside {
+    /// Bytes of the reply before it.
+    pub start: usize,
+    /// Of the queued command.
+    pub index: usize,
+    pub front: Front,
 }
 
 /// What becomes of a transaction now.
@@ -76,7 +95,7 @@ impl Transact {
             missing: 0,
             attempts: 0,
             protocol,
-            db_after: None,
+            after: None,
         }
     }
 
@@ -87,9 +106,25 @@ impl Transact {
         self.attempts += 1;
     }
 
+    /// Ends with an error: nothing has had an effect, on the connection neither.
+    fn refuse(&mut self, running: &mut Running, fault: &Fault) {
+        self.after = None;
+        running.reply.clear();
+        Reply::new(&mut running.reply, self.protocol).fault(fault);
+    }
+
     fn forget(&mut self) {
         let database_count = self.keys.database_count;
         self.keys = Transaction::over(database_count);
+    }
+
+    /// Whether each key of one of its commands was there, whatever the commands before it did; of those that were read.
+    pub fn lookups(&self, row: &Command, args: &[&[u8]]) -> Vec<bool> {
+        let is_seen = |key: &[u8]| {
+            let mut entries = self.keys.entries();
+            entries.find(|((_, of), ..)| of == key).and_then(|(_, seen, _)| seen).map(|seen| seen.is_some())
+        };
+        row.keys.of(args).filter_map(is_seen).collect()
     }
 
     /// What `WATCH` saw.
@@ -114,8 +149,7 @@ impl Resp {
             if now.since(running.started) > self.config.deadline {
                 let text =
                     "TRYAGAIN the keys were changed by others each time that this command had read them";
-                running.reply.clear();
-                Reply::new(&mut running.reply, work.protocol).fault(&Fault::fixed(text));
+                work.refuse(running, &Fault::fixed(text));
                 return true;
             }
             let step = match work.phase {
@@ -171,8 +205,7 @@ impl Resp {
             Err(Stop::Need) => return self.read(now, conn, running, work, host, effects),
             Err(Stop::Fault(fault)) => {
                 work.keys.drop_changes();
-                running.reply.clear();
-                Reply::new(&mut running.reply, work.protocol).fault(&fault);
+                work.refuse(running, &fault);
             }
             Ok(()) => {}
         }
@@ -189,6 +222,7 @@ impl Resp {
         host: &mut impl Host,
     ) -> Result<(), Stop> {
         let Purpose::Exec { queued, watched } = &work.purpose else { return Ok(()) };
+        work.after = None;
         let mut needs = false;
         for ((db, key), version) in watched {
             match work.keys.version(*db, key) {
@@ -207,7 +241,8 @@ impl Resp {
         let mut db = running.db;
         let mut reply = Reply::new(&mut running.reply, work.protocol);
         reply.array(queued.len());
-        for Queued { row, args } in queued {
+        let mut aside = Vec::new();
+        for (index, Queued { row, args }) in queued.iter().enumerate() {
             let args = args.list();
             let start = reply.len();
             let ran = match row.run {
@@ -224,6 +259,10 @@ impl Resp {
                     }
                     Err(fault) => Err(Stop::Fault(fault)),
                 },
+                Run::Front(front) if is_of_client(front) => {
+                    aside.push(Aside { start, index, front });
+                    Ok(())
+                }
                 Run::Front(front) => {
                     self.answer_within(conn, front, &args, reply.by_ref(), host);
                     Ok(())
@@ -240,7 +279,7 @@ impl Resp {
                 }
             }
         }
-        work.db_after = Some(db);
+        work.after = Some(After { db, aside });
         if needs { Err(Stop::Need) } else { Ok(()) }
     }
 
@@ -256,8 +295,7 @@ impl Resp {
     ) -> Step {
         work.places = work.keys.take_needed();
         if work.places.iter().any(|(_, key)| key.len() > KEY_BYTES_MAX) {
-            running.reply.clear();
-            Reply::new(&mut running.reply, work.protocol).fault(&Fault::KEY_TOO_LARGE);
+            work.refuse(running, &Fault::KEY_TOO_LARGE);
             return Step::Over;
         }
         if let Some((db, _)) = work.places.iter().find(|(db, _)| self.databases.table(*db).is_none()) {
@@ -280,8 +318,7 @@ impl Resp {
                         work.missing -= 1;
                     }
                     Err(Answer::Fault(fault)) => {
-                        running.reply.clear();
-                        Reply::new(&mut running.reply, work.protocol).fault(&fault);
+                        work.refuse(running, &fault);
                         return Step::Over;
                     }
                     Err(_) => self.posted.push((Operation::Read { table, key: key.clone(), rules }, part)),
@@ -350,8 +387,7 @@ impl Resp {
                 Step::Again
             }
             End::Fault(fault) => {
-                running.reply.clear();
-                Reply::new(&mut running.reply, work.protocol).fault(&fault);
+                work.refuse(running, &fault);
                 Step::Over
             }
         }
@@ -420,13 +456,12 @@ impl Resp {
     }
 }
 
-fn end_with(running: &mut Running, work: &Transact, answer: Answer<'_>) -> bool {
+fn end_with(running: &mut Running, work: &mut Transact, answer: Answer<'_>) -> bool {
     let fault = match answer {
         Answer::Fault(fault) => fault,
         other => fault_of(Status::BadRequest, &format!("unexpected answer: {other:?}")),
     };
-    running.reply.clear();
-    Reply::new(&mut running.reply, work.protocol).fault(&fault);
+    work.refuse(running, &fault);
     true
 }
 

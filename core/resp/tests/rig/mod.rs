@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 use ramhold_base::hash::PlacementSeed;
+use ramhold_base::map::FastMap;
 use ramhold_base::*;
 use ramhold_resp::{Host, Resp, RespConfig};
 use ramhold_wire::commit::{CommitAction, CommitRequest};
@@ -11,6 +12,7 @@ use ramhold_wire::control::{Address, encode_into};
 use ramhold_wire::data::{IncrementReply, ReadReply, encode_version};
 use ramhold_wire::local::{LocalAnswers, LocalRequest};
 use ramhold_wire::membership::Durability;
+use ramhold_wire::scan::{ScanHead, encode_object_head};
 use ramhold_wire::status::ProcessStatus;
 use ramhold_wire::table::{TableDescription, TableOptions, TabletDescription, TabletState};
 use ramhold_wire::{Header, Opcode, frame};
@@ -29,6 +31,7 @@ pub struct Shelf {
     pub ready: LocalAnswers,
     pub waiting: Vec<(u64, Status, Vec<u8>)>,
     pub asked: Vec<String>,
+    pub has_losses: bool,
 }
 
 impl Shelf {
@@ -76,6 +79,11 @@ impl Host for Shelf {
     fn prefetch(&self, _table: TableId, keys: &mut dyn Iterator<Item = &[u8]>) {
         // Whoever looks ahead looks at keys.
         keys.for_each(|key| assert!(key.len() <= limits::KEY_BYTES_MAX));
+    }
+
+    fn objects_by_table(&self) -> FastMap<TableId, Option<u64>> {
+        let count = (!self.has_losses).then_some(self.objects.len() as u64);
+        FastMap::from_iter([(TableId(3), count), (TableId(4), Some(5))])
     }
 
     fn treat(&mut self, _now: Instant, request: &LocalRequest<'_>, ticket: u64, _effects: &mut Effects) {
@@ -257,12 +265,24 @@ impl Rig {
 
     /// What the session asks the coordinator.
     pub fn answer(&mut self, header: &Header) {
-        if header.opcode() != Some(Opcode::TableDescribe) {
-            assert!(self.refuses, "the session is needed to find the table only");
-            let mut bytes = Vec::new();
-            let answer = Header { cluster: ClusterId(7), ..header.answer(Status::BadRequest) };
-            frame::write(&mut bytes, &answer, |_| {});
-            return self.on_answer(&bytes);
+        match header.opcode() {
+            Some(Opcode::TableDescribe) => {}
+            _ if self.refuses => return self.answer_with(header, Status::BadRequest, |_| {}),
+            // Objects were lost: nobody knows how many there are, and a page shows those that are left.
+            Some(Opcode::Count) => {
+                return self.answer_with(header, Status::Corrupt, |out| encode_version(out, Version::NONE));
+            }
+            Some(Opcode::Scan) => {
+                let keys: Vec<Vec<u8>> = self.shelf.objects.keys().cloned().collect();
+                return self.answer_with(header, Status::Ok, |out| {
+                    ScanHead { last: KeyHash(u64::MAX), next: None }.encode(out);
+                    for key in &keys {
+                        encode_object_head(out, (Version(1), 0, None), key.len(), 0);
+                        out.extend_from_slice(key);
+                    }
+                });
+            }
+            other => panic!("objects are this process's own: {other:?}"),
         }
         let description = TableDescription {
             table: TableId(3),
@@ -280,15 +300,15 @@ impl Rig {
                 first_segment: SegmentId(0),
             }],
         };
-        let mut bytes = Vec::new();
-        let answer = Header { cluster: ClusterId(7), ..header.answer(Status::Ok) };
-        frame::write(&mut bytes, &answer, |out| encode_into(out, &description));
-        self.on_answer(&bytes);
+        self.answer_with(header, Status::Ok, |out| encode_into(out, &description));
     }
 
-    fn on_answer(&mut self, bytes: &[u8]) {
+    fn answer_with(&mut self, header: &Header, status: Status, body: impl FnOnce(&mut Vec<u8>)) {
+        let mut bytes = Vec::new();
+        let answer = Header { cluster: ClusterId(7), ..header.answer(status) };
+        frame::write(&mut bytes, &answer, body);
         let mut effects = Effects::new();
-        let input = Input::Frame { from: ConnId(99), bytes };
+        let input = Input::Frame { from: ConnId(99), bytes: &bytes };
         self.resp.on_session(self.now, input, &mut self.shelf, &mut effects);
         self.execute(effects);
     }

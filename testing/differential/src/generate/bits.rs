@@ -64,7 +64,7 @@ impl Choice<'_> {
     }
 
     fn bitfield(&mut self, key: Vec<u8>) -> Command {
-        let mut command = words!["BITFIELD", key];
+        let mut command = words![self.one(&["BITFIELD", "BITFIELD", "BITFIELD", "BITFIELD_RO"]), key];
         for _ in 0..self.rng.below(4) {
             match self.rng.below(7) {
                 0 | 1 => command.extend(words!["GET", self.field(), self.field_offset()]),

@@ -25,6 +25,7 @@ impl Choice<'_> {
             30 => words!["OBJECT", self.one(&["HELP", "ENCODING"])],
             31 | 32 => self.restore(key),
             33 => words!["DUMP", key],
+            34 if !self.in_transaction => self.move_between(key),
             // What looks at a whole database is no part of transactions.
             _ if self.in_transaction => words!["EXISTS", key],
             34 | 35 => words!["KEYS", self.pattern()],
@@ -56,6 +57,12 @@ impl Choice<'_> {
             command.push(self.one(&["REPLACE", "REPLACE", "replace", "REPLACED"]));
         }
         command
+    }
+
+    fn move_between(&mut self, key: Vec<u8>) -> Command {
+        let database = self.rng.pick(&self.ground.databases).map_or_else(String::new, u32::to_string);
+        let wrong = self.one(&["-1", "16", "abc"]);
+        words!["MOVE", key, if self.rng.chance(1, 8) { wrong } else { database.into_bytes() }]
     }
 
     /// A payload that is wrong in some way; right ones are exchanged.

@@ -3,7 +3,7 @@
 use super::Choice;
 
 /// Whole commands, or such as end the connection with an error. A command behind them tells what came of them.
-const RAW: [&[u8]; 30] = [
+const RAW: [&[u8]; 31] = [
     b"PING\r\n",
     b"PING\n",
     b"\r\n\r\nPING\r\n",
@@ -34,6 +34,7 @@ const RAW: [&[u8]; 30] = [
     b"*2\r\n$4\r\nECHO\r\n$0\r\n\r\n",
     b"*1\r\n$0\r\n\r\n",
     b"NOSUCH inline command\r\n",
+    b"*1\r\n$4\r\nPING--",
 ];
 
 impl Choice<'_> {

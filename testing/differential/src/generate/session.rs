@@ -6,9 +6,19 @@ use crate::step::Command;
 impl Choice<'_> {
     pub fn session(&mut self) -> Command {
         if self.in_transaction {
-            return match self.rng.below(3) {
+            return match self.rng.below(10) {
                 0 => words!["PING"],
                 1 => words!["ECHO", self.value()],
+                2 => words!["CLIENT", "SETNAME", self.name_of_client()],
+                3 => words!["CLIENT", self.one(&["GETNAME", "ID", "INFO", "LIST", "NOSUCH"])],
+                4 => words!["CLIENT", "NO-EVICT", self.one(&["ON", "OFF", "MAYBE"])],
+                5 => {
+                    let database = self.rng.pick(&self.ground.databases).copied().unwrap_or_default();
+                    words!["SELECT", database.to_string()]
+                }
+                6 => words!["TIME"],
+                7 => words!["CONFIG", "GET", self.one(&["maxmemory-policy", "nosuchparameter"])],
+                8 => words!["WAIT", "0", "0"],
                 _ => words!["GET", self.key()],
             };
         }
@@ -36,11 +46,7 @@ impl Choice<'_> {
             17 | 18 => words!["CLIENT", "GETNAME"],
             19 => words!["CLIENT", self.one(&["INFO", "LIST", "NOSUCH", "info"])],
             20 => words!["CLIENT", "NO-EVICT", self.one(&["ON", "OFF", "MAYBE"])],
-            21 => match self.rng.below(3) {
-                0 => words!["CLIENT", "KILL", "ID", "999999999999"],
-                1 => words!["CLIENT", "KILL", "127.0.0.1:1"],
-                _ => words!["CLIENT", "KILL", "ID", self.one(&["abc", "-1", "0"])],
-            },
+            21 => self.kill(),
             22 => words!["COMMAND", self.one(&["COUNT", "NOSUCH"])],
             23 => {
                 let mut command = words!["COMMAND", "GETKEYS"];
@@ -62,7 +68,24 @@ impl Choice<'_> {
                 1 => words!["PUBSUB", "NUMSUB", "nobody", self.value()],
                 _ => words!["PUBSUB", "CHANNELS", "nobody*"],
             },
-            29 => words!["CONFIG", "GET", self.one(&["maxmemory-policy", "nosuchparameter"])],
+            29 => match self.rng.below(7) {
+                0 => words![
+                    "CONFIG",
+                    "SET",
+                    self.one(&["nosuchparameter", "latency-monitor-threshold", "LATENCY-MONITOR-THRESHOLD"]),
+                    self.one(&["abc", "-1", "", "1.5"])
+                ],
+                1 => words!["CONFIG", "RESETSTAT"],
+                2 => words!["LATENCY", self.one(&["LATEST", "RESET", "NOSUCH"])],
+                3 => words!["LATENCY", self.one(&["HISTORY", "RESET"]), "command"],
+                4 => words!["SLOWLOG", self.one(&["RESET", "LEN", "GET", "NOSUCH"])],
+                5 => words![self.one(&["ROLE", "LASTSAVE"])],
+                _ => words![
+                    "CONFIG",
+                    "GET",
+                    self.one(&["maxmemory-policy", "nosuchparameter", "latency-monitor-*"])
+                ],
+            },
             30 => words!["MEMORY", "USAGE", self.key()],
             31 => words!["UNWATCH"],
             32 => words!["INFO", self.one(&["memory", "server", "nosuchsection"])],
@@ -70,6 +93,34 @@ impl Choice<'_> {
                 words![self.one(&["EXEC", "DISCARD", "GET", "SET", "CLIENT", "OBJECT", "PUBSUB", "COMMAND "])]
             }
         }
+    }
+
+    /// Nobody's connection, since others look on.
+    fn kill(&mut self) -> Command {
+        let mut command = words!["CLIENT", "KILL"];
+        if self.rng.chance(1, 6) {
+            command.push(self.one(&["127.0.0.1:1", "nosuch", "abc", ""]));
+            return command;
+        }
+        // One that fits nobody, others in front or behind.
+        let nobody = match self.rng.below(5) {
+            0 => words!["ID", self.one(&["999999999999", "abc", "-1", "0", "1.5"])],
+            1 => words!["ADDR", "127.0.0.1:1"],
+            2 => words!["LADDR", self.one(&["127.0.0.1:1", ""])],
+            3 => words!["USER", self.one(&["nosuch", "", "DEFAULT"])],
+            _ => words!["TYPE", self.one(&["master", "SLAVE", "replica", "nosuch", ""])],
+        };
+        let more = match self.rng.below(6) {
+            0 => words!["SKIPME", self.one(&["yes", "NO", "maybe"])],
+            1 => words!["USER", "default"],
+            2 => words!["TYPE", self.one(&["normal", "PUBSUB"])],
+            3 => words!["ADDR"],
+            4 => words!["MAXAGE", "5"],
+            _ => Vec::new(),
+        };
+        // The last of a kind counts, so TYPE comes before what fits nobody.
+        command.extend([more, nobody].concat());
+        command
     }
 
     fn name_of_client(&mut self) -> Vec<u8> {

@@ -1,0 +1,234 @@
+//! What clients ask about their connections: `CLIENT …`.
+//!
+//! Not here: what the connections are (`connection`), lines of lists (`about`).
+
+use super::connection::{Connection, Queued};
+use super::transact::Aside;
+use super::{Resp, about};
+use crate::fault::shown;
+use crate::parse::integer;
+use crate::{Fault, Front, Reply};
+use ramhold_base::ConnId;
+
+/// Whether it needs to know the connection that asks.
+pub(super) fn is_of_client(front: Front) -> bool {
+    matches!(
+        front,
+        Front::ClientId
+            | Front::ClientSetName
+            | Front::ClientGetName
+            | Front::ClientInfo
+            | Front::ClientList
+            | Front::ClientNoEvict
+            | Front::ClientNoTouch
+            | Front::ClientSetInfo
+    )
+}
+
+impl Resp {
+    /// `CLIENT …`, about the own connection or all of them.
+    pub(super) fn client(
+        &mut self,
+        connection: &mut Connection,
+        front: Front,
+        args: &[&[u8]],
+        reply: &mut Reply<'_>,
+    ) {
+        match front {
+            Front::ClientId => reply.integer(connection.id as i64),
+            Front::ClientGetName if connection.name.is_empty() => reply.null(),
+            Front::ClientGetName => reply.bulk(&connection.name),
+            Front::ClientSetName => match check_name(args[2]) {
+                Ok(()) => {
+                    connection.name = args[2].to_vec();
+                    reply.ok();
+                }
+                Err(fault) => reply.fault(&fault),
+            },
+            Front::ClientSetInfo => {
+                let place = match args[2].to_ascii_lowercase().as_slice() {
+                    b"lib-name" => Ok(&mut connection.library.0),
+                    b"lib-ver" => Ok(&mut connection.library.1),
+                    other => Err(Fault::said(format!("ERR Unrecognized option '{}'", shown(other)))),
+                };
+                match place.and_then(|place| check_name(args[3]).map(|()| place)) {
+                    Ok(place) => {
+                        *place = args[3].to_vec();
+                        reply.ok();
+                    }
+                    Err(fault) => reply.fault(&fault),
+                }
+            }
+            Front::ClientNoEvict | Front::ClientNoTouch => {
+                let on = match args[2].to_ascii_lowercase().as_slice() {
+                    b"on" => true,
+                    b"off" => false,
+                    _ => return reply.fault(&Fault::SYNTAX),
+                };
+                if front == Front::ClientNoEvict {
+                    connection.no_evict = on
+                } else {
+                    connection.no_touch = on
+                }
+                reply.ok();
+            }
+            Front::ClientInfo => {
+                let line = about::client_line(connection, self.now);
+                reply.verbatim(&line);
+            }
+            Front::ClientList => match self.listed(connection, &args[2..]) {
+                Ok(text) => reply.verbatim(&text),
+                Err(fault) => reply.fault(&fault),
+            },
+            _ => reply.fault(&Fault::SYNTAX),
+        }
+    }
+
+    fn listed(&self, own: &Connection, options: &[&[u8]]) -> Result<String, Fault> {
+        let mut all: Vec<&Connection> = self.connections.values().chain([own]).collect();
+        all.sort_by_key(|connection| connection.id);
+        match options {
+            [] => {}
+            [option, kind] if option.eq_ignore_ascii_case(b"type") => {
+                let kind = Kind::parse(kind)?;
+                all.retain(|connection| kind.fits(connection));
+            }
+            [option, ids @ ..] if option.eq_ignore_ascii_case(b"id") && !ids.is_empty() => {
+                let ids: Option<Vec<i64>> = ids.iter().map(|id| integer(id)).collect();
+                let ids = ids.ok_or(Fault::fixed("ERR Invalid client ID"))?;
+                all.retain(|connection| ids.contains(&(connection.id as i64)));
+            }
+            _ => return Err(Fault::SYNTAX),
+        }
+        Ok(all.into_iter().map(|connection| about::client_line(connection, self.now) + "\n").collect())
+    }
+
+    /// Carries out what `EXEC` left to be done with the connection, and writes the replies between the others.
+    pub(super) fn answer_aside(
+        &mut self,
+        connection: &mut Connection,
+        queued: &[Queued],
+        aside: &[Aside],
+        out: &mut Vec<u8>,
+    ) {
+        if aside.is_empty() {
+            return;
+        }
+        let others = std::mem::take(out);
+        let mut written = 0;
+        for Aside { start, index, front } in aside {
+            out.extend_from_slice(&others[written..*start]);
+            written = *start;
+            let mut reply = Reply::new(out, connection.protocol);
+            self.client(connection, *front, &queued[*index].args.list(), &mut reply);
+        }
+        out.extend_from_slice(&others[written..]);
+    }
+
+    /// `CLIENT KILL`: connections to this process; those to be closed now.
+    pub(super) fn kill(
+        &mut self,
+        own: &mut Connection,
+        options: &[&[u8]],
+        reply: &mut Reply<'_>,
+    ) -> Vec<ConnId> {
+        let chosen = match Chosen::parse(options) {
+            Ok(chosen) => chosen,
+            Err(fault) => {
+                reply.fault(&fault);
+                return Vec::new();
+            }
+        };
+        // The own connection ends when it has its answer.
+        own.closes |= !chosen.skips_own && chosen.fits(own);
+        let mut ended = Vec::new();
+        for (conn, connection) in self.connections.iter_mut().filter(|(_, other)| chosen.fits(other)) {
+            connection.closes = true;
+            ended.push(*conn);
+        }
+        reply.integer(ended.len() as i64 + i64::from(own.closes));
+        ended
+    }
+}
+
+/// What `TYPE` names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Normal,
+    PubSub,
+    /// Redis's connections between servers, of which there are none here.
+    OfServers,
+}
+
+impl Kind {
+    fn parse(text: &[u8]) -> Result<Kind, Fault> {
+        match text.to_ascii_lowercase().as_slice() {
+            b"normal" => Ok(Kind::Normal),
+            b"pubsub" => Ok(Kind::PubSub),
+            b"master" | b"replica" | b"slave" => Ok(Kind::OfServers),
+            _ => Err(Fault::said(format!("ERR Unknown client type '{}'", shown(repeated(text))))),
+        }
+    }
+
+    fn fits(self, connection: &Connection) -> bool {
+        match self {
+            Kind::Normal => !connection.is_subscribed(),
+            Kind::PubSub => connection.is_subscribed(),
+            Kind::OfServers => false,
+        }
+    }
+}
+
+/// Which connections `CLIENT KILL` ends: those that fit everything that is said; of a kind of condition the last counts.
+#[derive(Debug)]
+struct Chosen {
+    id: Option<u64>,
+    kind: Option<Kind>,
+    skips_own: bool,
+}
+
+impl Chosen {
+    fn parse(options: &[&[u8]]) -> Result<Chosen, Fault> {
+        let addresses = Fault::fixed("ERR CLIENT KILL knows no addresses here: use ID, TYPE or USER");
+        let mut chosen = Chosen { id: None, kind: None, skips_own: true };
+        let mut rest = options;
+        if let [_] = rest {
+            return Err(addresses);
+        }
+        while let [option, value, more @ ..] = rest {
+            rest = more;
+            match option.to_ascii_lowercase().as_slice() {
+                b"id" => {
+                    let id = integer(value).and_then(|id| u64::try_from(id).ok()).filter(|id| *id > 0);
+                    chosen.id = Some(id.ok_or(Fault::fixed("ERR client-id should be greater than 0"))?);
+                }
+                b"type" => chosen.kind = Some(Kind::parse(value)?),
+                // There is one user, and all connections are its.
+                b"user" if *value == b"default" => {}
+                b"user" => return Err(Fault::said(format!("ERR No such user '{}'", shown(repeated(value))))),
+                b"addr" | b"laddr" => return Err(addresses),
+                b"skipme" if value.eq_ignore_ascii_case(b"yes") => chosen.skips_own = true,
+                b"skipme" if value.eq_ignore_ascii_case(b"no") => chosen.skips_own = false,
+                _ => return Err(Fault::SYNTAX),
+            }
+        }
+        if rest.is_empty() { Ok(chosen) } else { Err(Fault::SYNTAX) }
+    }
+
+    fn fits(&self, connection: &Connection) -> bool {
+        self.id.is_none_or(|id| id == connection.id) && self.kind.is_none_or(|kind| kind.fits(connection))
+    }
+}
+
+/// A word as an error repeats it: up to a zero.
+fn repeated(word: &[u8]) -> &[u8] {
+    word.split(|byte| *byte == 0).next().unwrap_or(word)
+}
+
+/// Names show in lists of words and lines.
+pub(super) fn check_name(name: &[u8]) -> Result<(), Fault> {
+    if name.iter().all(|byte| (b'!'..=b'~').contains(byte)) && name.len() <= 1024 {
+        return Ok(());
+    }
+    Err(Fault::fixed("ERR Client names cannot contain spaces, newlines or special characters."))
+}
