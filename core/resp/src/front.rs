@@ -140,6 +140,15 @@ const LIMITS_BEFORE_AUTH: Limits = Limits { args: 8, arg_bytes: 4 * 1024, bytes:
 /// What a connection may be told before that; replies that nobody fetches must not fill the memory (Z9).
 const STRANGER_BYTES_MAX: usize = 64 * 1024;
 
+/// Bytes of one reply, and of what a command reads.
+const REPLY_BYTES_MAX: usize = 32 * 1024 * 1024;
+const REPLY_TOO_LARGE: Fault =
+    Fault::fixed("ERR a command reads and answers at most 33554432 bytes: ask for less at once");
+/// Bytes of replies of one connection that wait for those before them; less than what a connection is closed for.
+const REPLIES_BYTES_MAX: usize = 48 * 1024 * 1024;
+const TOO_MANY_REPLIES: Fault =
+    Fault::fixed("ERR replies of 50331648 bytes wait to be sent: ask for less at once");
+
 /// A pattern's bytes: what matching takes grows with it (Z18).
 const PATTERN_BYTES_MAX: usize = 1024;
 const PATTERN_TOO_LONG: Fault = Fault::fixed("ERR a pattern has at most 1024 bytes");

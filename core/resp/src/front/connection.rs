@@ -24,6 +24,9 @@ pub struct Multi {
     pub is_broken: bool,
 }
 
+/// What is expected of a connection's first reply: as many of these as may be under way find room in what it may hold.
+const REPLY_BYTES_EXPECTED_FIRST: usize = 128 * 1024;
+
 #[derive(Debug)]
 pub struct Connection {
     pub id: u64,
@@ -46,6 +49,8 @@ pub struct Connection {
     pub running_bytes: usize,
     /// Of replies that wait for those before them.
     pub reply_bytes: usize,
+    /// Of the next reply: large at first, then as large as one of the last ones.
+    pub reply_bytes_expected: usize,
     /// Bytes were left because of what is running.
     pub is_held: bool,
     /// It ends when all replies are out.
@@ -79,6 +84,7 @@ impl Connection {
             running: VecDeque::new(),
             running_bytes: 0,
             reply_bytes: 0,
+            reply_bytes_expected: REPLY_BYTES_EXPECTED_FIRST,
             is_held: false,
             closes: false,
             multi: None,
@@ -101,6 +107,12 @@ impl Connection {
             self.reply_bytes += running.reply.len();
         }
         self.running.push_back(running);
+    }
+
+    /// A reply has so many bytes: the next one is expected to be as large, or somewhat smaller than was expected of it.
+    pub fn note_reply(&mut self, bytes: usize) {
+        let expected = self.reply_bytes_expected;
+        self.reply_bytes_expected = bytes.max(expected - expected.div_ceil(8));
     }
 
     /// Whether another command may begin.

@@ -2,7 +2,7 @@
 
 use super::answer::{Answer, Kind};
 use super::tickets::Part;
-use super::{AHEAD_COUNT_MAX, Host, Resp};
+use super::{AHEAD_COUNT_MAX, Host, REPLY_BYTES_MAX, REPLY_TOO_LARGE, Resp};
 use crate::parse::integer;
 use crate::{Fast, Fault, Reply};
 use ramhold_base::hash::slot_of;
@@ -31,6 +31,8 @@ pub struct FastWork {
     table: TableId,
     got: Vec<Got>,
     missing: usize,
+    /// Of the values that are there.
+    bytes: usize,
     /// Parts whose table was dropped before they had their effect; they go to the one that takes its place.
     homeless: Vec<usize>,
 }
@@ -176,7 +178,13 @@ impl FastWork {
         let got = match answer {
             Answer::Found { .. } if self.fast == Fast::Exists => Got::Count(1),
             Answer::Absent if self.fast == Fast::Exists => Got::Count(0),
-            Answer::Found { value, .. } => Got::Value(value.into_owned()),
+            Answer::Found { value, .. } if self.bytes + value.len() > REPLY_BYTES_MAX => {
+                Got::Fault(REPLY_TOO_LARGE)
+            }
+            Answer::Found { value, .. } => {
+                self.bytes += value.len();
+                Got::Value(value.into_owned())
+            }
             Answer::Absent => Got::Nil,
             Answer::Written => Got::Count(1),
             Answer::Removed(was_there) => Got::Count(i64::from(was_there)),
@@ -253,8 +261,14 @@ impl Resp {
             let request = LocalRequest::Read(KeyRequest { table, rules: RejectRules::default(), key });
             return self.begin_get(now, table, &request, (conn, seq), reply, host, effects);
         }
-        let mut work =
-            FastWork { fast, table, got: vec![Got::Nothing; count], missing: count, homeless: Vec::new() };
+        let mut work = FastWork {
+            fast,
+            table,
+            got: vec![Got::Nothing; count],
+            missing: count,
+            bytes: 0,
+            homeless: Vec::new(),
+        };
         let overtaken =
             if count > 1 && fast.changes() { overtaken(fast, args, count) } else { BTreeSet::new() };
         if count > 1 {
@@ -336,6 +350,7 @@ impl Resp {
             table,
             got: vec![Got::Nothing],
             missing: 1,
+            bytes: 0,
             homeless: Vec::new(),
         })
     }

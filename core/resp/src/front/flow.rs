@@ -7,7 +7,9 @@ use super::keyspace::Walk;
 use super::running::{Args, Running, Work};
 use super::tickets::Part;
 use super::transact::{Purpose, Transact, take_work};
-use super::{Host, LIMITS_BEFORE_AUTH, Resp, STRANGER_BYTES_MAX, cluster};
+use super::{
+    Host, LIMITS_BEFORE_AUTH, REPLIES_BYTES_MAX, Resp, STRANGER_BYTES_MAX, TOO_MANY_REPLIES, cluster,
+};
 use crate::commands::resolve;
 use crate::{Command, Fast, Fault, Flags, Front, Parsed, Reply, Run};
 use ramhold_base::hash::PlacementHasher;
@@ -19,7 +21,7 @@ use ramhold_wire::local::LocalRequest;
 const REQUEST_COUNT_MAX: usize = 256;
 /// Bytes of replies after which no further request begins in a step: whoever hears the connection must see that it does not
 /// fetch them before there are more.
-const REPLY_BYTES_MAX: usize = 1024 * 1024;
+const STEP_REPLY_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes of commands between `MULTI` and `EXEC`.
 const QUEUED_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// What a queued command takes beside its arguments: its place in a list that doubles, and two blocks of memory.
@@ -54,7 +56,7 @@ impl Resp {
                 taken = Taken { bytes: bytes.len(), rest: Rest::Part };
                 break;
             }
-            if count == REQUEST_COUNT_MAX || out.len() >= REPLY_BYTES_MAX {
+            if count == REQUEST_COUNT_MAX || out.len() >= STEP_REPLY_BYTES_MAX {
                 taken.rest = Rest::More;
                 break;
             }
@@ -266,6 +268,7 @@ impl Resp {
             changes,
             exclusive: false,
             work,
+            reply_bytes_expected: connection.reply_bytes_expected,
             reply: behind,
             finished: None,
         };
@@ -302,6 +305,7 @@ impl Resp {
             keys: Vec::new(),
             changes: true,
             exclusive: true,
+            reply_bytes_expected: 0,
             work: Work::Transact(Box::new(Transact::new(
                 purpose,
                 connection.protocol,
@@ -403,6 +407,11 @@ impl Resp {
     fn put_in(&mut self, conn: ConnId, mut connection: Connection, at: usize, mut running: Running) {
         if running.is_done() {
             self.after_transact(&mut connection, &mut running);
+            if connection.reply_bytes + running.reply.len() > REPLIES_BYTES_MAX && !running.changes {
+                running.reply = Vec::new();
+                Reply::new(&mut running.reply, connection.protocol).fault(&TOO_MANY_REPLIES);
+            }
+            connection.note_reply(running.reply.len());
             connection.reply_bytes += running.reply.len();
             if at == 0 {
                 self.touched.push(conn);
@@ -485,6 +494,7 @@ impl Resp {
             keys: Vec::new(),
             changes: true,
             exclusive: true,
+            reply_bytes_expected: 0,
             work,
             reply: Vec::new(),
             finished: None,

@@ -7,7 +7,7 @@
 use super::answer::Answer;
 use super::running::Running;
 use super::tickets::Part;
-use super::{PATTERN_BYTES_MAX, PATTERN_TOO_LONG, Resp, fault_of};
+use super::{PATTERN_BYTES_MAX, PATTERN_TOO_LONG, REPLY_BYTES_MAX, Resp, fault_of};
 use crate::glob::{Case, matches};
 use crate::parse::integer;
 use crate::{Fault, Front, Reply};
@@ -15,7 +15,7 @@ use ramhold_base::{Status, TableId};
 use ramhold_client_core::{Operation, PageLimits, ScanCursor, TableCount};
 
 /// What `KEYS` answers at most.
-const KEYS_BYTES_MAX: usize = 64 * 1024 * 1024;
+const KEYS_BYTES_MAX: usize = REPLY_BYTES_MAX;
 /// What a `SCAN` looks at when it does not say how much.
 const SCAN_COUNT: u32 = 10;
 
@@ -115,7 +115,7 @@ impl Walk {
                 let pattern = pattern.clone();
                 self.take(keys, Some(&pattern));
                 if self.found_bytes > KEYS_BYTES_MAX {
-                    return Err(Fault::fixed("ERR KEYS answers at most 67108864 bytes: use SCAN"));
+                    return Err(Fault::fixed("ERR KEYS answers at most 33554432 bytes: use SCAN"));
                 }
             }
             Kind::Scan { pattern, shows, .. } => {

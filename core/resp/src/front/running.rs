@@ -71,6 +71,8 @@ pub struct Running {
     /// Nothing of its connection runs beside it.
     pub exclusive: bool,
     pub work: Work,
+    /// What its reply may take, as far as anybody can know before it is there.
+    pub reply_bytes_expected: usize,
     pub reply: Vec<u8>,
     /// The transaction that it was, for what follows from it.
     pub finished: Option<Box<Transact>>,
@@ -83,7 +85,7 @@ impl Running {
 
     /// Of memory that it counts for while it runs.
     pub fn bytes(&self) -> usize {
-        self.args.bytes() + 64
+        self.args.bytes() + 64 + self.reply_bytes_expected * self.keys.len().max(1)
     }
 
     /// A reply that has to wait for those before it.
@@ -98,6 +100,7 @@ impl Running {
             changes: false,
             exclusive: false,
             work: Work::Done,
+            reply_bytes_expected: 0,
             reply,
             finished: None,
         }

@@ -11,9 +11,9 @@ use super::connection::Queued;
 use super::running::{Running, Work};
 use super::tables::Databases;
 use super::tickets::Part;
-use super::{Host, Resp, fault_of};
+use super::{Host, REPLY_BYTES_MAX, REPLY_TOO_LARGE, Resp, fault_of};
 use crate::transaction::Place;
-use crate::{Call, Change, Command, Fault, Front, Protocol, Reply, Run, Stop, Transaction};
+use crate::{Call, Change, Command, Fault, Front, Object, Protocol, Reply, Run, Stop, Transaction};
 use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ClusterTime, ConnId, Effects, Instant, Status, TableId, Version};
@@ -52,6 +52,8 @@ pub struct Transact {
     /// What is being read; a part's index is its place in here.
     places: Vec<Place>,
     missing: usize,
+    /// Of the values that were read.
+    bytes: usize,
     pub attempts: u32,
     protocol: Protocol,
     /// What follows for the connection from an `EXEC` that has its effect.
@@ -93,6 +95,7 @@ impl Transact {
             phase: Phase::Ready,
             places: Vec::new(),
             missing: 0,
+            bytes: 0,
             attempts: 0,
             protocol,
             after: None,
@@ -116,6 +119,15 @@ impl Transact {
     fn forget(&mut self) {
         let database_count = self.keys.database_count;
         self.keys = Transaction::over(database_count);
+        self.bytes = 0;
+    }
+
+    /// Keeps what was read of a key.
+    fn learn(&mut self, place: Place, object: Option<(Version, Object)>) -> Result<(), Fault> {
+        self.missing -= 1;
+        self.bytes += object.as_ref().map_or(0, |(_, object)| object.value.len());
+        self.keys.learn(place, object);
+        if self.bytes > REPLY_BYTES_MAX { Err(REPLY_TOO_LARGE) } else { Ok(()) }
     }
 
     /// Whether each key of one of its commands was there, whatever the commands before it did; of those that were read.
@@ -278,6 +290,9 @@ impl Resp {
                     reply.fault(&fault);
                 }
             }
+            if reply.len() > REPLY_BYTES_MAX {
+                return Err(Stop::Fault(REPLY_TOO_LARGE));
+            }
         }
         work.after = Some(After { db, aside });
         if needs { Err(Stop::Need) } else { Ok(()) }
@@ -314,8 +329,11 @@ impl Resp {
             match self.answers.iter().find(|(of, ..)| *of == ticket) {
                 Some((_, status, body)) => match Answer::of_local(Kind::Read, status, body).into_object() {
                     Ok(object) => {
-                        work.keys.learn((*db, key.clone()), object);
-                        work.missing -= 1;
+                        let place = (*db, key.clone());
+                        if let Err(fault) = work.learn(place, object) {
+                            work.refuse(running, &fault);
+                            return Step::Over;
+                        }
                     }
                     Err(Answer::Fault(fault)) => {
                         work.refuse(running, &fault);
@@ -437,8 +455,10 @@ impl Resp {
         let Some((db, key)) = work.places.get(index as usize).cloned() else { return false };
         match answer.into_object() {
             Ok(object) => {
-                work.keys.learn((db, key), object);
-                work.missing -= 1;
+                if let Err(fault) = work.learn((db, key), object) {
+                    work.refuse(running, &fault);
+                    return true;
+                }
             }
             Err(Answer::Elsewhere) => match self.databases.table(db) {
                 Some(table) => {
