@@ -1,7 +1,7 @@
 //! What can be seen of a master.
 
 use crate::Master;
-use ramhold_base::{KeyHash, Latencies, ServerId, StreamId, TableId};
+use ramhold_base::{Instant, KeyHash, Latencies, LeaseId, ServerId, StreamId, TableId, Term};
 use ramhold_wire::status::{ProcessStatus, ReadLeaseStatus, ResultsStatus};
 use ramhold_wire::{Opcode, View};
 
@@ -69,6 +69,16 @@ impl Master {
             serving: t.state == crate::tablets::TabletState::Serving,
             stream: t.stream,
         })
+    }
+
+    /// Until when reads may be answered here, by what was granted up to now; `FAR` without read leases.
+    pub fn leased_until(&self) -> Instant {
+        self.read_lease.known_until(&self.replicator)
+    }
+
+    /// Clients' leases that are known to live at `now`, under this term of the coordinator.
+    pub fn live_leases(&self, now: Instant, term: Term) -> impl Iterator<Item = LeaseId> {
+        self.leases.live(now, term)
     }
 
     /// Whether every segment has all its replicas.

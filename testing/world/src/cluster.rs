@@ -6,6 +6,7 @@
 
 mod resp;
 mod scan;
+mod tables;
 
 use crate::disk::DiskOptions;
 use crate::history::{Condition, Outcome, ValueId};
@@ -14,6 +15,7 @@ use crate::scenario::{Actor, RATE_PPM_MAX};
 use crate::system::{
     Ask, Change, End, MakeProcess, MakeSession, Member, Met, Part, Request, Role, Session, System, Tolerance,
 };
+use crate::watch::Watch;
 use crate::workload::{Workload, sum_of};
 use crate::world::World;
 use ramhold_backup::{BackupConfig, Buffers};
@@ -36,6 +38,7 @@ use scan::Scanning;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
+use tables::Tables;
 
 const SEGMENT_BYTES: u32 = 32 * 1024;
 const SEGLET_BYTES: u32 = 4 * 1024;
@@ -247,14 +250,22 @@ impl Cluster {
         let mut rng = Rng::new(seed ^ 0x11A1_7500);
         let mut millis = |some: &[u64]| Duration::from_millis(*rng.pick(some).expect("some are given"));
         let replication = &mut config.master_config.replication;
-        replication.replica_timeout = millis(&[400, 1000, 3000]);
+        replication.replica_timeout = millis(&[400, 3000, 10_000]);
         replication.append_timeout = millis(&[60, 250]);
+        let ping_timeout = millis(&[50, 150, 400]);
+        config.detector = DetectorConfig { ping_timeout, ..config.detector };
         config.backup_config.flush_interval = millis(&[5, 100, 1000]);
         config.backup_config.needed_interval = millis(&[300, 2000]);
         replication.append_bytes_max = *rng.pick(&[512, SEGLET_BYTES, SEGMENT_BYTES]).expect("three sizes");
         replication.in_flight_max = rng.between(1, 4) as u16;
         replication.copies_max = rng.between(1, 4) as usize;
         config.backup_config.buffers = Buffers::Reserved { count: rng.between(2, 8) as u32 };
+    }
+
+    /// How soon a server that does not answer is dead, where limits are drawn: also sooner than the read lease lasts.
+    fn verify_timeout(self) -> Option<Duration> {
+        let mut rng = Rng::new(self.limits? ^ 0x7E81_F700);
+        rng.pick(&[100, 300, 1000]).map(|millis| Duration::from_millis(*millis))
     }
 
     fn resp_config() -> RespConfig {
@@ -360,14 +371,16 @@ impl System for Cluster {
         let (cluster, member) = (*self, member.clone());
         Box::new(move |life| match member.role {
             Role::Coordinator => {
+                let plain = CoordinatorConfig::new(member.addr);
                 let config = CoordinatorConfig {
+                    verify_timeout: cluster.verify_timeout().unwrap_or(plain.verify_timeout),
                     cold_start_wait: Duration::from_secs(5),
                     partition_bytes_max: 64 * 1024,
                     segment_bytes: SEGMENT_BYTES,
                     default_replicas: cluster.replicas,
                     // Leases end within a run, some of them under what still waits.
                     lease_term_min: Duration::from_secs(1),
-                    ..CoordinatorConfig::new(member.addr)
+                    ..plain
                 };
                 Process::Coordinator(Box::new(Coordinator::new(config, life.seed)))
             }
@@ -467,10 +480,19 @@ impl System for Cluster {
         waiting.or_else(|| unsettled(self.servers, &servers(world)))
     }
 
+    fn watch(&self, world: &World<Actor<Process, ClusterSession>>, watch: &mut Watch) {
+        watch.look(world);
+    }
+
     fn audit(&self, world: &World<Actor<Process, ClusterSession>>) -> Vec<String> {
-        use crate::audit::{audit, servers, tables};
-        let tables = tables(world).expect("a settled cluster has a coordinator");
-        audit(Some(self.replicas), &tables, &servers(world))
+        use crate::audit::{audit, servers};
+        let tables = crate::audit::tables(world).expect("a settled cluster has a coordinator");
+        let mut findings = audit(Some(self.replicas), &tables, &servers(world));
+        let coordinator = crate::audit::in_charge(world).expect("it has one");
+        let there: Vec<&str> = coordinator.state().tables.values().map(|t| t.name.as_str()).collect();
+        let facts = world.facts.iter().map(|fact| fact.text.as_str());
+        findings.extend(tables::contradictions(facts, &there));
+        findings
     }
 }
 
@@ -571,6 +593,8 @@ pub struct NativeSession {
     met: BTreeMap<usize, Vec<Met>>,
     /// The part of a lane's commit whose condition refused it.
     refusing: BTreeMap<usize, usize>,
+    /// Made and dropped beside the table of all.
+    beside: Tables,
     rng: Rng,
     ends: VecDeque<(usize, End)>,
     retry_at: Option<Instant>,
@@ -603,6 +627,7 @@ impl NativeSession {
         config.lease_term = Duration::from_millis(rng.between(1000, 12_000));
         let packs = rng.chance(1, 2);
         let slots = rng.chance(1, 2);
+        let beside = Tables::new(seed, &mut rng);
         NativeSession {
             session: core::Session::new(config, seed),
             options: TableOptions { durability: Durability::Buffered, replicas, tablets: 8, slots },
@@ -616,6 +641,7 @@ impl NativeSession {
             scans: BTreeMap::new(),
             met: BTreeMap::new(),
             refusing: BTreeMap::new(),
+            beside,
             rng,
             ends: VecDeque::new(),
             retry_at: None,
@@ -701,6 +727,9 @@ impl NativeSession {
 
     fn take_outcomes(&mut self, now: Instant, effects: &mut Effects) {
         while let Some((id, outcome)) = self.session.take_outcome() {
+            if self.beside.take(now, id, &outcome, &mut self.session, effects) {
+                continue;
+            }
             if Some(id) == self.creating {
                 self.creating = None;
                 match outcome {
@@ -831,6 +860,9 @@ impl Session for NativeSession {
             Ask::Scan => Kind::Scan,
             Ask::Commit(parts) => Kind::Commit(parts.iter().map(commit_item).collect()),
         };
+        if matches!(kind, Kind::Write(..)) && self.table.is_some() {
+            self.beside.occasion(now, &mut self.session, &mut self.rng, &self.options, effects);
+        }
         self.begun.push((lane, Wanted { key: request.key.to_vec(), kind }));
         if !self.packs {
             self.all_begun(now, effects);
