@@ -4,6 +4,7 @@
 //! Not here: which faults strike and what counts as right (fault, checker); what is audited at the end (audit).
 //! Catalogue: J3, E1.
 
+mod door;
 mod resp;
 mod scan;
 mod tables;
@@ -18,6 +19,7 @@ use crate::system::{
 use crate::watch::Watch;
 use crate::workload::{Workload, sum_of};
 use crate::world::World;
+use door::Door;
 use ramhold_backup::{BackupConfig, Buffers};
 use ramhold_base::{
     Effects, Input, Instant, Level, Machine, Number, Rng, SegmentId, ShardId, Status, TableId, Version,
@@ -111,6 +113,7 @@ pub struct Server {
     was_full: bool,
     /// What the Redis front had counted after the step before.
     counted: RespStats,
+    door: Door,
 }
 
 /// Differences from what was stated that are not stated: more than what rounding to milliseconds makes.
@@ -118,7 +121,7 @@ const TIME_SLACK: u64 = 2 * MILLI;
 
 impl Server {
     fn new(node: ServerNode) -> Server {
-        Server { node, stated: None, was_full: false, counted: RespStats::default() }
+        Server { node, stated: None, was_full: false, counted: RespStats::default(), door: Door::default() }
     }
 
     /// Counts `memory_98`: 98 % of what writes may use is used.
@@ -184,12 +187,25 @@ impl Machine for Process {
     fn step(&mut self, now: Instant, input: Input<'_>, effects: &mut Effects) {
         match self {
             Process::Server(server) => {
+                let unwelcome = match input {
+                    Input::Frame { bytes, .. } => server.door.unwelcome(&server.node, bytes),
+                    _ => None,
+                };
                 server.node.step(now, input, effects);
+                let let_in = unwelcome.and_then(|unwelcome| door::was_let_in(unwelcome, effects));
+                if let Some(why) = let_in {
+                    effects.report(Level::Debug, format!("fact:{}{why}", door::OPEN));
+                }
                 server.state_time(now, effects);
                 server.mark_full(effects);
                 server.mark_resp(effects);
             }
-            Process::Coordinator(coordinator) => coordinator.step(now, input, effects),
+            Process::Coordinator(coordinator) => {
+                coordinator.step(now, input, effects);
+                if let Some(why) = door::foreign_term(coordinator, effects) {
+                    effects.report(Level::Debug, format!("fact:{}{why}", door::OPEN));
+                }
+            }
         }
     }
 
@@ -265,15 +281,19 @@ impl Cluster {
     /// How soon a server that does not answer is dead, where limits are drawn: also sooner than the read lease lasts.
     fn verify_timeout(self) -> Option<Duration> {
         let mut rng = Rng::new(self.limits? ^ 0x7E81_F700);
-        rng.pick(&[100, 300, 1000]).map(|millis| Duration::from_millis(*millis))
+        rng.pick(&[100, 100, 300, 1000]).map(|millis| Duration::from_millis(*millis))
     }
 
-    fn resp_config() -> RespConfig {
+    fn resp_config(self) -> RespConfig {
+        let plain = RespConfig::new(coordinator_address());
+        // Short ones end while what was sent may still arrive.
+        let drawn = self.limits.map(|seed| Rng::new(seed ^ 0xDEAD_1100).between(200, 8000));
         RespConfig {
+            deadline: drawn.map_or(plain.deadline, Duration::from_millis),
             tables: vec![(0, TABLE.into())],
             // Few, so that connections are held.
             running_count_max: 8,
-            ..RespConfig::new(coordinator_address())
+            ..plain
         }
     }
 
@@ -308,7 +328,7 @@ impl Cluster {
                 needed_interval: Duration::from_secs(2),
                 mode: "buffers".into(),
             },
-            resp: self.resp.then(Cluster::resp_config),
+            resp: self.resp.then(|| self.resp_config()),
             detector: DetectorConfig::default(),
             memory_bytes: log_bytes + INDEX_BYTES,
             read_speed: 100,
@@ -474,9 +494,11 @@ impl System for Cluster {
     }
 
     fn unsettled(&self, world: &World<Actor<Process, ClusterSession>>) -> Option<String> {
-        use crate::audit::{servers, tables, unsettled};
-        let in_charge = tables(world).is_some();
-        let waiting = (!in_charge).then(|| "no coordinator is in charge".to_string());
+        use crate::audit::{in_charge, servers, unsettled};
+        let Some(coordinator) = in_charge(world) else { return Some("no coordinator is in charge".into()) };
+        let mut tables = coordinator.state().tables.values();
+        let changing = tables.find(|table| table.dropping || table.tablets.iter().any(|t| !t.taken));
+        let waiting = changing.map(|table| format!("{} is being made or dropped", table.id));
         waiting.or_else(|| unsettled(self.servers, &servers(world)))
     }
 
@@ -492,6 +514,8 @@ impl System for Cluster {
         let there: Vec<&str> = coordinator.state().tables.values().map(|t| t.name.as_str()).collect();
         let facts = world.facts.iter().map(|fact| fact.text.as_str());
         findings.extend(tables::contradictions(facts, &there));
+        let wrong = world.facts.iter().filter_map(|fact| fact.text.strip_prefix(door::OPEN));
+        findings.extend(wrong.take(20).map(ToString::to_string));
         findings
     }
 }

@@ -103,7 +103,7 @@ impl Swarm {
         let network = NetworkOptions {
             hold_max,
             // Some networks keep a copy until nobody remembers what it was of.
-            again_max: if rng.chance(1, 2) { hold_max } else { rng.between(1, 40) * SECOND },
+            far_again_max: if rng.chance(1, 2) { 0 } else { rng.between(1, 40) * SECOND },
             latency_max: rng.between(1, 30) * MILLI / 10,
             ..network
         };
@@ -204,6 +204,11 @@ impl Faults {
                 world.restart(node);
             }
         }
+    }
+
+    /// Every third cut is long enough for both sides to go on without each other.
+    fn long_cut(&mut self) -> u64 {
+        if self.rng.chance(1, 3) { 4 * SECOND } else { 0 }
     }
 
     fn is_burst(&self) -> bool {
@@ -339,6 +344,7 @@ impl Faults {
                 }
             }
             FaultKind::CutSomeLinks => {
+                let until = until + self.long_cut();
                 let processes = [&self.servers[..], &self.coordinators[..]].concat();
                 let both_ways = self.rng.chance(1, 2);
                 for (index, a) in processes.iter().enumerate() {
@@ -357,6 +363,7 @@ impl Faults {
                 self.heal_at = Some(until);
             }
             FaultKind::CutBothWays | FaultKind::CutOneWay | FaultKind::Isolate => {
+                let until = until + self.long_cut();
                 let clients = if self.swarm.clients_reach_all { &[] } else { &self.clients[..] };
                 let mut all = [&self.servers[..], &self.coordinators[..], clients].concat();
                 self.rng.shuffle(&mut all);

@@ -5,6 +5,7 @@
 //! Not here: connections and who is told of their end (world).
 
 use ramhold_base::Rng;
+use std::collections::BTreeSet;
 
 pub const MICRO: u64 = 1_000;
 pub const MILLI: u64 = 1_000_000;
@@ -20,8 +21,8 @@ pub struct NetworkOptions {
     pub hold_ppm: u32,
     pub loss_ppm: u32,
     pub duplicate_ppm: u32,
-    /// How long after a frame its second copy comes at most.
-    pub again_max: u64,
+    /// How long after a frame its second copy comes at most, on ways to and from hosts that are far.
+    pub far_again_max: u64,
     /// One bit flipped.
     pub corrupt_ppm: u32,
     /// The connection breaks under the frame, which may arrive or not.
@@ -40,7 +41,7 @@ impl NetworkOptions {
             hold_ppm: 0,
             loss_ppm: 0,
             duplicate_ppm: 0,
-            again_max: 0,
+            far_again_max: 0,
             corrupt_ppm: 0,
             break_ppm: 0,
             silence: SECOND,
@@ -70,12 +71,14 @@ pub struct Passage {
 #[derive(Debug)]
 pub struct Network {
     pub options: NetworkOptions,
+    /// Hosts that are not in the cluster's own network.
+    pub far: BTreeSet<usize>,
     links: Vec<Vec<Link>>,
 }
 
 impl Network {
     pub fn new(options: NetworkOptions) -> Network {
-        Network { options, links: Vec::new() }
+        Network { options, far: BTreeSet::new(), links: Vec::new() }
     }
 
     pub fn grow(&mut self, hosts: usize) {
@@ -126,7 +129,9 @@ impl Network {
         if held {
             delay += rng.below(options.hold_max.max(1));
         }
-        let again = twice.then(|| delay + self.latency(rng) + rng.below(options.again_max.max(1)));
+        let is_far = self.far.contains(&from) || self.far.contains(&to);
+        let again_max = if is_far { options.hold_max.max(options.far_again_max) } else { options.hold_max };
+        let again = twice.then(|| delay + self.latency(rng) + rng.below(again_max.max(1)));
         let delay = (!lost && !link.cut).then_some(delay);
         Passage { delay, again: again.filter(|_| !link.cut), corrupt, breaks, held }
     }

@@ -186,6 +186,7 @@ impl<'a, T: System> Scenario<'a, T> {
                 Actor::Client(Box::new(client))
             });
             clients.push(node);
+            world.network.far.insert(node);
         }
         let watch = Watch::default();
         let mut scenario =

@@ -74,7 +74,6 @@ fn caller(world: &World<Echo>) -> &Echo {
 fn rough() -> NetworkOptions {
     NetworkOptions {
         hold_max: 20 * MILLI,
-        again_max: 20 * MILLI,
         hold_ppm: 50_000,
         loss_ppm: 20_000,
         duplicate_ppm: 20_000,

@@ -31,7 +31,6 @@ fn frames_may_be_lost_doubled_held_and_changed() {
     let options = &mut stage.world.network.options;
     (options.loss_ppm, options.duplicate_ppm, options.corrupt_ppm) = (100_000, 200_000, 20_000);
     (options.hold_ppm, options.hold_max, options.break_ppm) = (200_000, 400 * MILLI, 10_000);
-    options.again_max = options.hold_max;
     assert!(work(&mut stage, table, 30) > 20);
     stage.close();
 }

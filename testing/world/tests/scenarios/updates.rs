@@ -10,7 +10,7 @@ use ramhold_world::system::{Role, System};
 /// What a client sends at once comes again within a minute.
 fn doubled(stage: &mut Stage, begin: impl FnOnce(&mut Stage) -> Begun) -> Outcome {
     stage.world.network.options =
-        NetworkOptions { duplicate_ppm: 1_000_000, again_max: 60 * SECOND, ..NetworkOptions::calm() };
+        NetworkOptions { duplicate_ppm: 1_000_000, hold_max: 60 * SECOND, ..NetworkOptions::calm() };
     let begun = begin(stage);
     // Before anybody can have heard of it.
     let sent = stage.world.now() + NetworkOptions::calm().latency_min;
@@ -45,7 +45,7 @@ fn a_doubled_update_that_comes_late_does_nothing() {
 fn a_dropped_table_stays_dropped_whatever_comes_late() {
     let mut stage = Stage::new(4);
     stage.world.network.options =
-        NetworkOptions { duplicate_ppm: 1_000_000, again_max: 60 * SECOND, ..NetworkOptions::calm() };
+        NetworkOptions { duplicate_ppm: 1_000_000, hold_max: 60 * SECOND, ..NetworkOptions::calm() };
     for _ in 0..12 {
         let table = stage.table("t", 2);
         stage.drop_table(table);
