@@ -232,6 +232,7 @@ impl Replica {
         }
         assert!(self.stored.certified() <= self.accepted.certified());
         assert!(self.flushed.certified() <= self.stored.certified());
+        assert!(self.flushed_bytes() <= self.flushed.certified(), "told as flushed is what the device has");
         assert!(self.stored.epoch <= self.accepted.epoch);
         assert!(self.buffer.is_some() || self.frame.is_some());
         if let Some((count, _)) = self.slot_writing {

@@ -140,6 +140,8 @@ defects! {
     NextHeadEarly;
     /// Writes go on before the coordinator has recorded a new epoch.
     EpochNotRecorded;
+    /// Replicas of old heads are freed although the coordinator would still take them for the head.
+    FreedUnrecorded;
     /// The loss of a replica does not raise the epoch.
     EpochNotRaised;
     /// A stream acknowledges before the coordinator knows of it.

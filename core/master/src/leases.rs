@@ -86,6 +86,14 @@ impl Leases {
         }
     }
 
+    /// Those known to live.
+    pub fn live(&self, now: Instant, term: Term) -> impl Iterator<Item = LeaseId> {
+        self.told.iter().filter_map(move |(lease, told)| match told {
+            Told::Live { term: theirs, until, .. } => (*theirs == term && now < *until).then_some(*lease),
+            Told::Nothing | Told::Over => None,
+        })
+    }
+
     fn tell(&mut self, lease: LeaseId, told: Told) {
         let is_unconfirmed = |told: &Told| usize::from(!matches!(told, Told::Live { .. }));
         self.unconfirmed_count += is_unconfirmed(&told);

@@ -14,6 +14,7 @@ use crate::{Context, Master};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::time::earliest;
 use ramhold_base::{Effects, Instant, Level, Peer, Status};
+use ramhold_replication::Replicator;
 use ramhold_wire::lease::ReadLease as Ask;
 use ramhold_wire::{Header, View, request};
 use std::collections::VecDeque;
@@ -67,6 +68,14 @@ impl ReadLease {
         now >= self.look_at || !self.waiting.is_empty()
     }
 
+    /// Until when it holds by what was granted up to now.
+    pub fn known_until(&self, replicator: &Replicator) -> Instant {
+        let Some(length) = self.length else { return Instant::FAR };
+        let since = replicator.granted_since().max(self.coordinator);
+        // The clocks of who grants may be a little faster.
+        since.map_or(self.until, |since| self.until.max(since + length * 99 / 100))
+    }
+
     pub fn deadline(&self) -> Option<Instant> {
         let look = (self.look_at < Instant::FAR).then_some(self.look_at);
         earliest(look, self.waiting.front().map(|waiting| waiting.refuse_at))
@@ -83,11 +92,10 @@ impl Master {
     #[cold]
     fn renew_read_lease(&mut self, now: Instant) -> bool {
         let lease = &mut self.read_lease;
-        let Some(length) = lease.length else { return true };
-        if let Some(since) = self.replicator.granted_since().max(lease.coordinator) {
-            // The clocks of who grants may be a little faster.
-            lease.until = lease.until.max(since + length * 99 / 100);
+        if lease.length.is_none() {
+            return true;
         }
+        lease.until = lease.known_until(&self.replicator);
         if lease.look_at == Instant::FAR {
             lease.look_at = now;
         }

@@ -2,7 +2,7 @@
 
 use crate::Master;
 use ramhold_base::map::FastMap;
-use ramhold_base::{KeyHash, Latencies, ServerId, StreamId, TableId};
+use ramhold_base::{Instant, KeyHash, Latencies, LeaseId, ServerId, StreamId, TableId, Term};
 use ramhold_wire::status::{ProcessStatus, ReadLeaseStatus, ResultsStatus};
 use ramhold_wire::{Opcode, View};
 
@@ -82,6 +82,16 @@ impl Master {
             *sum = sum.zip(count).map(|(sum, count)| sum + count);
         }
         tables
+    }
+
+    /// Until when reads may be answered here, by what was granted up to now; `FAR` without read leases.
+    pub fn leased_until(&self) -> Instant {
+        self.read_lease.known_until(&self.replicator)
+    }
+
+    /// Clients' leases that are known to live at `now`, under this term of the coordinator.
+    pub fn live_leases(&self, now: Instant, term: Term) -> impl Iterator<Item = LeaseId> {
+        self.leases.live(now, term)
     }
 
     /// Whether every segment has all its replicas.

@@ -316,7 +316,9 @@ impl Replicator {
             return;
         }
         let epoch = segment.epoch;
-        let is_wanted = if stream.registered { segment.recorded != epoch } else { true };
+        // What was a head is not freed before a newer one counts: see `advance_frees`.
+        let is_newest = !stream.may_be_head(stream.retired) || stream.retired >= head;
+        let is_wanted = if stream.registered { segment.recorded != epoch || !is_newest } else { true };
         if is_wanted && stream.ask_at > now {
             self.retry = earliest(self.retry, Some(stream.ask_at));
             return;
@@ -338,7 +340,7 @@ impl Replicator {
                 };
                 request(effects, to, &view.to_coordinator(), rpc, &message);
             }
-        } else if segment.recorded != epoch && !segment.recording {
+        } else if is_wanted && !segment.recording {
             segment.recording = true;
             let rpc =
                 self.calls.open(view.coordinator, now, deadline, Context::Record { segment: head, epoch });
@@ -390,9 +392,16 @@ impl Replicator {
         self.primaries.retain(|backup, _| view.list.address(*backup).is_some());
     }
 
+    /// A late copy of the message that opened a head could make a backup begin the replica anew that it has just freed,
+    /// and a recovery would take that for the head, the end of the log. So the coordinator has to know of a newer head
+    /// before: whatever is older than that is none.
     fn advance_frees(&mut self, now: Instant, view: &View, effects: &mut Effects) {
         self.frees.retain(|free| view.list.address(free.backup).is_some());
         for free in &mut self.frees {
+            let may_be_head = self.streams[&free.stream].may_be_head(free.segment);
+            if free.was_head && may_be_head && !planted(Defect::FreedUnrecorded) {
+                continue;
+            }
             if free.next > now {
                 self.retry = earliest(self.retry, Some(free.next));
                 continue;

@@ -33,6 +33,7 @@ impl Replicator {
                 match header.status() {
                     Status::Ok => {
                         entry.registered = true;
+                        entry.recorded = entry.recorded.max(segment);
                         if let Some(segment) = self.segments.get_mut(&segment) {
                             segment.recorded = epoch;
                         }
@@ -46,6 +47,10 @@ impl Replicator {
             }
             Context::Record { segment, epoch } => {
                 let Some(entry) = self.segments.get_mut(&segment) else { return };
+                if header.status() == Status::Ok {
+                    let stream = self.streams.get_mut(&entry.stream).expect("streams stay");
+                    stream.recorded = stream.recorded.max(segment);
+                }
                 if entry.epoch != epoch {
                     return; // Raised again meanwhile; that record is asked for on its own.
                 }

@@ -120,6 +120,8 @@ struct Free {
     stream: StreamId,
     epoch: Epoch,
     backup: ServerId,
+    /// It was a head once.
+    was_head: bool,
     next: Instant,
 }
 
@@ -225,6 +227,10 @@ impl Replicator {
     }
 
     fn free_replicas(&mut self, segment: SegmentId, gone: Segment) {
+        if !gone.side {
+            let stream = self.streams.get_mut(&gone.stream).expect("streams stay");
+            stream.retired = stream.retired.max(segment);
+        }
         self.replicated_count -= u64::from(!gone.places.is_empty());
         self.active.remove(&segment);
         for (index, place) in gone.places.iter().enumerate() {
@@ -238,10 +244,16 @@ impl Replicator {
                     stream: gone.stream,
                     epoch: gone.epoch,
                     backup,
+                    was_head: !gone.side,
                     next: Instant::ZERO,
                 });
             }
         }
+    }
+
+    /// Replicas that are to be freed and are not yet.
+    pub fn freeing_count(&self) -> usize {
+        self.frees.len()
     }
 
     /// Up to where the stream is on R backups. Only grows.

@@ -146,6 +146,11 @@ impl Place {
             self.flushed = self.flushed.max(reached.flushed.min(reached.certified));
         }
         self.sent = self.sent.max(self.certified);
+        if self.closed && self.epoch == Some(wanted_epoch) {
+            // Also when it tells what was sent before the last rewinding: nothing is missing. The segment may be shorter
+            // here by now, and a second closing, of less than the replica has, would be refused.
+            (self.sent_epoch, self.sent_close) = (self.epoch, true);
+        }
     }
 
     /// Closed there, and the device has it as that.
@@ -184,5 +189,26 @@ impl Place {
         self.patience = 0;
         self.backoff = BACKOFF_FIRST;
         self.silent_since = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_late_answer_that_tells_of_the_closing_leaves_nothing_to_send() {
+        let sent = Place { sent: 5156, sent_epoch: Some(Epoch(0)), sent_close: true, ..Place::empty() };
+        let mut place = Place { backup: Some(ServerId(8)), touched: true, in_flight: 1, ..sent };
+        place.unanswered(Instant(1_000_000));
+        assert_eq!((place.sent, place.sent_epoch, place.sent_close), (0, None, false));
+        let closed =
+            AppendReply { length: 5156, certified: 5156, epoch: Epoch(0), closed: true, flushed: 5156 };
+        place.reached(&closed, Epoch(0));
+        assert_eq!((place.sent, place.sent_epoch, place.sent_close), (5156, Some(Epoch(0)), true));
+        // The epoch was raised meanwhile: the backup has yet to be told.
+        let mut place = Place { in_flight: 1, ..Place::empty() };
+        place.reached(&closed, Epoch(1));
+        assert_eq!((place.sent_epoch, place.sent_close), (None, false));
     }
 }

@@ -1,7 +1,7 @@
 //! What can be seen of the replication.
 
 use crate::Replicator;
-use ramhold_base::{Epoch, SegmentId, ServerId, StreamId};
+use ramhold_base::{Epoch, Position, SegmentId, ServerId, StreamId};
 use ramhold_placement::domain_count;
 use ramhold_wire::View;
 use ramhold_wire::membership::Durability;
@@ -102,6 +102,18 @@ impl Replicator {
     pub fn check_invariants(&self) {
         for stream in self.streams.values() {
             assert!(stream.flushed <= stream.durable);
+            assert!(
+                stream.registered || stream.replicas == 0 || stream.durable == Position::default(),
+                "nothing is acknowledged of a stream that the coordinator does not know"
+            );
+            let heads = [stream.order.front(), stream.order.get(1)].map(|id| id.map(|id| &self.segments[id]));
+            if let [Some(head), Some(next)] = heads {
+                // With epoch 0 it has lost nothing that it held.
+                assert!(
+                    !head.closing || next.epoch > Epoch(0) || next.holds(next.opening.length),
+                    "a head is closed only when the next is open"
+                );
+            }
             for (at, id) in stream.order.iter().enumerate() {
                 let segment = &self.segments[id];
                 assert!(!segment.side);

@@ -13,6 +13,10 @@ pub(crate) struct Stream {
     pub registering: bool,
     /// The coordinator is not asked for a registration or record before this.
     pub ask_at: Instant,
+    /// No head before this one counts to the coordinator.
+    pub recorded: SegmentId,
+    /// The newest segment whose replicas are to be freed and that was a head: a newer one must be recorded before.
+    pub retired: SegmentId,
     /// The first is the head that recovery would choose, the second the next one; later ones are not sent yet.
     pub order: VecDeque<SegmentId>,
     pub durable: Position,
@@ -22,6 +26,11 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
+    /// Whether the coordinator would take replicas of this segment for those of a head, if it found them open.
+    pub fn may_be_head(&self, segment: SegmentId) -> bool {
+        segment >= self.recorded
+    }
+
     pub fn new(durability: Durability, replicas: u8) -> Stream {
         Stream {
             durability,
@@ -29,6 +38,8 @@ impl Stream {
             registered: false,
             registering: false,
             ask_at: Instant::ZERO,
+            recorded: SegmentId::NONE,
+            retired: SegmentId::NONE,
             order: VecDeque::new(),
             durable: Position::default(),
             unflushed: VecDeque::new(),

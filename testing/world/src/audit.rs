@@ -12,7 +12,7 @@ use ramhold_backup::ReplicaState;
 use ramhold_base::{SegmentId, ServerId, StreamId, TableId};
 use ramhold_log::SegmentInfo;
 use ramhold_master::{Master, TabletSeen};
-use ramhold_node::{Phase, ServerNode};
+use ramhold_node::{Coordinator, Phase, ServerNode};
 use ramhold_replication::ReplicaSeen;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,13 +53,17 @@ pub fn servers(world: &ClusterWorld) -> Vec<&ServerNode> {
         .collect()
 }
 
-/// The tables that the coordinator of a world knows; `None` while no coordinator is in charge.
-pub fn tables(world: &ClusterWorld) -> Option<BTreeSet<TableId>> {
-    let coordinator = (0..world.node_count()).find_map(|node| match world.machine(node) {
+/// The coordinator of a world; `None` while none is in charge.
+pub fn in_charge(world: &ClusterWorld) -> Option<&Coordinator> {
+    (0..world.node_count()).find_map(|node| match world.machine(node) {
         Some(Actor::Process(process)) => process.coordinator().filter(|c| c.is_active()),
         Some(Actor::Client(_)) | None => None,
-    });
-    Some(coordinator?.state().tables.keys().copied().collect())
+    })
+}
+
+/// The tables that the coordinator of a world knows; `None` while no coordinator is in charge.
+pub fn tables(world: &ClusterWorld) -> Option<BTreeSet<TableId>> {
+    Some(in_charge(world)?.state().tables.keys().copied().collect())
 }
 
 pub fn look(server: &ServerNode) -> ServerSeen {

@@ -21,6 +21,9 @@ pub type SharedHistory = Rc<RefCell<Vec<Operation>>>;
 /// How long a client waits after a refusal.
 const REFUSAL_PAUSE: Duration = Duration::from_millis(50);
 
+/// One life of a client in so many only reads.
+const READER_ONE_IN: u64 = 5;
+
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Task {
     /// Operations of the workload, without end.
@@ -66,6 +69,8 @@ impl<S: Session> Client<S> {
         history: SharedHistory,
     ) -> Client<S> {
         let mut rng = Rng::new(seed);
+        // Who changes nothing keeps to the servers it knows: nobody sends it elsewhere while they answer.
+        let workload = if rng.chance(1, READER_ONE_IN) { workload.of_reader() } else { workload };
         let session = make_session(rng.u64());
         Client {
             number,

@@ -4,8 +4,10 @@
 //! Not here: which faults strike and what counts as right (fault, checker); what is audited at the end (audit).
 //! Catalogue: J3, E1.
 
+mod door;
 mod resp;
 mod scan;
+mod tables;
 
 use crate::disk::DiskOptions;
 use crate::history::{Condition, Outcome, ValueId};
@@ -14,8 +16,10 @@ use crate::scenario::{Actor, RATE_PPM_MAX};
 use crate::system::{
     Ask, Change, End, MakeProcess, MakeSession, Member, Met, Part, Request, Role, Session, System, Tolerance,
 };
+use crate::watch::Watch;
 use crate::workload::{Workload, sum_of};
 use crate::world::World;
+use door::Door;
 use ramhold_backup::{BackupConfig, Buffers};
 use ramhold_base::{
     Effects, Input, Instant, Level, Machine, Number, Rng, SegmentId, ShardId, Status, TableId, Version,
@@ -36,6 +40,7 @@ use scan::Scanning;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
+use tables::Tables;
 
 const SEGMENT_BYTES: u32 = 32 * 1024;
 const SEGLET_BYTES: u32 = 4 * 1024;
@@ -108,6 +113,7 @@ pub struct Server {
     was_full: bool,
     /// What the Redis front had counted after the step before.
     counted: RespStats,
+    door: Door,
 }
 
 /// Differences from what was stated that are not stated: more than what rounding to milliseconds makes.
@@ -115,7 +121,7 @@ const TIME_SLACK: u64 = 2 * MILLI;
 
 impl Server {
     fn new(node: ServerNode) -> Server {
-        Server { node, stated: None, was_full: false, counted: RespStats::default() }
+        Server { node, stated: None, was_full: false, counted: RespStats::default(), door: Door::default() }
     }
 
     /// Counts `memory_98`: 98 % of what writes may use is used.
@@ -181,12 +187,25 @@ impl Machine for Process {
     fn step(&mut self, now: Instant, input: Input<'_>, effects: &mut Effects) {
         match self {
             Process::Server(server) => {
+                let unwelcome = match input {
+                    Input::Frame { bytes, .. } => server.door.unwelcome(&server.node, bytes),
+                    _ => None,
+                };
                 server.node.step(now, input, effects);
+                let let_in = unwelcome.and_then(|unwelcome| door::was_let_in(unwelcome, effects));
+                if let Some(why) = let_in {
+                    effects.report(Level::Debug, format!("fact:{}{why}", door::OPEN));
+                }
                 server.state_time(now, effects);
                 server.mark_full(effects);
                 server.mark_resp(effects);
             }
-            Process::Coordinator(coordinator) => coordinator.step(now, input, effects),
+            Process::Coordinator(coordinator) => {
+                coordinator.step(now, input, effects);
+                if let Some(why) = door::foreign_term(coordinator, effects) {
+                    effects.report(Level::Debug, format!("fact:{}{why}", door::OPEN));
+                }
+            }
         }
     }
 
@@ -247,8 +266,10 @@ impl Cluster {
         let mut rng = Rng::new(seed ^ 0x11A1_7500);
         let mut millis = |some: &[u64]| Duration::from_millis(*rng.pick(some).expect("some are given"));
         let replication = &mut config.master_config.replication;
-        replication.replica_timeout = millis(&[400, 1000, 3000]);
+        replication.replica_timeout = millis(&[400, 3000, 10_000]);
         replication.append_timeout = millis(&[60, 250]);
+        let ping_timeout = millis(&[50, 150, 400]);
+        config.detector = DetectorConfig { ping_timeout, ..config.detector };
         config.backup_config.flush_interval = millis(&[5, 100, 1000]);
         config.backup_config.needed_interval = millis(&[300, 2000]);
         replication.append_bytes_max = *rng.pick(&[512, SEGLET_BYTES, SEGMENT_BYTES]).expect("three sizes");
@@ -257,12 +278,22 @@ impl Cluster {
         config.backup_config.buffers = Buffers::Reserved { count: rng.between(2, 8) as u32 };
     }
 
-    fn resp_config() -> RespConfig {
+    /// How soon a server that does not answer is dead, where limits are drawn: also sooner than the read lease lasts.
+    fn verify_timeout(self) -> Option<Duration> {
+        let mut rng = Rng::new(self.limits? ^ 0x7E81_F700);
+        rng.pick(&[100, 100, 300, 1000]).map(|millis| Duration::from_millis(*millis))
+    }
+
+    fn resp_config(self) -> RespConfig {
+        let plain = RespConfig::new(coordinator_address());
+        // Short ones end while what was sent may still arrive.
+        let drawn = self.limits.map(|seed| Rng::new(seed ^ 0xDEAD_1100).between(200, 8000));
         RespConfig {
+            deadline: drawn.map_or(plain.deadline, Duration::from_millis),
             tables: vec![(0, TABLE.into())],
             // Few, so that connections are held.
             running_count_max: 8,
-            ..RespConfig::new(coordinator_address())
+            ..plain
         }
     }
 
@@ -297,7 +328,7 @@ impl Cluster {
                 needed_interval: Duration::from_secs(2),
                 mode: "buffers".into(),
             },
-            resp: self.resp.then(Cluster::resp_config),
+            resp: self.resp.then(|| self.resp_config()),
             detector: DetectorConfig::default(),
             memory_bytes: log_bytes + INDEX_BYTES,
             read_speed: 100,
@@ -360,14 +391,16 @@ impl System for Cluster {
         let (cluster, member) = (*self, member.clone());
         Box::new(move |life| match member.role {
             Role::Coordinator => {
+                let plain = CoordinatorConfig::new(member.addr);
                 let config = CoordinatorConfig {
+                    verify_timeout: cluster.verify_timeout().unwrap_or(plain.verify_timeout),
                     cold_start_wait: Duration::from_secs(5),
                     partition_bytes_max: 64 * 1024,
                     segment_bytes: SEGMENT_BYTES,
                     default_replicas: cluster.replicas,
                     // Leases end within a run, some of them under what still waits.
                     lease_term_min: Duration::from_secs(1),
-                    ..CoordinatorConfig::new(member.addr)
+                    ..plain
                 };
                 Process::Coordinator(Box::new(Coordinator::new(config, life.seed)))
             }
@@ -461,16 +494,29 @@ impl System for Cluster {
     }
 
     fn unsettled(&self, world: &World<Actor<Process, ClusterSession>>) -> Option<String> {
-        use crate::audit::{servers, tables, unsettled};
-        let in_charge = tables(world).is_some();
-        let waiting = (!in_charge).then(|| "no coordinator is in charge".to_string());
+        use crate::audit::{in_charge, servers, unsettled};
+        let Some(coordinator) = in_charge(world) else { return Some("no coordinator is in charge".into()) };
+        let mut tables = coordinator.state().tables.values();
+        let changing = tables.find(|table| table.dropping || table.tablets.iter().any(|t| !t.taken));
+        let waiting = changing.map(|table| format!("{} is being made or dropped", table.id));
         waiting.or_else(|| unsettled(self.servers, &servers(world)))
     }
 
+    fn watch(&self, world: &World<Actor<Process, ClusterSession>>, watch: &mut Watch) {
+        watch.look(world);
+    }
+
     fn audit(&self, world: &World<Actor<Process, ClusterSession>>) -> Vec<String> {
-        use crate::audit::{audit, servers, tables};
-        let tables = tables(world).expect("a settled cluster has a coordinator");
-        audit(Some(self.replicas), &tables, &servers(world))
+        use crate::audit::{audit, servers};
+        let tables = crate::audit::tables(world).expect("a settled cluster has a coordinator");
+        let mut findings = audit(Some(self.replicas), &tables, &servers(world));
+        let coordinator = crate::audit::in_charge(world).expect("it has one");
+        let there: Vec<&str> = coordinator.state().tables.values().map(|t| t.name.as_str()).collect();
+        let facts = world.facts.iter().map(|fact| fact.text.as_str());
+        findings.extend(tables::contradictions(facts, &there));
+        let wrong = world.facts.iter().filter_map(|fact| fact.text.strip_prefix(door::OPEN));
+        findings.extend(wrong.take(20).map(ToString::to_string));
+        findings
     }
 }
 
@@ -571,6 +617,8 @@ pub struct NativeSession {
     met: BTreeMap<usize, Vec<Met>>,
     /// The part of a lane's commit whose condition refused it.
     refusing: BTreeMap<usize, usize>,
+    /// Made and dropped beside the table of all.
+    beside: Tables,
     rng: Rng,
     ends: VecDeque<(usize, End)>,
     retry_at: Option<Instant>,
@@ -603,6 +651,7 @@ impl NativeSession {
         config.lease_term = Duration::from_millis(rng.between(1000, 12_000));
         let packs = rng.chance(1, 2);
         let slots = rng.chance(1, 2);
+        let beside = Tables::new(seed, &mut rng);
         NativeSession {
             session: core::Session::new(config, seed),
             options: TableOptions { durability: Durability::Buffered, replicas, tablets: 8, slots },
@@ -616,6 +665,7 @@ impl NativeSession {
             scans: BTreeMap::new(),
             met: BTreeMap::new(),
             refusing: BTreeMap::new(),
+            beside,
             rng,
             ends: VecDeque::new(),
             retry_at: None,
@@ -701,6 +751,9 @@ impl NativeSession {
 
     fn take_outcomes(&mut self, now: Instant, effects: &mut Effects) {
         while let Some((id, outcome)) = self.session.take_outcome() {
+            if self.beside.take(now, id, &outcome, &mut self.session, effects) {
+                continue;
+            }
             if Some(id) == self.creating {
                 self.creating = None;
                 match outcome {
@@ -831,6 +884,9 @@ impl Session for NativeSession {
             Ask::Scan => Kind::Scan,
             Ask::Commit(parts) => Kind::Commit(parts.iter().map(commit_item).collect()),
         };
+        if matches!(kind, Kind::Write(..)) && self.table.is_some() {
+            self.beside.occasion(now, &mut self.session, &mut self.rng, &self.options, effects);
+        }
         self.begun.push((lane, Wanted { key: request.key.to_vec(), kind }));
         if !self.packs {
             self.all_begun(now, effects);

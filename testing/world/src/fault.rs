@@ -28,12 +28,14 @@ pub enum FaultKind {
     CutBothWays,
     CutOneWay,
     Isolate,
+    /// Each way between two processes is cut or not, by chance.
+    CutSomeLinks,
     Clog,
     BitRot,
     MemoryFlip,
 }
 
-const KINDS: [FaultKind; 17] = [
+const KINDS: [FaultKind; 18] = [
     FaultKind::CrashServer,
     FaultKind::CrashServerInStep,
     FaultKind::CrashAtPoint,
@@ -48,6 +50,7 @@ const KINDS: [FaultKind; 17] = [
     FaultKind::CutBothWays,
     FaultKind::CutOneWay,
     FaultKind::Isolate,
+    FaultKind::CutSomeLinks,
     FaultKind::Clog,
     FaultKind::BitRot,
     FaultKind::MemoryFlip,
@@ -62,6 +65,10 @@ pub struct Swarm {
     pub interval_max: u64,
     /// How long something stays down, cut or stalled, at most.
     pub duration_max: u64,
+    /// Whether faults come faster while the network is cut, and processes that die then are soon back.
+    pub bursts: bool,
+    /// Whether cuts are between processes alone, so that clients reach those on every side.
+    pub clients_reach_all: bool,
     pub read_error_ppm: u32,
     pub sync_error_ppm: u32,
     pub store_failure_ppm: u32,
@@ -92,8 +99,11 @@ impl Swarm {
         let (read_error, sync_error) = if tolerance.disk_errors { (2_000, 100) } else { (1, 1) };
         let (read_error_ppm, sync_error_ppm, store_failure_ppm) =
             (some(read_error), some(sync_error), some(20_000));
+        let hold_max = rng.between(1, 400) * MILLI;
         let network = NetworkOptions {
-            hold_max: rng.between(1, 400) * MILLI,
+            hold_max,
+            // Some networks keep a copy until nobody remembers what it was of.
+            again_max: if rng.chance(1, 2) { 0 } else { rng.between(1, 40) * SECOND },
             latency_max: rng.between(1, 30) * MILLI / 10,
             ..network
         };
@@ -102,6 +112,8 @@ impl Swarm {
             network,
             interval_max: rng.between(1, 8) * SECOND,
             duration_max: rng.between(1, 8) * SECOND,
+            bursts: rng.chance(1, 2),
+            clients_reach_all: rng.chance(1, 2),
             read_error_ppm,
             sync_error_ppm,
             store_failure_ppm,
@@ -161,7 +173,8 @@ impl Faults {
             world.restart_at(node, back_at);
         }
         if self.next_at <= world.now() {
-            self.next_at = world.now() + 1 + self.rng.below(self.swarm.interval_max);
+            let interval = self.swarm.interval_max / if self.is_burst() { 8 } else { 1 };
+            self.next_at = world.now() + 1 + self.rng.below(interval);
             if let Some(kind) = self.rng.pick(&self.swarm.kinds).copied() {
                 self.strike(kind, system, world);
             }
@@ -193,7 +206,19 @@ impl Faults {
         }
     }
 
+    /// Every third cut is long enough for both sides to go on without each other.
+    fn long_cut(&mut self) -> u64 {
+        if self.rng.chance(1, 3) { 4 * SECOND } else { 0 }
+    }
+
+    fn is_burst(&self) -> bool {
+        self.swarm.bursts && self.heal_at.is_some()
+    }
+
     fn duration(&mut self) -> u64 {
+        if self.is_burst() && self.rng.chance(1, 2) {
+            return 1 + self.rng.below(100 * MILLI);
+        }
         // Short ones are more interesting: they end in the middle of what they caused.
         let max = if self.rng.chance(1, 2) { self.swarm.duration_max / 8 } else { self.swarm.duration_max };
         20 * MILLI + self.rng.below(max)
@@ -294,8 +319,15 @@ impl Faults {
             FaultKind::CrashAll => {
                 if self.rng.chance(1, 3) {
                     world.note_fault("crash of all", 0);
+                    // One of them may lose its power: the others keep what that one had in its buffers.
+                    let may_cut = system.tolerance().power_cut && system.may_cut_power(world);
+                    let dark = self.rng.pick(&self.servers).filter(|_| may_cut).copied();
                     for node in [&self.servers[..], &self.coordinators[..]].concat() {
-                        world.crash(node);
+                        if dark == Some(node) {
+                            world.cut_power(node)
+                        } else {
+                            world.crash(node)
+                        }
                         let back = self.rng.below(duration);
                         world.restart_at(node, until + back);
                     }
@@ -311,8 +343,29 @@ impl Faults {
                     world.stall(node, duration.min(4 * SECOND));
                 }
             }
+            FaultKind::CutSomeLinks => {
+                let until = until + self.long_cut();
+                let processes = [&self.servers[..], &self.coordinators[..]].concat();
+                let both_ways = self.rng.chance(1, 2);
+                for (index, a) in processes.iter().enumerate() {
+                    for b in &processes[..index] {
+                        let there = self.rng.chance(1, 3);
+                        let back = if both_ways { there } else { self.rng.chance(1, 3) };
+                        if there {
+                            world.network.cut(&[*a], &[*b]);
+                        }
+                        if back {
+                            world.network.cut(&[*b], &[*a]);
+                        }
+                    }
+                }
+                world.note_fault("cut of some links", processes[0]);
+                self.heal_at = Some(until);
+            }
             FaultKind::CutBothWays | FaultKind::CutOneWay | FaultKind::Isolate => {
-                let mut all = [&self.servers[..], &self.coordinators[..], &self.clients[..]].concat();
+                let until = until + self.long_cut();
+                let clients = if self.swarm.clients_reach_all { &[] } else { &self.clients[..] };
+                let mut all = [&self.servers[..], &self.coordinators[..], clients].concat();
                 self.rng.shuffle(&mut all);
                 let size = if kind == FaultKind::Isolate {
                     1

@@ -24,6 +24,7 @@ pub mod audit;
 pub mod checker;
 pub mod cluster;
 pub mod history;
+pub mod watch;
 
 pub mod specimen;
 pub mod tally;

@@ -20,6 +20,8 @@ pub struct NetworkOptions {
     pub hold_ppm: u32,
     pub loss_ppm: u32,
     pub duplicate_ppm: u32,
+    /// How long after a frame its second copy comes at most, if that is longer.
+    pub again_max: u64,
     /// One bit flipped.
     pub corrupt_ppm: u32,
     /// The connection breaks under the frame, which may arrive or not.
@@ -38,6 +40,7 @@ impl NetworkOptions {
             hold_ppm: 0,
             loss_ppm: 0,
             duplicate_ppm: 0,
+            again_max: 0,
             corrupt_ppm: 0,
             break_ppm: 0,
             silence: SECOND,
@@ -123,7 +126,8 @@ impl Network {
         if held {
             delay += rng.below(options.hold_max.max(1));
         }
-        let again = twice.then(|| delay + self.latency(rng) + rng.below(options.hold_max.max(1)));
+        let again_max = options.hold_max.max(options.again_max);
+        let again = twice.then(|| delay + self.latency(rng) + rng.below(again_max.max(1)));
         let delay = (!lost && !link.cut).then_some(delay);
         Passage { delay, again: again.filter(|_| !link.cut), corrupt, breaks, held }
     }

@@ -12,6 +12,7 @@ use crate::fault::{Faults, Swarm};
 use crate::history::{Operation, Outcome};
 use crate::network::{MILLI, SECOND};
 use crate::system::{Role, Session, System};
+use crate::watch::{self, Watch};
 use crate::world::{Clock, Exit, Log, NodeOptions, World};
 use ramhold_base::{Machine, Rng, Status};
 use std::cell::{Cell, RefCell};
@@ -91,7 +92,7 @@ pub fn run<T: System>(system: &T, seed: u64, plan: &Plan, log: Option<Log>) -> R
     let mut scenario = Scenario::new(system, seed, log);
     let stuck = scenario.live(plan).err();
     let mut findings = if stuck.is_none() { system.audit(&scenario.world) } else { Vec::new() };
-    let Scenario { world, history, .. } = scenario;
+    let Scenario { world, history, watch, .. } = scenario;
     let (mut torn, mut seen) = (Vec::new(), Seen::default());
     let history = bind(&history.borrow(), &mut torn, &mut seen);
     let deaths = system.deaths(&world);
@@ -102,6 +103,8 @@ pub fn run<T: System>(system: &T, seed: u64, plan: &Plan, log: Option<Log>) -> R
     // Of several keys: a search of one has no opinion on them.
     verdict.violations.extend(torn);
     findings.extend(searched.disagreements.iter().cloned());
+    findings.extend(watch.reads_of_the_dead(&history));
+    findings.extend(watch.findings);
     let late = |o: &&Operation| o.answered_by.and_then(|s| deaths.get(&s)).is_some_and(|died| *died < o.ret);
     let reads_by_the_dead = history.iter().filter(late).count() as u64;
     Report {
@@ -133,6 +136,7 @@ struct Scenario<'a, T: System> {
     coordinators: Vec<usize>,
     clients: Vec<usize>,
     swarm: Swarm,
+    watch: Watch,
 }
 
 impl<'a, T: System> Scenario<'a, T> {
@@ -183,7 +187,9 @@ impl<'a, T: System> Scenario<'a, T> {
             });
             clients.push(node);
         }
-        let mut scenario = Scenario { system, rng, world, history, servers, coordinators, clients, swarm };
+        let watch = Watch::default();
+        let mut scenario =
+            Scenario { system, rng, world, history, servers, coordinators, clients, swarm, watch };
         scenario.arm_birth();
         scenario
     }
@@ -258,11 +264,20 @@ impl<'a, T: System> Scenario<'a, T> {
         );
         while faults.due() < end {
             let due = faults.due();
-            self.world.run_until(due);
+            self.run_until(due);
             faults.act(self.system, &mut self.world);
         }
-        self.world.run_until(end);
+        self.run_until(end);
         faults.end(self.system, &mut self.world);
+    }
+
+    /// Lets everything happen up to `time`, and looks at it now and then.
+    fn run_until(&mut self, time: u64) {
+        while self.world.now() < time {
+            let next = (self.world.now() + watch::INTERVAL).min(time);
+            self.world.run_until(next);
+            self.system.watch(&self.world, &mut self.watch);
+        }
     }
 
     /// Every client gets an operation done that began after the last fault.
@@ -280,7 +295,7 @@ impl<'a, T: System> Scenario<'a, T> {
                 ));
             }
             let now = self.world.now();
-            self.world.run_until(now + 50 * MILLI);
+            self.run_until(now + 50 * MILLI);
             let history = self.history.borrow();
             let full = Outcome::Refused { status: Status::OutOfMemory };
             // What a scan has met counts from its beginning, and stands behind what began later.

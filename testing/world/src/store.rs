@@ -78,6 +78,13 @@ impl Store {
         self.values.get(key).map_or(0, |(version, _)| *version)
     }
 
+    /// For checks: all keys below a prefix, with their versions and values.
+    pub fn below<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, u64, &'a [u8])> {
+        let below =
+            self.values.range(prefix.to_string()..).take_while(move |(key, _)| key.starts_with(prefix));
+        below.map(|(key, (version, bytes))| (key.as_str(), *version, bytes.as_slice()))
+    }
+
     fn put(&mut self, key: &str, value: Option<&[u8]>) {
         match value {
             Some(bytes) => {

@@ -6,6 +6,7 @@
 use crate::disk::DiskOptions;
 use crate::history::{Condition, Outcome};
 use crate::scenario::Actor;
+use crate::watch::Watch;
 use crate::workload::Workload;
 use crate::world::{Life, World};
 use ramhold_base::{Effects, Input, Instant, Machine, Number, Rng, ServerId, Version};
@@ -230,6 +231,11 @@ pub trait System {
     fn is_broken(&self, process: &Self::Process) -> bool {
         let _ = process;
         false
+    }
+
+    /// Looks at what must hold at every moment; called again and again.
+    fn watch(&self, world: &World<Actor<Self::Process, Self::Session>>, watch: &mut Watch) {
+        let _ = (world, watch);
     }
 
     /// What is still under way after the last operation, or none when the system is at rest.

@@ -55,6 +55,12 @@ impl Workload {
         }
     }
 
+    /// The same keys, and nothing but reads of them.
+    #[must_use]
+    pub fn of_reader(self) -> Workload {
+        Workload { reads: 1, writes: 0, removes: 0, counting_percent: 0, commit_percent: 0, ..self }
+    }
+
     pub fn is_for_counters(&self, rng: &mut Rng) -> bool {
         rng.chance(self.counting_percent, 100)
     }

@@ -118,3 +118,35 @@ fn a_backup_that_was_silent_never_proves_a_shorter_head() {
 fn a_refused_backup_never_proves_an_empty_head() {
     (0..80).for_each(|seed| run(seed, Trouble::Refusals));
 }
+
+// D8, F1: a backup that has freed a replica takes a late copy of the opening for a new segment. No recovery may take that
+// for the head.
+#[test]
+fn a_late_opening_behind_the_freeing_of_its_segment_is_not_the_head() {
+    for seed in 0..20 {
+        let mut bench = Bench::new(seed, 6);
+        bench.late = true;
+        for step in 0..300u32 {
+            let (_, (segment, _)) = bench.log.0.iter_mut().next_back().unwrap();
+            segment.extend([step as u8; 30]);
+            if step % 4 == 0 {
+                bench.roll();
+            }
+            let durable = bench.replicator.durable(STREAM).segment;
+            let oldest = *bench.log.0.keys().next().unwrap();
+            if step % 5 == 0 && oldest.next() < durable {
+                bench.log.0.remove(&oldest);
+                bench.replicator.retire(oldest);
+            }
+            let millis = bench.rng.between(1, 12);
+            bench.pass(millis);
+        }
+        bench.late = false;
+        bench.calm = true;
+        for _ in 0..200 {
+            bench.pass(100);
+        }
+        assert_eq!(bench.replicator.durable(STREAM), bench.end(), "seed {seed}");
+        assert_eq!(bench.replicator.freeing_count(), 0, "seed {seed}: everything is freed in the end");
+    }
+}

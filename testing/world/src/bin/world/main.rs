@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 /// Fault kinds that a set of seeds must have met.
-const FAULTS: [&str; 18] = [
+const FAULTS: [&str; 19] = [
     "bit rot",
     "broken connection",
     "clog",
@@ -27,6 +27,7 @@ const FAULTS: [&str; 18] = [
     "crash",
     "crash between effects",
     "crash of all",
+    "cut of some links",
     "doubled frame",
     "held frame",
     "lost frame",
@@ -86,9 +87,10 @@ struct Arguments {
     /// `--features planted`, as `cargo xtask mutants` makes.
     #[arg(long)]
     mutants: bool,
-    /// With --mutants: writes the names of those that were not found into this file, one a line.
+    /// With --mutants: writes into this file, one a line, each defect and after how many seeds it was found; nothing
+    /// after those that were not.
     #[arg(long)]
-    missed: Option<PathBuf>,
+    results: Option<PathBuf>,
     /// With --mutants: this one alone; with --replay: planted while the seed runs.
     #[arg(long)]
     defect: Option<String>,

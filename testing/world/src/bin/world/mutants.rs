@@ -18,7 +18,7 @@ struct Found {
     why: String,
 }
 
-/// Plants every defect, or the one that is named. Succeeds when each is found, or those that are not are written down.
+/// Plants every defect, or the one that is named. Succeeds when each is found, or what came of each is written down.
 pub fn run(which: &Which, arguments: &Arguments) -> ExitCode {
     // A machine that stops at an assertion is found; its backtrace is of no interest.
     std::panic::set_hook(Box::new(|_| {}));
@@ -30,12 +30,14 @@ pub fn run(which: &Which, arguments: &Arguments) -> ExitCode {
         return ExitCode::from(2);
     }
     let begun = Instant::now();
-    let mut missed = Vec::new();
+    let mut missed = 0;
+    let mut results = String::new();
     for defect in &defects {
         let from = Instant::now();
         match find(which, *defect, arguments) {
             Some(Found { seed, why }) => {
                 let runs = seed - arguments.seeds.start + 1;
+                results += &format!("{defect:?} {runs}\n");
                 println!(
                     "{:<24} found after {runs:>3} seeds, {:>5.1} s: {why}",
                     format!("{defect:?}"),
@@ -44,24 +46,24 @@ pub fn run(which: &Which, arguments: &Arguments) -> ExitCode {
             }
             None => {
                 println!("{:<24} NOT FOUND in seeds {:?}", format!("{defect:?}"), arguments.seeds);
-                missed.push(*defect);
+                results += &format!("{defect:?}\n");
+                missed += 1;
             }
         }
     }
     plant(None);
     println!(
         "{} of {} defects found in {:.0} s",
-        defects.len() - missed.len(),
+        defects.len() - missed,
         defects.len(),
         begun.elapsed().as_secs_f64()
     );
-    if let Some(path) = &arguments.missed {
-        let names: String = missed.iter().map(|defect| format!("{defect:?}\n")).collect();
-        if let Err(error) = std::fs::write(path, names) {
+    if let Some(path) = &arguments.results {
+        if let Err(error) = std::fs::write(path, results) {
             println!("{}: {error}", path.display());
             return ExitCode::from(2);
         }
-    } else if !missed.is_empty() {
+    } else if missed > 0 {
         return ExitCode::from(1);
     }
     ExitCode::SUCCESS

@@ -1,0 +1,105 @@
+//! What must come of a frame at a server's door, whatever it asks for: what is for another life of the server is refused
+//! at once, and so is an append of an epoch below that of the replica that it is about (docs/protocols/replication.md,
+//! "What a backup does with an Append"). And a coordinator speaks for its own term alone.
+//!
+//! Frames that were under way for long, or come twice, come to the door in most runs; what they would do if they were let
+//! in shows only in few.
+//!
+//! Not here: the other refusals, which the checkers see by their effect. Catalogue: D6, D8, J3.
+
+use ramhold_base::{Effect, Effects, Epoch, RpcId, SegmentId, ServerId, ShardId, Status};
+use ramhold_node::{Coordinator, ServerNode};
+use ramhold_wire::frame::{self, HEADER_BYTES, MAGIC};
+use ramhold_wire::{Header, Kind, Opcode};
+use std::collections::BTreeMap;
+
+/// A fact that is a finding of itself.
+pub const OPEN: &str = "door: ";
+
+/// Where a header has its kind, and what stands there in a request.
+const KIND_AT: usize = 20;
+const REQUEST: u8 = 1;
+const TERM_AT: usize = 40;
+
+/// A request that must be refused in the step in which it comes.
+pub struct Unwelcome {
+    rpc: RpcId,
+    why: String,
+}
+
+/// A server's memory of the raised epochs of which it was sent appends.
+#[derive(Default)]
+pub struct Door {
+    epochs: BTreeMap<(ServerId, ShardId, SegmentId), Epoch>,
+}
+
+impl Door {
+    /// Whether a frame that comes in must be refused. What is damaged is of no interest here.
+    pub fn unwelcome(&mut self, node: &ServerNode, bytes: &[u8]) -> Option<Unwelcome> {
+        if bytes.len() < HEADER_BYTES || bytes[..4] != MAGIC || bytes[KIND_AT] != REQUEST {
+            return None;
+        }
+        let opcode = u16::from_le_bytes([bytes[6], bytes[7]]);
+        let is_append = opcode == Opcode::Append as u16;
+        if node.id().is_none() || (opcode != Opcode::Read as u16 && !is_append) {
+            return None;
+        }
+        let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        let is_for_another = number(56) != node.id().raw();
+        let epoch = Epoch(u32::from_le_bytes([bytes[68], bytes[69], bytes[70], bytes[71]]));
+        if !is_for_another && (!is_append || (epoch == Epoch(0) && self.epochs.is_empty())) {
+            return None;
+        }
+        let (header, _) = frame::parse(bytes).ok()?;
+        if is_for_another {
+            let why = format!("a request for {} was let in by {}", header.target, node.id());
+            return Some(Unwelcome { rpc: header.rpc, why });
+        }
+        let key = (header.sender, header.shard, header.segment);
+        let known = self.epochs.get(&key).copied().unwrap_or_default();
+        if header.epoch >= known {
+            if header.epoch > Epoch(0) {
+                self.epochs.insert(key, header.epoch);
+            }
+            return None;
+        }
+        let held = held(node, &header).filter(|held| header.epoch < *held)?;
+        let why = format!("an append at {} to {} was let in, held at {held}", header.epoch, header.segment);
+        Some(Unwelcome { rpc: header.rpc, why })
+    }
+}
+
+/// At which epoch the backup holds the replica that a frame is about.
+fn held(node: &ServerNode, header: &Header) -> Option<Epoch> {
+    let is_it = |replica: &ramhold_backup::ReplicaState| {
+        let log = replica.log;
+        !replica.found
+            && (log.server, log.shard, replica.segment) == (header.sender, header.shard, header.segment)
+    };
+    node.backup().replicas().find(is_it).map(|replica| replica.epoch)
+}
+
+/// What is wrong with how the request was answered.
+pub fn was_let_in(unwelcome: Unwelcome, effects: &Effects) -> Option<String> {
+    let refuses = |effect: &Effect| match effect {
+        Effect::Send { frame, .. } => frame::parse(&effects.bytes[frame.clone()]).is_ok_and(|(reply, _)| {
+            reply.kind == Kind::Reply && reply.rpc == unwelcome.rpc && reply.status() != Status::Ok
+        }),
+        _ => false,
+    };
+    (!effects.list.iter().any(refuses)).then_some(unwelcome.why)
+}
+
+/// A request of a coordinator that does not speak for its term. Replies to what cannot be read have none.
+pub fn foreign_term(coordinator: &Coordinator, effects: &Effects) -> Option<String> {
+    let term = coordinator.term().raw().to_le_bytes();
+    let is_foreign = |effect: &Effect| match effect {
+        Effect::Send { frame, .. } => {
+            let bytes = &effects.bytes[frame.clone()];
+            bytes[KIND_AT] == REQUEST && bytes[TERM_AT..TERM_AT + 8] != term
+        }
+        _ => false,
+    };
+    let is_any = coordinator.is_active() && effects.list.iter().any(is_foreign);
+    is_any.then(|| format!("the coordinator of {} speaks for another term", coordinator.term()))
+}
