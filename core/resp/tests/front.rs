@@ -467,6 +467,87 @@ fn a_step_gives_few_large_replies() {
     assert_eq!(rig.said(A).len(), 2 * "$1000000\r\n\r\n".len() + 2_000_000);
 }
 
+const MEGABYTE: usize = 1_000_000;
+
+/// `k` has a megabyte, and answers come when they are let.
+fn rig_with_a_large_value() -> Rig {
+    let mut rig = Rig::new();
+    rig.ask(A, "set a 1");
+    rig.shelf.write(b"k", &vec![b'v'; MEGABYTE]);
+    rig.shelf.delays = true;
+    rig.shelf.asked.clear();
+    rig
+}
+
+// Z6, Z7: what is under way is bounded by what its replies will be, as far as anybody can know.
+#[test]
+fn few_replies_are_under_way_when_they_may_be_large() {
+    let mut rig = rig_with_a_large_value();
+    rig.feed(A, &b"get k\r\n".repeat(200));
+    let first = rig.shelf.asked.len();
+    assert!((20..=50).contains(&first), "{first}");
+    rig.release();
+    // Now it is known how large they are.
+    assert!(rig.shelf.asked.len() - first <= 10, "{} more", rig.shelf.asked.len() - first);
+    while rig.shelf.asked.len() < 200 {
+        rig.release();
+    }
+    rig.release();
+    let said = rig.said(A);
+    assert_eq!(said.matches("$1000000\r\n").count(), 200);
+    // Small ones make room for more.
+    rig.shelf.asked.clear();
+    rig.feed(A, &b"get a\r\n".repeat(1000));
+    while rig.shelf.asked.len() < 1000 {
+        rig.release();
+    }
+    rig.release();
+    rig.shelf.asked.clear();
+    rig.feed(A, &b"get a\r\n".repeat(1000));
+    assert!(rig.shelf.asked.len() > 200, "{}", rig.shelf.asked.len());
+}
+
+// Z6: who asks for small values first and then for large ones gets errors, not memory; changes are always answered.
+#[test]
+fn replies_that_wait_are_bounded() {
+    let mut rig = rig_with_a_large_value();
+    rig.feed(A, &b"get a\r\n".repeat(255));
+    while rig.shelf.asked.len() < 255 {
+        rig.release();
+    }
+    rig.release();
+    rig.said(A);
+    rig.feed(A, &[b"get k\r\n".repeat(60), b"incr a\r\n".to_vec()].concat());
+    rig.release();
+    let said = rig.said(A);
+    let given = said.matches("$1000000\r\n").count();
+    assert!(given <= 50, "50 megabytes are 48 MiB, about");
+    assert_eq!(given + said.matches("-ERR replies of 50331648 bytes wait").count(), 60);
+    assert!(given > 40, "{given}");
+    assert!(said.ends_with("\r\n:2\r\n"));
+}
+
+// Z6
+#[test]
+fn one_reply_and_what_a_transaction_reads_are_bounded() {
+    let mut rig = rig_with_a_large_value();
+    rig.shelf.delays = false;
+    let keys = " k".repeat(33);
+    assert_eq!(rig.ask(A, &format!("mget{keys}")).matches("$1000000\r\n").count(), 33);
+    let refused = "-ERR a command reads and answers at most 33554432 bytes: ask for less at once\r\n";
+    assert_eq!(rig.ask(A, &format!("mget{keys} k")), refused);
+    let commands = "get k\n".repeat(34);
+    assert!(
+        rig.ask(A, &format!("multi\nset a 5\n{commands}exec")).ends_with(&format!("QUEUED\r\n{refused}"))
+    );
+    assert_eq!(rig.ask(A, "get a"), "$1\r\n1\r\n", "nothing had an effect");
+    for number in 0..34 {
+        rig.shelf.write(format!("k{number}").as_bytes(), &vec![b'v'; MEGABYTE]);
+    }
+    let keys: String = (0..34).map(|number| format!(" k{number}")).collect();
+    assert_eq!(rig.ask(A, &format!("bitop or d{keys}")), refused);
+}
+
 // Z6: names of channels are held for as long as a connection listens.
 #[test]
 fn what_a_connection_listens_to_is_bounded() {

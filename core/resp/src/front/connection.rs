@@ -25,7 +25,7 @@ pub struct Multi {
 }
 
 /// What is expected of a connection's first reply: as many of these as may be under way find room in what it may hold.
-const REPLY_BYTES_EXPECTED_FIRST: usize = 128 * 1024;
+const REPLY_BYTES_EXPECTED_FIRST: usize = 192 * 1024;
 
 #[derive(Debug)]
 pub struct Connection {

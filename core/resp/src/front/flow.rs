@@ -407,11 +407,11 @@ impl Resp {
     fn put_in(&mut self, conn: ConnId, mut connection: Connection, at: usize, mut running: Running) {
         if running.is_done() {
             self.after_transact(&mut connection, &mut running);
+            connection.note_reply(running.reply.len());
             if connection.reply_bytes + running.reply.len() > REPLIES_BYTES_MAX && !running.changes {
                 running.reply = Vec::new();
                 Reply::new(&mut running.reply, connection.protocol).fault(&TOO_MANY_REPLIES);
             }
-            connection.note_reply(running.reply.len());
             connection.reply_bytes += running.reply.len();
             if at == 0 {
                 self.touched.push(conn);

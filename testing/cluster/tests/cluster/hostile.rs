@@ -193,7 +193,7 @@ fn strangers_over_the_redis_protocol_disturb_nobody() -> Result<(), Failure> {
     let unfetched: Vec<TcpStream> = (0..8)
         .map(|_| {
             let mut stream = connect(address);
-            stream.write_all(&b"GET large\r\n".repeat(12)).expect("it takes a few bytes");
+            stream.write_all(&b"GET large\r\n".repeat(1000)).expect("it takes a few bytes");
             stream
         })
         .collect();
