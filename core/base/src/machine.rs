@@ -121,6 +121,13 @@ pub enum Input<'a> {
         from: ConnId,
         bytes: &'a [u8],
     },
+    /// An accepted connection begins to speak, and not in frames: where its other side is, and which of our addresses it
+    /// came to, as far as that can be told.
+    Met {
+        conn: ConnId,
+        peer: Option<SocketAddr>,
+        own: Option<SocketAddr>,
+    },
     /// What has come over an accepted connection that does not speak in frames, from the first byte on that the machine has
     /// not taken. It says in [`Effects::taken`] what it takes. Comes only to processes that are started to hear such.
     Bytes {

@@ -540,7 +540,7 @@ impl Machine for Session {
             Input::Frame { bytes, .. } => self.on_frame(now, bytes),
             Input::Lost { addr, how } => self.on_lost(now, addr, how),
             // A session asks for neither.
-            Input::Disk { .. } | Input::Store { .. } | Input::Bytes { .. } => {}
+            Input::Disk { .. } | Input::Store { .. } | Input::Met { .. } | Input::Bytes { .. } => {}
             Input::Stop => effects.push(Effect::Exit { code: 0, reason: "stopped".to_owned() }),
         }
         self.run_ready(now, effects);

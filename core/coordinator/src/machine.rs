@@ -525,7 +525,7 @@ impl Machine for Coordinator {
             Input::Frame { from, bytes } => self.on_frame(now, from, bytes, effects),
             Input::Lost { addr, how } => self.on_lost(now, addr, how),
             Input::Closed { conn } => self.progress.forget(conn),
-            Input::Disk { .. } | Input::Bytes { .. } => {}
+            Input::Disk { .. } | Input::Met { .. } | Input::Bytes { .. } => {}
             Input::Store { token, result } => self.on_store(now, token, result),
             Input::Stop => self.phase = Phase::Stopping,
         }

@@ -92,6 +92,11 @@ impl Host for Roles<'_> {
 
 /// Which part of the front is meant.
 pub(crate) enum For<'a> {
+    Met {
+        conn: ConnId,
+        peer: Option<SocketAddr>,
+        own: Option<SocketAddr>,
+    },
     Bytes {
         from: ConnId,
         bytes: &'a [u8],
@@ -126,6 +131,7 @@ impl ServerNode {
                 effects.push(Effect::Close { conn: from });
                 effects.taken = Taken { bytes: bytes.len(), rest: Rest::Part };
             }
+            For::Met { conn, peer, own } => resp.on_met(now, conn, peer.zip(own)),
             For::Closed(conn) => resp.on_closed(conn),
             For::Session(input) => resp.on_session(now, input, &mut roles, effects),
             For::Answers => resp.on_host(now, &mut roles, effects),

@@ -351,6 +351,7 @@ impl Machine for ServerNode {
             Input::Frame { from, bytes } => self.on_frame(now, from, bytes, effects),
             Input::Lost { addr, how } => self.on_lost(now, addr, how, effects),
             Input::Closed { conn } => self.resp(now, For::Closed(conn), effects),
+            Input::Met { conn, peer, own } => self.resp(now, For::Met { conn, peer, own }, effects),
             Input::Bytes { from, bytes } => self.resp(now, For::Bytes { from, bytes }, effects),
             Input::Disk { token, result } => self.backup.on_disk(now, token, result, &self.view, effects),
             Input::Store { .. } => {}

@@ -264,6 +264,24 @@ impl Resp {
         }
     }
 
+    /// A connection begins to speak: from where, and to where.
+    pub fn on_met(&mut self, now: Instant, conn: ConnId, addresses: Option<(SocketAddr, SocketAddr)>) {
+        self.meet(now, conn);
+        if let Some(connection) = self.connections.get_mut(&conn) {
+            connection.addresses = addresses;
+        }
+    }
+
+    fn meet(&mut self, now: Instant, conn: ConnId) {
+        if !self.connections.contains_key(&conn) {
+            self.client_last += 1;
+            self.stats.connections += 1;
+            let is_known = self.config.password.is_none();
+            self.connections.insert(conn, Connection::new(self.client_last, now, is_known));
+            self.await_sweep(now);
+        }
+    }
+
     /// Bytes of a connection; says in `effects.taken` what it takes.
     pub fn on_bytes(
         &mut self,
@@ -274,13 +292,7 @@ impl Resp {
         effects: &mut Effects,
     ) {
         self.now = now;
-        if !self.connections.contains_key(&from) {
-            self.client_last += 1;
-            self.stats.connections += 1;
-            let is_known = self.config.password.is_none();
-            self.connections.insert(from, Connection::new(self.client_last, now, is_known));
-            self.await_sweep(now);
-        }
+        self.meet(now, from);
         let taken = self.take(now, from, bytes, host, effects);
         self.finish(now, host, effects);
         effects.taken = taken;

@@ -243,6 +243,28 @@ fn clients_are_ended_by_what_they_are() {
     assert!(rig.closed.contains(&A) && rig.closed.contains(&c), "{:?}", rig.closed);
 }
 
+// J1: where connections come from, as CLIENT LIST tells it and CLIENT KILL takes it.
+#[test]
+fn clients_are_ended_by_their_addresses() {
+    let mut rig = Rig::new();
+    let address = |text: &str| -> std::net::SocketAddr { text.parse().unwrap() };
+    let own = address("10.0.0.1:6379");
+    rig.resp.on_met(rig.now, A, Some((address("10.1.1.1:5000"), own)));
+    rig.resp.on_met(rig.now, B, Some((address("10.1.1.2:5000"), own)));
+    rig.ask(B, "ping");
+    let list = rig.ask(A, "client list");
+    assert!(list.contains("id=1 addr=10.1.1.1:5000 laddr=10.0.0.1:6379 "), "{list}");
+    assert!(list.contains("id=2 addr=10.1.1.2:5000 laddr=10.0.0.1:6379 "), "{list}");
+    assert_eq!(rig.ask(A, "client kill 10.1.1.3:5000"), "-ERR No such client\r\n");
+    assert_eq!(rig.ask(A, "client kill addr 10.1.1.2:5001"), ":0\r\n");
+    assert_eq!(rig.ask(A, "client kill addr 10.1.1.2:5000 id 1"), ":0\r\n");
+    assert_eq!(rig.ask(A, "client kill 10.1.1.2:5000"), "+OK\r\n");
+    assert_eq!(rig.closed, [B]);
+    rig.resp.on_closed(B);
+    assert_eq!(rig.ask(A, "client kill laddr 10.0.0.1:6379 skipme no"), ":1\r\n");
+    assert_eq!(rig.closed, [B, A]);
+}
+
 // J1: what several keys are read for or changed in has effect at one moment.
 #[test]
 fn several_keys_are_committed_as_one() {

@@ -16,7 +16,7 @@ mod sending;
 mod slots;
 mod timing;
 
-pub(crate) use hearing::Fed;
+pub(crate) use hearing::{Fed, Speaks};
 
 use crate::connection::{Connection, Side};
 use crate::error::StartError;
@@ -186,6 +186,12 @@ impl Network {
     pub(crate) fn peer(&mut self, id: ConnId) -> Option<SocketAddr> {
         let connection = self.slots.find(id)?;
         SocketAddr::try_from(rustix::net::getpeername(&connection.socket).ok()??).ok()
+    }
+
+    /// Our side of a connection.
+    pub(crate) fn own(&mut self, id: ConnId) -> Option<SocketAddr> {
+        let connection = self.slots.find(id)?;
+        SocketAddr::try_from(rustix::net::getsockname(&connection.socket).ok()?).ok()
     }
 
     /// Waits at most `wait` (none: for ever) and appends what is ready.

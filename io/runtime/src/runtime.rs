@@ -15,7 +15,7 @@ use crate::clock;
 use crate::config::{Poll, RuntimeConfig};
 use crate::disk::{Disk, open_disk};
 use crate::error::StartError;
-use crate::network::{Event, Fed, Network, Sharing, Stats};
+use crate::network::{Event, Fed, Network, Sharing, Speaks, Stats};
 use crate::observe::{AskHandle, LoopSeen, Observer};
 use crate::pending::Pending;
 use crate::poll::{Ready, Waker};
@@ -353,8 +353,16 @@ impl<M: Machine> Runtime<M> {
     fn feed(&mut self, id: ConnId) {
         let Some(mut input) = self.network.take_input(id) else { return };
         let now = clock::now();
-        if self.network.speaks_bytes(id, &input) {
-            return self.feed_bytes(id, input, now);
+        match self.network.speaks(id, &input) {
+            Speaks::Frames => {}
+            Speaks::Bytes => return self.feed_bytes(id, input, now),
+            Speaks::BytesFirst => {
+                if self.exit.is_none() {
+                    let (peer, own) = (self.network.peer(id), self.network.own(id));
+                    self.enter(now, Input::Met { conn: id, peer, own });
+                }
+                return self.feed_bytes(id, input, now);
+            }
         }
         let mut frame_count = 0;
         let fed = loop {

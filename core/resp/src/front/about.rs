@@ -9,6 +9,7 @@ use crate::{Fault, Front, Reply};
 use ramhold_base::Instant;
 use std::collections::VecDeque;
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Whose behaviour commands have; what clients look at to know what they may send.
@@ -118,9 +119,11 @@ pub fn client_line(connection: &Connection, now: Instant) -> String {
         "N"
     };
     format!(
-        "id={} name={} age={} idle={} flags={flags} db={} sub={} psub={} multi={} watch={} cmd={} user=default \
+        "id={} addr={} laddr={} name={} age={} idle={} flags={flags} db={} sub={} psub={} multi={} watch={} cmd={} user=default \
          lib-name={} lib-ver={} resp={} tot-cmds={}",
         connection.id,
+        address(connection.addresses.map(|(peer, _)| peer)),
+        address(connection.addresses.map(|(_, own)| own)),
         text(&connection.name),
         now.since(connection.since).as_secs(),
         now.since(connection.last).as_secs(),
@@ -135,6 +138,10 @@ pub fn client_line(connection: &Connection, now: Instant) -> String {
         if connection.protocol == crate::Protocol::Resp3 { 3 } else { 2 },
         connection.commands,
     )
+}
+
+fn address(address: Option<SocketAddr>) -> String {
+    address.map_or_else(|| "?:0".into(), |address| address.to_string())
 }
 
 pub fn info(resp: &Resp, args: &[&[u8]], mut reply: Reply<'_>, host: &mut impl Host) {

@@ -9,6 +9,7 @@ use crate::fault::shown;
 use crate::parse::integer;
 use crate::{Fault, Front, Reply};
 use ramhold_base::ConnId;
+use std::net::SocketAddr;
 
 /// Whether it needs to know the connection that asks.
 pub(super) fn is_of_client(front: Front) -> bool {
@@ -146,7 +147,11 @@ impl Resp {
             connection.closes = true;
             ended.push(*conn);
         }
-        reply.integer(ended.len() as i64 + i64::from(own.closes));
+        match ended.len() as i64 + i64::from(own.closes) {
+            0 if chosen.is_old_form => reply.fault(&Fault::fixed("ERR No such client")),
+            _ if chosen.is_old_form => reply.ok(),
+            count => reply.integer(count),
+        }
         ended
     }
 }
@@ -183,17 +188,30 @@ impl Kind {
 #[derive(Debug)]
 struct Chosen {
     id: Option<u64>,
+    /// As text, as it is compared: of the other side, of ours.
+    address: Option<Vec<u8>>,
+    own_address: Option<Vec<u8>>,
     kind: Option<Kind>,
     skips_own: bool,
+    is_old_form: bool,
 }
 
 impl Chosen {
     fn parse(options: &[&[u8]]) -> Result<Chosen, Fault> {
-        let addresses = Fault::fixed("ERR CLIENT KILL knows no addresses here: use ID, TYPE or USER");
-        let mut chosen = Chosen { id: None, kind: None, skips_own: true };
+        let mut chosen = Chosen {
+            id: None,
+            address: None,
+            own_address: None,
+            kind: None,
+            skips_own: true,
+            is_old_form: false,
+        };
         let mut rest = options;
-        if let [_] = rest {
-            return Err(addresses);
+        if let [address] = rest {
+            // The old form, which may end the own connection and wants to find one.
+            chosen.address = Some(address.to_vec());
+            (chosen.skips_own, chosen.is_old_form) = (false, true);
+            return Ok(chosen);
         }
         while let [option, value, more @ ..] = rest {
             rest = more;
@@ -206,7 +224,8 @@ impl Chosen {
                 // There is one user, and all connections are its.
                 b"user" if *value == b"default" => {}
                 b"user" => return Err(Fault::said(format!("ERR No such user '{}'", shown(repeated(value))))),
-                b"addr" | b"laddr" => return Err(addresses),
+                b"addr" => chosen.address = Some(value.to_vec()),
+                b"laddr" => chosen.own_address = Some(value.to_vec()),
                 b"skipme" if value.eq_ignore_ascii_case(b"yes") => chosen.skips_own = true,
                 b"skipme" if value.eq_ignore_ascii_case(b"no") => chosen.skips_own = false,
                 _ => return Err(Fault::SYNTAX),
@@ -216,7 +235,14 @@ impl Chosen {
     }
 
     fn fits(&self, connection: &Connection) -> bool {
-        self.id.is_none_or(|id| id == connection.id) && self.kind.is_none_or(|kind| kind.fits(connection))
+        let is = |address: Option<SocketAddr>, text: &[u8]| {
+            address.is_some_and(|address| address.to_string().as_bytes() == text)
+        };
+        let (peer, own) = connection.addresses.unzip();
+        self.id.is_none_or(|id| id == connection.id)
+            && self.kind.is_none_or(|kind| kind.fits(connection))
+            && self.address.as_ref().is_none_or(|text| is(peer, text))
+            && self.own_address.as_ref().is_none_or(|text| is(own, text))
     }
 }
 

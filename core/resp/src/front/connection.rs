@@ -7,6 +7,7 @@ use crate::{Command, Parser, Protocol};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, Version};
 use std::collections::{BTreeSet, VecDeque};
+use std::net::SocketAddr;
 
 /// A command that waits for `EXEC`.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ const REPLY_BYTES_EXPECTED_FIRST: usize = 192 * 1024;
 #[derive(Debug)]
 pub struct Connection {
     pub id: u64,
+    /// Of its other side, and the one of ours that it came to.
+    pub addresses: Option<(SocketAddr, SocketAddr)>,
     pub name: Vec<u8>,
     pub library: (Vec<u8>, Vec<u8>),
     pub protocol: Protocol,
@@ -69,6 +72,7 @@ impl Connection {
     pub fn new(id: u64, now: Instant, is_known: bool) -> Connection {
         Connection {
             id,
+            addresses: None,
             name: Vec::new(),
             library: Default::default(),
             protocol: Protocol::Resp2,

@@ -23,6 +23,15 @@ pub(crate) enum Fed {
     Bad(BadFrame),
 }
 
+/// How a connection is heard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Speaks {
+    Frames,
+    Bytes,
+    /// As bytes, from now on.
+    BytesFirst,
+}
+
 impl Network {
     pub(super) fn on_connection_ready(&mut self, id: ConnId, flags: Interest, now: Instant) -> Event {
         let Some(connection) = self.slots.find(id) else { return Event::Done };
@@ -98,18 +107,21 @@ impl Network {
         self.slots.find(id).is_some_and(|found| found.phase == Phase::Open && !found.is_paused(limits))
     }
 
-    /// Whether this connection, of which this has come, is heard as bytes: the first byte decides.
-    pub(crate) fn speaks_bytes(&mut self, id: ConnId, input: &ReceiveBuffer) -> bool {
+    /// How this connection is heard, of which this has come: the first byte decides.
+    pub(crate) fn speaks(&mut self, id: ConnId, input: &ReceiveBuffer) -> Speaks {
         let hears_bytes = self.hears_bytes;
         let Some(connection) = self.slots.find(id).filter(|found| found.side == Side::Accepted) else {
-            return false;
+            return Speaks::Frames;
         };
         if !connection.is_bytes && !connection.spoken && hears_bytes {
             let first = input.waiting().first();
             connection.is_bytes = first.is_some_and(|first| *first != frame::MAGIC[0]);
             connection.spoken = connection.is_bytes;
+            if connection.is_bytes {
+                return Speaks::BytesFirst;
+            }
         }
-        connection.is_bytes
+        if connection.is_bytes { Speaks::Bytes } else { Speaks::Frames }
     }
 
     /// The machine wants what it has left of this connection.

@@ -225,8 +225,14 @@ fn who_finishes_writing_still_gets_the_answer() {
 
 /// Takes whole lines and sends them back; holds what follows a line that says so until the next tick.
 fn lines() -> Probe {
-    let mut held = None;
+    let (mut held, mut met) = (None, Vec::new());
     Probe::new(move |_, seen, effects| match seen {
+        Seen::Met { conn, peer, own } => {
+            assert!(!met.contains(conn), "once, before anything else");
+            assert!(peer.is_some() && own.is_some() && peer != own);
+            met.push(*conn);
+        }
+        Seen::Bytes { from, .. } if !met.contains(from) => panic!("it was not met"),
         Seen::Bytes { from, bytes } => {
             let Some(end) = bytes.iter().position(|byte| *byte == b'\n').map(|at| at + 1) else { return };
             if held == Some(*from) {

@@ -40,8 +40,9 @@ pub(super) fn place(order: &mut Order, found: &mut Vec<Violation>, seen: &mut Se
         let position = match f.what {
             FreeKind::Absent => places.place_absence(f.seen.call, f.seen.ret, bound),
             FreeKind::Present => {
+                // What a write has left that nobody saw may have been there in any state, and binds nothing.
                 let unseen = places.order.loose_writes.iter().any(|w| w.call <= f.seen.ret);
-                places.place_presence(f.seen.call, f.seen.ret).or(unseen.then_some(0))
+                if unseen { Some(0) } else { places.place_presence(f.seen.call, f.seen.ret) }
             }
         };
         let Some(position) = position else {

@@ -60,19 +60,21 @@ pub fn second_opinion(history: &[Operation], verdict: &Verdict, clock_spread: u6
             (Answer::Undecided, _) => searched.undecided += 1,
             (Answer::Linearizable, None) | (Answer::Contradiction, Some(_)) => {}
             (Answer::Linearizable, Some(violation)) => searched.disagreements.push(format!(
-                "an order explains key {key}, of which the version witness says {}",
-                violation.describe(history)
+                "an order explains key {key}, of which the version witness says {}; all of it:{}",
+                violation.describe(history),
+                lines(&operations)
             )),
-            (Answer::Contradiction, None) => {
-                let lines: Vec<String> = operations.iter().map(|o| format!("\n    {o}")).collect();
-                searched.disagreements.push(format!(
-                    "no order explains key {key}, which the version witness accepts:{}",
-                    lines.concat()
-                ));
-            }
+            (Answer::Contradiction, None) => searched.disagreements.push(format!(
+                "no order explains key {key}, which the version witness accepts:{}",
+                lines(&operations)
+            )),
         }
     }
     searched
+}
+
+fn lines(operations: &[Operation]) -> String {
+    operations.iter().map(|operation| format!("\n    {operation}")).collect()
 }
 
 /// Searches the history of one key; it must have at most `STEPS_MAX` operations and ends.

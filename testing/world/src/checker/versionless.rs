@@ -92,6 +92,27 @@ fn what_a_redis_client_was_told_wrongly_is_rejected() {
     }
 }
 
+// Seed 346: what was there when a write for an absence was refused was the first of two writes, removed since; of the
+// second somebody saw the version.
+#[test]
+fn what_was_there_may_have_been_removed_before_a_version_was_told() {
+    let refused = |call, ret, condition, version: Option<u64>| {
+        let action = Action::Write { value: ValueId(99), condition, ttl: None };
+        told(call, ret, 7, action, Outcome::ConditionFailed { version: version.map(Version) })
+    };
+    let history = [
+        write(1, 2, 10, 5),
+        set(3, 4, 11),
+        refused(5, 6, Condition::Absent, None),
+        del(7, 8),
+        nil(9, 10),
+        set(11, 12, 12),
+        refused(13, 14, Condition::VersionIs(Version(5)), Some(9)),
+    ];
+    assert_eq!(kinds(&history), []);
+    assert_eq!(search(&history, 0, 100_000), Answer::Linearizable);
+}
+
 fn second_opinion_of(history: &[Operation]) -> Vec<String> {
     search::second_opinion(history, &version_witness(history, 0), 0).disagreements
 }

@@ -311,6 +311,7 @@ impl Machine for SpecimenServer {
             | Input::Lost { .. }
             | Input::Closed { .. }
             | Input::Store { .. }
+            | Input::Met { .. }
             | Input::Bytes { .. } => {}
         }
     }

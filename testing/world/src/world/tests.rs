@@ -31,7 +31,9 @@ impl Machine for Echo {
             Input::Lost { how, .. } => self.lost.push(how),
             Input::Closed { conn } => self.closed.push(conn),
             Input::Stop => effects.push(Effect::Exit { code: 0, reason: "asked to".into() }),
-            Input::Disk { .. } | Input::Store { .. } | Input::Bytes { .. } => unreachable!("asked for none"),
+            Input::Disk { .. } | Input::Store { .. } | Input::Met { .. } | Input::Bytes { .. } => {
+                unreachable!("asked for none")
+            }
         }
         if let (Some(addr), Some(next)) = (self.calls, self.next)
             && next <= now
