@@ -22,9 +22,6 @@ use std::process::ExitCode;
 
 const _: () = assert!(!ramhold_base::planted::BUILT_IN, "a program for users has no defects on purpose");
 
-#[global_allocator]
-static HEAP: ramhold_runtime::Heap = ramhold_runtime::Heap;
-
 fn main() -> ExitCode {
     ramhold_runtime::give_back_freed_memory();
     let arguments = std::env::args_os().collect();

@@ -23,8 +23,8 @@ mod tests;
 
 use crate::Reference;
 use bucket::{
-    BUCKET_BYTES, Bucket, Buckets, Content, LINK_SLOT, PLACE_BITS, SLOT_COUNT, TAG_BITS, TAG_SHIFT, What,
-    chunk_shift, content, entry, is_entry_of, link, link_of, moved,
+    BUCKET_BYTES, Bucket, Buckets, CHUNK_SHIFT_MAX, Content, LINK_SLOT, PLACE_BITS, SLOT_COUNT, TAG_BITS,
+    TAG_SHIFT, What, content, entry, is_entry_of, link, link_of, moved,
 };
 use overflow::Overflow;
 
@@ -107,7 +107,7 @@ impl Index {
         while 2 * (BUCKET_BYTES << level) > bytes_max {
             level -= 1;
         }
-        let chunk_shift = chunk_shift(region_bytes, level, bytes_max);
+        let chunk_shift = level.min(CHUNK_SHIFT_MAX);
         let mut base = Buckets::new(chunk_shift);
         while base.count() < 1 << level {
             base.grow();

@@ -29,7 +29,7 @@ pub use clock::{now, wall_millis};
 pub use config::{Poll, RuntimeConfig};
 pub use disk::{DiskConfig, DiskFiles, open_disk};
 pub use error::StartError;
-pub use heap::{Heap, give_back_freed_memory};
+pub use heap::give_back_freed_memory;
 pub use network::{NetworkLimits, Stats};
 pub use observe::{AskHandle, LoopSeen};
 pub use report::{Report, report_to_stderr};

@@ -18,27 +18,13 @@ pub(super) const PLACE_BITS: u32 = 42;
 pub(super) const TAG_SHIFT: u32 = PLACE_BITS + 2;
 pub(super) const TAG_BITS: u32 = 64 - TAG_SHIFT;
 pub(super) const BUCKET_BYTES: u64 = size_of::<Bucket>() as u64;
-/// Buckets allocated at once, as a power of two: 2 MiB, the size of a huge page, so that one entry of the processor's
-/// address table leads to all of a chunk; and zeroing it is a short pause.
-pub(super) const CHUNK_SHIFT_MAX: u32 = 15;
-/// The same for logs below [`LARGE_REGION_BYTES`], of whose memory more would stand idle: 256 KiB, still large enough for
-/// allocators to give it back to the system when it is freed.
-const SMALL_CHUNK_SHIFT_MAX: u32 = 12;
-/// Two idle chunks are half a percent of it.
-const LARGE_REGION_BYTES: u64 = 1 << 30;
+/// Buckets allocated at once, as a power of two: 256 KiB, so that zeroing them is no pause, little is idle, and yet a
+/// chunk is large enough for allocators to give it back to the system when it is freed.
+pub(super) const CHUNK_SHIFT_MAX: u32 = 12;
 const PLACE_MASK: u64 = (1 << PLACE_BITS) - 1;
 const WHAT_SHIFT: u32 = PLACE_BITS;
 
 const _: () = assert!(BUCKET_BYTES == 64);
-
-/// The size of chunks for a log of so many bytes, whose smallest table has `1 << level` buckets.
-pub(super) fn chunk_shift(region_bytes: u64, level: u32, bytes_max: u64) -> u32 {
-    if region_bytes >= LARGE_REGION_BYTES && bytes_max >= 16 * (BUCKET_BYTES << CHUNK_SHIFT_MAX) {
-        CHUNK_SHIFT_MAX
-    } else {
-        level.min(SMALL_CHUNK_SHIFT_MAX)
-    }
-}
 
 /// What a slot refers to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
