@@ -180,7 +180,8 @@ pub struct RespStats {
 pub struct Resp {
     config: RespConfig,
     session: Session,
-    connections: FastMap<ConnId, Connection>,
+    /// In boxes, since a connection is taken out while its bytes are looked at.
+    connections: FastMap<ConnId, Box<Connection>>,
     client_last: u64,
     databases: Databases,
     tickets: Tickets,
@@ -277,7 +278,8 @@ impl Resp {
             self.client_last += 1;
             self.stats.connections += 1;
             let is_known = self.config.password.is_none();
-            self.connections.insert(conn, Connection::new(self.client_last, now, is_known));
+            let connection = Connection::new(self.client_last, now, is_known);
+            self.connections.insert(conn, Box::new(connection));
             self.await_sweep(now);
         }
     }

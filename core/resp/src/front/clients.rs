@@ -86,7 +86,8 @@ impl Resp {
     }
 
     fn listed(&self, own: &Connection, options: &[&[u8]]) -> Result<String, Fault> {
-        let mut all: Vec<&Connection> = self.connections.values().chain([own]).collect();
+        let mut all: Vec<&Connection> =
+            self.connections.values().map(|boxed| &**boxed).chain([own]).collect();
         all.sort_by_key(|connection| connection.id);
         match options {
             [] => {}

@@ -399,12 +399,12 @@ impl Resp {
         self.put_in(conn, connection, at, running);
     }
 
-    fn taken_out(&mut self, conn: ConnId, seq: u64) -> Option<(Connection, usize)> {
+    fn taken_out(&mut self, conn: ConnId, seq: u64) -> Option<(Box<Connection>, usize)> {
         let at = self.connections.get(&conn)?.find(seq)?;
         Some((self.connections.remove(&conn)?, at))
     }
 
-    fn put_in(&mut self, conn: ConnId, mut connection: Connection, at: usize, mut running: Running) {
+    fn put_in(&mut self, conn: ConnId, mut connection: Box<Connection>, at: usize, mut running: Running) {
         if running.is_done() {
             self.after_transact(&mut connection, &mut running);
             connection.note_reply(running.reply.len());

@@ -430,7 +430,11 @@ impl RespSession {
             (Of::VerAfter, Answer::Error(_)) => {}
             (Of::Ok, answer) if answer.is_ok() => {}
             (Of::Queued, Answer::Simple(text)) if text == "QUEUED" => {}
-            (Of::Get | Of::GetVer | Of::Scan | Of::Met(_) | Of::Ok, Answer::Error(error)) => {
+            (of @ (Of::Get | Of::GetVer | Of::Scan | Of::Met(_) | Of::Ok), Answer::Error(error)) => {
+                if work.way == Way::Watch && of == Of::GetVer {
+                    // Or the key would still be watched when the next command comes.
+                    self.put(lane, &mut work, command("UNWATCH", &[]), Of::Ok);
+                }
                 let refused = refusal(&error);
                 let status = Status::Retry;
                 let is_unknown = refused == Outcome::Unknown;
