@@ -39,6 +39,13 @@ impl Coordinator {
         self.read_leases = ReadLeases { before, ..ReadLeases::default() };
     }
 
+    /// Servers that are dead and, as this coordinator decides by its clock, cannot answer reads any more, whether or not
+    /// their tablets are served elsewhere yet.
+    pub fn read_leases_over(&self, now: Instant) -> impl Iterator<Item = ServerId> {
+        let over = self.recoveries.iter().filter(move |(_, recovery)| recovery.is_lease_over(now));
+        over.filter_map(|(id, _)| self.state.recoveries.get(id).map(|record| record.crashed))
+    }
+
     pub(crate) fn on_read_lease(
         &mut self,
         now: Instant,

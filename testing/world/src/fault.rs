@@ -100,10 +100,14 @@ impl Swarm {
         let (read_error_ppm, sync_error_ppm, store_failure_ppm) =
             (some(read_error), some(sync_error), some(20_000));
         let hold_max = rng.between(1, 400) * MILLI;
+        // Every sixth network doubles much, and soon: what is answered and what its copy does are close together.
+        let doubles = rng.chance(1, 6);
+        let duplicate_ppm = if doubles { rng.between(50_000, 300_000) as u32 } else { network.duplicate_ppm };
         let network = NetworkOptions {
             hold_max,
+            duplicate_ppm,
             // Some networks keep a copy until nobody remembers what it was of.
-            again_max: if rng.chance(1, 2) { 0 } else { rng.between(1, 40) * SECOND },
+            again_max: if doubles || rng.chance(1, 2) { 0 } else { rng.between(1, 40) * SECOND },
             latency_max: rng.between(1, 30) * MILLI / 10,
             ..network
         };

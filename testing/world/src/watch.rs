@@ -1,7 +1,8 @@
 //! What must hold at every moment of a run, looked at again and again while faults strike: promises of the protocols
 //! that the clients of one run can see broken only by luck.
 //!
-//! - Nobody has a read lease whose tablets are served elsewhere (docs/protocols/read-leases.md).
+//! - Nobody has a read lease whose tablets are served elsewhere, or whose lease the coordinator takes for over, so that
+//!   they may be at any moment (docs/protocols/read-leases.md).
 //! - No master takes a client's lease for alive that is over (docs/protocols/exactly-once.md).
 //! - What replication and backups state of themselves (docs/protocols/replication.md, "Invariants"). A panic there fails
 //!   the run.
@@ -21,7 +22,7 @@ use crate::world::World;
 use ramhold_base::{LeaseId, ServerId, TableId};
 use ramhold_coordinator::State;
 use ramhold_node::{Coordinator, ServerNode};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Simulated nanoseconds between two looks.
 pub const INTERVAL: u64 = 10 * MILLI;
@@ -48,6 +49,7 @@ impl Watch {
     pub fn look(&mut self, world: &ClusterWorld) {
         self.see_owners(world);
         let Some(coordinator) = in_charge(world) else { return };
+        let over = taken_for_over(world);
         let is_time = world.now() >= self.next;
         if is_time {
             self.next = world.now() + SELDOM;
@@ -56,6 +58,9 @@ impl Watch {
             let Some(Actor::Process(process)) = world.machine(node) else { continue };
             let Some(server) = process.server() else { continue };
             self.look_at_read_lease(world, node, server);
+            if over.contains(&server.id()) {
+                self.look_at_lease_taken_for_over(world, node, server);
+            }
             if let Some(master) = server.master() {
                 master.replicator().check_invariants();
             }
@@ -111,6 +116,18 @@ impl Watch {
         }
     }
 
+    fn look_at_lease_taken_for_over(&mut self, world: &ClusterWorld, node: usize, server: &ServerNode) {
+        let Some(master) = server.master() else { return };
+        let until = world.node(node).clock.world(master.leased_until());
+        if until > world.now() {
+            let (now, until) = (seconds(world.now()), seconds(until));
+            self.find(format!(
+                "{} has the read lease at {now} until {until}, the coordinator takes it for over",
+                server.id()
+            ));
+        }
+    }
+
     fn look_at_leases(
         &mut self,
         world: &ClusterWorld,
@@ -144,6 +161,18 @@ impl Watch {
         let late = history.iter().filter(is_read).filter(is_late).take(FINDINGS_MAX);
         late.map(|o| format!("answered by who owns nothing any more: {o}")).collect()
     }
+}
+
+/// Dead servers whose read lease the coordinator in charge takes for over.
+fn taken_for_over(world: &ClusterWorld) -> BTreeSet<ServerId> {
+    let mut over = BTreeSet::new();
+    for node in 0..world.node_count() {
+        let Some(Actor::Process(process)) = world.machine(node) else { continue };
+        if let Some(coordinator) = process.coordinator().filter(|coordinator| coordinator.is_active()) {
+            over.extend(coordinator.read_leases_over(world.node(node).clock.local(world.now())));
+        }
+    }
+    over
 }
 
 fn seconds(nanos: u64) -> f64 {
