@@ -2,7 +2,7 @@
 //! reaches new ones is kept and changed further.
 //!
 //! What is found is kept below testing/fuzz/findings, where the ordinary tests read it; what reaches new edges stays below
-//! target/fuzz/work, for the next run to begin with.
+//! target/fuzz/runs, for the next run to begin with.
 
 use crate::shell::{Failure, is_installed, root};
 use std::collections::{BTreeMap, BTreeSet};
@@ -127,7 +127,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn fuzz(&self, executions: u64) -> Result<(), Failure> {
-        let work = folder(format!("target/fuzz/work/{}", self.name))?;
+        let work = folder(format!("target/fuzz/runs/{}", self.name))?;
         let findings = folder(format!("testing/fuzz/findings/{}", self.name))?;
         let corpus = root().join("testing/fuzz/corpus").join(match self.name {
             "resp_parse" | "resp_front" | "aof" => "sessions",
