@@ -178,6 +178,8 @@ defects! {
     ToldBeforeStored;
     /// A master takes a tablet of a table that it was told to drop.
     DroppedTaken;
+    /// A server's own Redis clients use a tablet that the coordinator may not have stored as that server's.
+    UnconfirmedServed;
     /// A server answers requests for an earlier life.
     AnyLifeAnswers;
 

@@ -26,7 +26,7 @@ impl Master {
         effects: &mut Effects,
     ) -> Option<(Tablet, KeyHash)> {
         if let Asker::Local(_) = from {
-            return match self.admit_local(now, table, key) {
+            return match self.admit_local(now, table, key, from) {
                 Ok(admitted) => Some(admitted),
                 Err(status) => {
                     self.refuse(from, header, status, effects);

@@ -11,16 +11,18 @@
 //! Rules: docs/protocols/consistency.md, "Commits". Catalogue: A4, A10.
 
 use crate::Master;
+use crate::confirm::is_confirmed;
 use crate::multi::Asker;
 use crate::objects::{is_logged, is_object, parked_key, result_of};
 use crate::parked::Answer;
 use crate::tablets::Tablet;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ConnId, Effects, Instant, KeyHash, Level, Position, Status, Version};
+use ramhold_base::{ConnId, Effects, Instant, KeyHash, Level, Position, Status, TableId, Version};
 use ramhold_log::{AppendRefusal, Change, Object, Purpose, Removal, RpcResult, Unreadable, Written};
 use ramhold_wire::commit::{CommitAction, CommitItem, CommitRequest};
 use ramhold_wire::data::RejectRules;
 use ramhold_wire::{Header, View};
+use std::collections::BTreeSet;
 
 /// An item, and where its key is.
 struct Part<'a> {
@@ -78,7 +80,13 @@ impl Master {
                 let result = result(Status::NotTogether, Version::NONE);
                 return self.settle(now, &tablet, Purpose::Ordinary, &result, from, header, view, effects);
             }
-            Err(status) => return self.refuse(from, header, status, effects),
+            Err(status) => {
+                let tables: BTreeSet<TableId> = request.items().iter().map(|item| item.table).collect();
+                for table in tables.into_iter().filter(|_| status == Status::NotReady) {
+                    self.ask_confirmed(now, table, view, effects);
+                }
+                return self.refuse(from, header, status, effects);
+            }
         };
         let only_checks = parts.iter().all(|part| part.item.action == CommitAction::Check);
         let is_leased = !only_checks || self.is_leased(now);
@@ -142,11 +150,14 @@ impl Master {
                 return Err(Status::NotTogether);
             }
             let (tablet, hash) = self.serving(table, key)?;
-            if tablet.stream == first.stream {
-                Ok(Part { item: *item, tablet, hash })
-            } else {
-                Err(Status::NotTogether)
+            if tablet.stream != first.stream {
+                return Err(Status::NotTogether);
             }
+            // The coordinator has sent this client to the first one's alone.
+            if tablet.range != first.range && !is_confirmed(&tablet) {
+                return Err(Status::NotReady);
+            }
+            Ok(Part { item: *item, tablet, hash })
         };
         items.iter().map(part).collect()
     }

@@ -17,6 +17,7 @@ mod answered;
 mod ceiling;
 mod cleaning;
 mod commit;
+mod confirm;
 mod count;
 mod increment;
 mod leases;
@@ -40,7 +41,7 @@ use parked::Parked;
 use ramhold_base::limits::READ_LEASE;
 use ramhold_base::{
     ConnId, Effects, Instant, LeaseId, Level, LogId, Peer, Position, Rng, SegmentId, ServerId, ShardId,
-    Status, StreamId, Version, time::earliest,
+    Status, StreamId, TableId, Version, time::earliest,
 };
 use ramhold_log::{Geometry, Log, LogConfig};
 use ramhold_replication::{ReplicationConfig, Replicator, Segments, Tail};
@@ -142,6 +143,8 @@ enum Context {
     CeilingRaise,
     LeaseCheck(Vec<LeaseId>),
     ReadLease,
+    /// Which tablets of this table are stored as ours.
+    Confirm(TableId),
     Fetch(replay::Fetch),
     ReadBack(repair::ReadBack),
     /// The report of this attempt, of its success or of its failure.
@@ -177,6 +180,7 @@ pub struct Master {
     parked: BTreeMap<StreamId, Parked>,
     multis: Multis,
     takes: Vec<streams::Take>,
+    confirming: confirm::Confirming,
     sweeps: Vec<streams::Sweep>,
     /// The damaged segment in whose way the first sweep stands.
     sweep_waits_for: Option<SegmentId>,
@@ -244,6 +248,7 @@ impl Master {
             parked: BTreeMap::new(),
             multis: Multis::default(),
             takes: Vec::new(),
+            confirming: confirm::Confirming::default(),
             sweeps: Vec::new(),
             replays: BTreeMap::new(),
             ceiling: Ceiling::new(ceiling),
@@ -364,6 +369,7 @@ impl Master {
                     let is_granted = header.status() == Status::Ok && header.cluster == view.cluster;
                     self.on_read_lease(now, is_granted.then_some(call.sent));
                 }
+                Context::Confirm(table) => self.on_described(table, header.status(), body, view),
                 Context::Fetch(fetch) => self.on_fetched(now, fetch, header.status(), body, view, effects),
                 Context::ReadBack(read) => self.on_read_back(now, read, header.status(), body, effects),
                 Context::Recovered { key, attempt, done } => {
@@ -413,6 +419,7 @@ impl Master {
             }
             Context::LeaseCheck(_) => self.on_lease_check_unanswered(now),
             Context::ReadLease => self.on_read_lease(now, None),
+            Context::Confirm(table) => self.confirming.not_answered(table),
             Context::Fetch(fetch) => self.on_fetch_failed(now, fetch, "no answer"),
             Context::ReadBack(read) => self.on_read_back_unanswered(now, read),
             Context::Recovered { key, attempt, done } => {

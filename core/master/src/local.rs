@@ -44,6 +44,9 @@ impl Master {
                 self.increment(now, &header(Opcode::Increment), request, from, view, effects);
             }
         }
+        if let Some(table) = self.confirming.wanted.take() {
+            self.ask_confirmed(now, table, view, effects);
+        }
     }
 
     /// After some requests, whose bodies had so many bytes together: replicates what was appended, and pays for it.
@@ -78,8 +81,9 @@ impl Master {
         now: Instant,
         table: TableId,
         key: &[u8],
+        from: Asker,
     ) -> Result<(Tablet, KeyHash), Status> {
-        let (tablet, hash) = self.serving(table, key)?;
+        let (tablet, hash) = self.serving_to(table, key, from)?;
         if self.is_crowded(tablet.stream) {
             Err(Status::TooMany)
         } else if tablet.unreplicated && !self.is_leased(now) {

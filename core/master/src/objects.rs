@@ -40,7 +40,7 @@ impl Master {
         view: &View,
         effects: &mut Effects,
     ) {
-        let (tablet, hash) = match self.serving(request.table, request.key) {
+        let (tablet, hash) = match self.serving_to(request.table, request.key, from) {
             Ok(found) => found,
             Err(status) => return self.refuse(from, header, status, effects),
         };

@@ -273,6 +273,8 @@ impl Master {
                 unreplicated: false,
                 version_floor: recover.version_floor,
                 has_losses: false,
+                // It serves when the coordinator has agreed.
+                is_confirmed: true,
             };
             self.tablets.insert(range.placement(), tablet);
         }

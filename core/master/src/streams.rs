@@ -100,6 +100,7 @@ impl Master {
                 unreplicated: take.replicas == 0,
                 version_floor: take.version_floor,
                 has_losses: false,
+                is_confirmed: false,
             },
         );
         Ok(range)

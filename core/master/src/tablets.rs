@@ -27,6 +27,8 @@ pub(crate) struct Tablet {
     pub version_floor: Version,
     /// Objects of its stream were lost, perhaps its own: nobody knows any more how many it has.
     pub has_losses: bool,
+    /// The coordinator has stored that it is ours. Before that it would go to another server, empty, if this one died.
+    pub is_confirmed: bool,
 }
 
 struct Table {

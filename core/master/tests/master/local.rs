@@ -3,9 +3,10 @@
 use crate::rig::Rig;
 use ramhold_base::*;
 use ramhold_wire::Opcode;
-use ramhold_wire::commit::{CommitAction, CommitItem, CommitRequest};
+use ramhold_wire::commit::{CommitAction, CommitItem, CommitRequest, encode_commit};
 use ramhold_wire::data::{KeyRequest, ReadReply, RejectRules, WriteRequest, decode_version};
 use ramhold_wire::local::{LocalAnswers, LocalRequest};
+use ramhold_wire::membership::Durability;
 use std::time::Duration;
 
 const TABLE: TableId = TableId(5);
@@ -43,7 +44,7 @@ fn statuses(answers: &[(u64, Status, Vec<u8>)]) -> Vec<(u64, Status)> {
 #[test]
 fn what_a_crash_could_take_back_is_not_told() {
     let mut rig = Rig::new();
-    rig.take_table();
+    rig.take_confirmed();
     let exists = RejectRules { exists: true, ..PLAIN };
     assert_eq!(ask(&mut rig, 1, &write(b"k", b"value", PLAIN)), []);
     assert_eq!(ask(&mut rig, 2, &read(b"k")), [], "no backup has the write yet");
@@ -64,7 +65,7 @@ fn what_a_crash_could_take_back_is_not_told() {
 #[test]
 fn without_the_read_lease_nothing_is_told() {
     let mut rig = Rig::new();
-    rig.take_table();
+    rig.take_confirmed();
     ask(&mut rig, 1, &write(b"k", b"value", PLAIN));
     rig.settle();
     answers(&mut rig);
@@ -82,7 +83,7 @@ fn without_the_read_lease_nothing_is_told() {
 #[test]
 fn nothing_is_remembered_of_them() {
     let mut rig = Rig::new();
-    rig.take_table();
+    rig.take_confirmed();
     let end = |rig: &Rig| rig.master.log_end(TABLE);
     ask(&mut rig, 1, &write(b"k", b"value", PLAIN));
     rig.settle();
@@ -109,7 +110,7 @@ fn what_is_not_here_is_refused_at_once() {
 #[test]
 fn several_objects_are_changed_as_one() {
     let mut rig = Rig::new();
-    rig.take_table();
+    rig.take_confirmed();
     let item = |key, rules| {
         let action = CommitAction::Write { value: b"v", expiry: None };
         CommitItem { table: TABLE, key, rules, action }
@@ -122,4 +123,68 @@ fn several_objects_are_changed_as_one() {
     let one_is_there = CommitRequest::new(vec![item(b"c", exists), item(b"b", exists)]).unwrap();
     assert_eq!(statuses(&ask(&mut rig, 2, &LocalRequest::Commit(&one_is_there))), [(2, Status::Exists)]);
     assert_eq!(statuses(&ask(&mut rig, 3, &read(b"c"))), [(3, Status::NotFound)]);
+}
+
+// B3, J1: the coordinator tells nobody whose a tablet is before it has stored that. If this server died before, the
+// tablet would go to another one, empty, and what its own Redis clients had written would be gone.
+#[test]
+fn a_tablet_is_the_coordinators_to_give() {
+    let mut rig = Rig::new();
+    rig.take_table();
+    assert_eq!(statuses(&ask(&mut rig, 1, &read(b"k"))), [(1, Status::NotReady)]);
+    assert_eq!(statuses(&ask(&mut rig, 2, &write(b"k", b"v", PLAIN))), [(2, Status::NotReady)]);
+    let action = CommitAction::Write { value: b"v", expiry: None };
+    let item = CommitItem { table: TABLE, key: b"k", rules: PLAIN, action };
+    let commit = CommitRequest::new(vec![item]).unwrap();
+    assert_eq!(statuses(&ask(&mut rig, 3, &LocalRequest::Commit(&commit))), [(3, Status::NotReady)]);
+    rig.settle();
+    assert_eq!(answers(&mut rig), []);
+    assert_eq!(statuses(&ask(&mut rig, 4, &read(b"k"))), [(4, Status::NotReady)], "nothing is stored yet");
+    // What the coordinator stored of a taking before this one says nothing of it.
+    let whole = (KeyHash(0), KeyHash(u64::MAX));
+    rig.store_taken(0, whole);
+    rig.stored[0].first_segment = SegmentId(rig.stored[0].first_segment.0 - 1);
+    rig.settle();
+    assert_eq!(statuses(&ask(&mut rig, 5, &read(b"k"))), [(5, Status::NotReady)]);
+    rig.settle();
+    assert_eq!(statuses(&ask(&mut rig, 6, &read(b"k"))), [(6, Status::NotReady)]);
+    rig.stored.clear();
+    rig.store_taken(0, whole);
+    rig.settle();
+    assert_eq!(statuses(&ask(&mut rig, 7, &read(b"k"))), [(7, Status::NotFound)]);
+}
+
+// B3: seed 600074. Who commits is sent to the owner of the first key. The other keys' tablets may not be stored as anybody's.
+#[test]
+fn a_commit_does_not_reach_into_tablets_that_may_go_elsewhere() {
+    let mut rig = Rig::new();
+    let half = u64::MAX / 2;
+    let (low, high) = ((KeyHash(0), KeyHash(half)), (KeyHash(half + 1), KeyHash(u64::MAX)));
+    for (first, last) in [low, high] {
+        rig.take_range(first, last, Durability::Buffered, 2);
+    }
+    rig.confirm_lease(4);
+    rig.store_taken(0, low);
+    let hasher = hash::PlacementHasher::new(hash::PlacementSeed(1));
+    let key = |is_low: bool| {
+        let mut keys = (0..100).map(|n: u32| n.to_le_bytes());
+        keys.find(|key| (hasher.hash(key) <= KeyHash(half)) == is_low).unwrap()
+    };
+    let (a, b) = (key(true), key(false));
+    let item = |key| {
+        let action = CommitAction::Write { value: b"v", expiry: None };
+        CommitItem { table: TABLE, key, rules: PLAIN, action }
+    };
+    let mut body = Vec::new();
+    encode_commit(2, &mut body, |out| [&a, &b].iter().for_each(|key| item(&key[..]).encode(out)));
+    let send = |rig: &mut Rig| {
+        let rpc = rig.send(Opcode::Commit, &body);
+        rig.settle();
+        rig.answer_to(rpc).unwrap().0
+    };
+    assert_eq!(send(&mut rig), Status::NotReady);
+    assert_eq!(send(&mut rig), Status::NotReady, "the coordinator has not stored the other tablet");
+    rig.store_taken(1, high);
+    assert_eq!(send(&mut rig), Status::NotReady, "it is asked now");
+    assert_eq!(send(&mut rig), Status::Ok);
 }

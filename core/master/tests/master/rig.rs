@@ -7,9 +7,12 @@ use ramhold_master::{Master, MasterConfig};
 use ramhold_wire::control::{Address, encode_into};
 use ramhold_wire::data::{AppendReply, AppendRequest, KeyRequest, RejectRules};
 use ramhold_wire::lease::{LeaseCheck, LeasesChecked, LiveLease};
+use ramhold_wire::local::{LocalAnswers, LocalRequest};
 use ramhold_wire::membership::*;
 use ramhold_wire::recovery::Recovered;
-use ramhold_wire::table::TabletTake;
+use ramhold_wire::table::{
+    TableDescription, TableOptions, TabletDescription, TabletState, TabletTake, TabletTaken,
+};
 use ramhold_wire::{Header, Opcode, View, decode, frame};
 
 pub struct Rig {
@@ -24,6 +27,8 @@ pub struct Rig {
     /// Leases that the coordinator says are over, and for how long it says that others live.
     pub over: Vec<LeaseId>,
     pub lease_millis: u64,
+    /// What the coordinator has stored of table 5.
+    pub stored: Vec<TabletDescription>,
 }
 impl Rig {
     pub fn new() -> Rig {
@@ -57,6 +62,7 @@ impl Rig {
             reports: vec![],
             over: vec![],
             lease_millis: 1_000_000_000,
+            stored: vec![],
         }
     }
     pub fn request<M: ramhold_wire::Message>(&mut self, message: &M) -> Status {
@@ -132,6 +138,24 @@ impl Rig {
                     &mut effects,
                 );
                 self.take(effects);
+            } else if h.opcode() == Some(Opcode::TableDescribe) {
+                let description = TableDescription {
+                    table: TableId(5),
+                    name: String::new(),
+                    options: TableOptions {
+                        durability: Durability::Buffered,
+                        replicas: 2,
+                        tablets: 1,
+                        slots: false,
+                    },
+                    seed: PlacementSeed(1),
+                    tablets: self.stored.clone(),
+                };
+                encode_into(&mut body, &description);
+                let mut effects = Effects::new();
+                let answer = h.answer(Status::Ok);
+                self.master.on_reply(self.now, &answer, &body, &self.view, &mut effects);
+                self.take(effects);
             } else if h.opcode() == Some(Opcode::ReadLease) {
                 let mut effects = Effects::new();
                 let answer = Header { cluster: self.view.cluster, ..h.answer(Status::Ok) };
@@ -192,18 +216,54 @@ impl Rig {
         assert_eq!(self.answer_to(asks).unwrap().0, Status::NotFound);
     }
     fn take_with(&mut self, durability: Durability, replicas: u8) {
+        self.take_range(KeyHash(0), KeyHash(u64::MAX), durability, replicas);
+        self.confirm_lease(4);
+    }
+    /// A tablet of table 5; the coordinator has not stored yet that it is taken.
+    pub fn take_range(&mut self, first: KeyHash, last: KeyHash, durability: Durability, replicas: u8) {
         let take = TabletTake {
             table: TableId(5),
             seed: PlacementSeed(1),
-            first: KeyHash(0),
-            last: KeyHash(u64::MAX),
+            first,
+            last,
             durability,
             replicas,
             version_floor: Version(0),
             slots: false,
         };
         assert_eq!(self.request(&take), Status::Ok);
-        self.confirm_lease(4);
+    }
+    /// The coordinator stores that tablet number `number` to be taken is.
+    pub fn store_taken(&mut self, number: usize, (first, last): (KeyHash, KeyHash)) {
+        let taken: Vec<TabletTaken> = self
+            .answers
+            .iter()
+            .filter(|(h, _)| h.opcode() == Some(Opcode::TabletTake))
+            .map(|(_, body)| decode(body).unwrap())
+            .collect();
+        let TabletTaken { shard, stream, first_segment } = taken[number];
+        let (state, owner, address) = (TabletState::Serving, self.view.me, None);
+        self.stored.push(TabletDescription {
+            first,
+            last,
+            state,
+            owner,
+            shard,
+            address,
+            stream,
+            first_segment,
+        });
+    }
+    /// The whole table 5, stored as this server's, as it knows because somebody in its process has asked.
+    pub fn take_confirmed(&mut self) {
+        self.take_table();
+        self.store_taken(0, (KeyHash(0), KeyHash(u64::MAX)));
+        let key = KeyRequest { table: TableId(5), rules: RejectRules::default(), key: b"none" };
+        let mut effects = Effects::new();
+        self.master.on_local(self.now, &LocalRequest::Read(key), 0, &self.view, &mut effects);
+        self.take(effects);
+        self.settle();
+        self.master.swap_local_answers(&mut LocalAnswers::default());
     }
     /// The first mutation under a lease makes the master ask for it.
     pub fn confirm_lease(&mut self, lease: u64) {

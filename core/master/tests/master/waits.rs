@@ -80,7 +80,7 @@ fn a_frame_of_many_counts_itself_and_its_items() {
 #[test]
 fn what_another_server_is_asked_instead_counts_there_alone() {
     let mut rig = Rig::new();
-    rig.take_table();
+    rig.take_confirmed();
     rig.send(Opcode::Write, &write());
     rig.settle();
     let (reads, waited) = counted(&rig, Opcode::Read);

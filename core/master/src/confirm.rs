@@ -1,0 +1,89 @@
+//! Learning that the coordinator has stored whose a tablet is.
+//!
+//! A master answers that it has taken a tablet, and serves it from then on; the coordinator sends clients there when it
+//! has stored that. If the master dies before, the tablet goes to another one, empty, and nobody has missed anything. But
+//! two kinds of requests come to a tablet without having been sent to it: those of this process's own Redis clients,
+//! and commits, of which the coordinator is asked for the first key only. So they wait until the coordinator says what
+//! it has stored, which is asked for when somebody needs it.
+//!
+//! Invariant: what the coordinator has not stored as ours is changed by nobody who was not sent here by it.
+//!
+//! Catalogue: B3, J1.
+
+use crate::Master;
+use crate::multi::Asker;
+use crate::tablets::Tablet;
+use ramhold_base::planted::{Defect, planted};
+use ramhold_base::{Effects, Instant, KeyHash, Peer, Status, TableId};
+use ramhold_log::HashRange;
+use ramhold_wire::table::{TableDescribe, TableDescription, TabletState};
+use ramhold_wire::{View, decode, request};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+const ASK_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// What the coordinator is to say, and has been asked.
+#[derive(Default)]
+pub(crate) struct Confirming {
+    /// A request of this process has just met a tablet of this table that is not confirmed.
+    pub wanted: Option<TableId>,
+    /// Questions that are not answered yet.
+    asked: BTreeSet<TableId>,
+}
+
+impl Confirming {
+    pub fn not_answered(&mut self, table: TableId) {
+        self.asked.remove(&table);
+    }
+}
+
+impl Master {
+    /// As `serving`; but for a request of this process only what is confirmed.
+    pub(crate) fn serving_to(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        from: Asker,
+    ) -> Result<(Tablet, KeyHash), Status> {
+        let found = self.serving(table, key)?;
+        match from {
+            Asker::Local(_) if !is_confirmed(&found.0) => {
+                self.confirming.wanted = Some(table);
+                Err(Status::NotReady)
+            }
+            Asker::Local(_) | Asker::Conn(_) | Asker::Item { .. } => Ok(found),
+        }
+    }
+
+    /// Asks the coordinator what of this table it has stored as ours; once at a time.
+    pub(crate) fn ask_confirmed(&mut self, now: Instant, table: TableId, view: &View, effects: &mut Effects) {
+        if self.confirming.asked.insert(table) {
+            let rpc =
+                self.calls.open(view.coordinator, now, now + ASK_TIMEOUT, crate::Context::Confirm(table));
+            let message = TableDescribe { name: String::new(), table };
+            request(effects, Peer::Addr(view.coordinator), &view.to_coordinator(), rpc, &message);
+        }
+    }
+
+    pub(crate) fn on_described(&mut self, table: TableId, status: Status, body: &[u8], view: &View) {
+        self.confirming.not_answered(table);
+        let (Status::Ok, Ok(description)) = (status, decode::<TableDescription>(body)) else { return };
+        let stored = description.tablets.iter().filter(|t| {
+            t.owner == view.me && t.shard == self.config.shard && t.state == TabletState::Serving
+        });
+        for told in stored {
+            let range = HashRange { table, first: told.first, last: told.last };
+            let taken = (told.stream, told.first_segment);
+            // One that was taken again since is another one.
+            let ours = self.tablets.exact_mut(range).filter(|t| (t.stream, t.first_segment) == taken);
+            if let Some(tablet) = ours {
+                tablet.is_confirmed = true;
+            }
+        }
+    }
+}
+
+pub(crate) fn is_confirmed(tablet: &Tablet) -> bool {
+    tablet.is_confirmed || planted(Defect::UnconfirmedServed)
+}
