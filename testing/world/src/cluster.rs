@@ -191,8 +191,17 @@ impl Machine for Process {
                     Input::Frame { bytes, .. } => server.door.unwelcome(&server.node, bytes),
                     _ => None,
                 };
+                if let Input::Frame { from, bytes } = input
+                    && let Some((copy, foreign)) = door::foreign(&server.node, bytes)
+                {
+                    server.node.step(now, Input::Frame { from, bytes: &copy }, effects);
+                    if let Some(why) = door::was_let_in(&foreign, effects) {
+                        effects.report(Level::Debug, format!("fact:{}{why}", door::OPEN));
+                    }
+                    door::keep_from_us(&foreign, effects);
+                }
                 server.node.step(now, input, effects);
-                let let_in = unwelcome.and_then(|unwelcome| door::was_let_in(unwelcome, effects));
+                let let_in = unwelcome.and_then(|unwelcome| door::was_let_in(&unwelcome, effects));
                 if let Some(why) = let_in {
                     effects.report(Level::Debug, format!("fact:{}{why}", door::OPEN));
                 }

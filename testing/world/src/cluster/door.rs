@@ -1,13 +1,13 @@
-//! What must come of a frame at a server's door, whatever it asks for: what is for another life of the server is refused
-//! at once, and so is an append of an epoch below that of the replica that it is about (docs/protocols/replication.md,
-//! "What a backup does with an Append"). And a coordinator speaks for its own term alone.
+//! What must come of a frame at a server's door, whatever it asks for: what is for another life of the server, or comes
+//! from another cluster, is refused at once, and so is an append of an epoch below that of the replica that it is about
+//! (docs/protocols/replication.md, "What a backup does with an Append"). And a coordinator speaks for its own term alone.
 //!
 //! Frames that were under way for long, or come twice, come to the door in most runs; what they would do if they were let
 //! in shows only in few.
 //!
 //! Not here: the other refusals, which the checkers see by their effect. Catalogue: D6, D8, J3.
 
-use ramhold_base::{Effect, Effects, Epoch, RpcId, SegmentId, ServerId, ShardId, Status};
+use ramhold_base::{ClusterId, Effect, Effects, Epoch, RpcId, SegmentId, ServerId, ShardId, Status};
 use ramhold_node::{Coordinator, ServerNode};
 use ramhold_wire::frame::{self, HEADER_BYTES, MAGIC};
 use ramhold_wire::{Header, Kind, Opcode};
@@ -31,6 +31,40 @@ pub struct Unwelcome {
 #[derive(Default)]
 pub struct Door {
     epochs: BTreeMap<(ServerId, ShardId, SegmentId), Epoch>,
+}
+
+/// Of so many requests at a door one comes as from another cluster, too.
+const FOREIGN_PART: u64 = 256;
+
+/// Now and then a request as another cluster would send it, whose servers had this address before. What is refused at the
+/// door changes nothing, and its answer would go to that cluster.
+pub fn foreign(node: &ServerNode, bytes: &[u8]) -> Option<(Vec<u8>, Unwelcome)> {
+    if bytes.len() < HEADER_BYTES || bytes[..4] != MAGIC || bytes[KIND_AT] != REQUEST || node.id().is_none() {
+        return None;
+    }
+    let is_meant = [Opcode::Read as u16, Opcode::Append as u16];
+    if !is_meant.contains(&u16::from_le_bytes([bytes[6], bytes[7]])) {
+        return None;
+    }
+    let (header, body) = frame::parse(bytes).ok()?;
+    if header.rpc.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32 & (FOREIGN_PART - 1) != 0 {
+        return None;
+    }
+    let foreign = Header { cluster: ClusterId(header.cluster.0 ^ 1), ..header };
+    let mut copy = Vec::new();
+    frame::write(&mut copy, &foreign, |out| out.extend_from_slice(body));
+    let why = format!("a request of another cluster was let in by {}", node.id());
+    Some((copy, Unwelcome { rpc: header.rpc, why }))
+}
+
+/// Takes the answer to such a request away.
+pub fn keep_from_us(unwelcome: &Unwelcome, effects: &mut Effects) {
+    let Effects { list, bytes, .. } = effects;
+    list.retain(|effect| match effect {
+        Effect::Send { frame, .. } => !frame::parse(&bytes[frame.clone()])
+            .is_ok_and(|(reply, _)| reply.kind == Kind::Reply && reply.rpc == unwelcome.rpc),
+        _ => true,
+    });
 }
 
 impl Door {
@@ -80,14 +114,14 @@ fn held(node: &ServerNode, header: &Header) -> Option<Epoch> {
 }
 
 /// What is wrong with how the request was answered.
-pub fn was_let_in(unwelcome: Unwelcome, effects: &Effects) -> Option<String> {
+pub fn was_let_in(unwelcome: &Unwelcome, effects: &Effects) -> Option<String> {
     let refuses = |effect: &Effect| match effect {
         Effect::Send { frame, .. } => frame::parse(&effects.bytes[frame.clone()]).is_ok_and(|(reply, _)| {
             reply.kind == Kind::Reply && reply.rpc == unwelcome.rpc && reply.status() != Status::Ok
         }),
         _ => false,
     };
-    (!effects.list.iter().any(refuses)).then_some(unwelcome.why)
+    (!effects.list.iter().any(refuses)).then(|| unwelcome.why.clone())
 }
 
 /// A request of a coordinator that does not speak for its term. Replies to what cannot be read have none.
