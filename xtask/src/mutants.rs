@@ -26,6 +26,12 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
     ("LeaseNotChecked", "ramhold-master", "master", "once::nothing_is_carried_out_under_a_lease"),
     ("LeaseToldTooLong", "ramhold-coordinator", "protocol", "leases::a_lease_lives_for_a_term"),
     ("DroppedTaken", "ramhold-world", "scenarios", "updates::a_dropped_table_stays_dropped"),
+    (
+        "OpenedAnewUnnoticed",
+        "ramhold-replication",
+        "replication",
+        "lossy_backups::late_answers_about_a_replica_opened_anew",
+    ),
     ("UnconfirmedServed", "ramhold-master", "master", "local::a_"),
     ("UpdateRepeated", "ramhold-coordinator", "protocol", "updates::a_doubled_creation"),
     ("UpdateFloorIgnored", "ramhold-coordinator", "protocol", "updates::what_is_below_the_floor"),

@@ -176,6 +176,8 @@ defects! {
     FirstSegmentIgnored;
     /// The coordinator's messages do not wait for the store.
     ToldBeforeStored;
+    /// Late answers about a replica that was opened anew at another epoch are taken for answers about the new one.
+    OpenedAnewUnnoticed;
     /// A master takes a tablet of a table that it was told to drop.
     DroppedTaken;
     /// A server's own Redis clients use a tablet that the coordinator may not have stored as that server's.

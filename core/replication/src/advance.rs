@@ -201,6 +201,9 @@ impl Replicator {
             offset: from,
             data: &[],
         };
+        if request.open {
+            place.opens(epoch);
+        }
         place.sent = to;
         if whole {
             place.sent_epoch = Some(epoch);

@@ -1,6 +1,7 @@
 //! One segment: what is wanted of it, and what each backup has reached.
 
 use crate::Tail;
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Epoch, Instant, ServerId, StreamId};
 use ramhold_wire::data::AppendReply;
 use std::time::Duration;
@@ -51,8 +52,11 @@ pub(crate) struct Place {
     pub in_flight: u16,
     /// Answers of earlier attempts do not count for `in_flight`.
     pub attempt: u32,
-    /// The attempt with which the present backup was chosen: earlier answers are about another replica.
+    /// The attempt with which the present backup was chosen, or the replica opened anew: earlier answers are about
+    /// another replica.
     pub born: u32,
+    /// The epoch at which the replica was opened last.
+    pub opened: Option<Epoch>,
     pub retry_at: Instant,
     pub backoff: Duration,
     /// How often in a row no answer came in time: each time the next is given twice as long, so that a backup that is
@@ -125,6 +129,7 @@ impl Place {
             in_flight: 0,
             attempt: 0,
             born: 0,
+            opened: None,
             retry_at: Instant::ZERO,
             backoff: BACKOFF_FIRST,
             patience: 0,
@@ -156,6 +161,16 @@ impl Place {
     /// Closed there, and the device has it as that.
     pub fn is_flushed(&self) -> bool {
         self.closed && self.flushed >= self.certified
+    }
+
+    /// A message that opens the replica is about to be sent. Where nothing is known of one opened at a lower epoch, this
+    /// makes another one in its place, which has nothing of what late answers may tell of that.
+    pub fn opens(&mut self, epoch: Epoch) {
+        let is_another = self.epoch.is_none() && self.opened.is_some_and(|before| before != epoch);
+        if is_another && !planted(Defect::OpenedAnewUnnoticed) {
+            self.born = self.attempt;
+        }
+        self.opened = Some(epoch);
     }
 
     /// Empties the place; answers to what was sent before are not its own any more.

@@ -39,7 +39,7 @@ impl Segments for Log {
     }
 }
 
-#[derive(Default, Clone)]
+#[derive(Default, Clone, Debug)]
 pub struct Replica {
     bytes: Vec<u8>,
     certified: usize,
@@ -146,6 +146,9 @@ pub struct Bench {
     pub late: bool,
     /// Nothing is lost or doubled, and every frame takes a millisecond.
     pub calm: bool,
+    /// Answers about these segments, of one backup or of all, do not come before they are let go.
+    pub holds: Vec<(Option<ServerId>, SegmentId)>,
+    pub held: Vec<(SocketAddr, Vec<u8>)>,
     /// The most that each device ever had of each segment.
     had: BTreeMap<SegmentId, BTreeMap<ServerId, Device>>,
     flushed_before: Position,
@@ -183,6 +186,8 @@ impl Bench {
             refuse: false,
             late: false,
             calm: false,
+            holds: Vec::new(),
+            held: Vec::new(),
             had: BTreeMap::new(),
             flushed_before: Position::default(),
             opened: BTreeMap::new(),
@@ -249,6 +254,11 @@ impl Bench {
     }
 
     fn post(&mut self, request: bool, to: SocketAddr, bytes: Vec<u8>) {
+        let segment = frame::parse(&bytes).unwrap().0.segment;
+        let is_of = |backup: Option<ServerId>| backup.is_none_or(|backup| address(backup) == to);
+        if !request && self.holds.iter().any(|(backup, held)| *held == segment && is_of(*backup)) {
+            return self.held.push((to, bytes));
+        }
         if self.calm {
             self.wire.push((Instant(self.now.0 + 1_000_000), request, to, bytes));
             return;
@@ -265,6 +275,24 @@ impl Bench {
             };
             self.wire.push((Instant(self.now.0 + delay), request, to, bytes.clone()));
         }
+    }
+
+    /// Answers about this segment that were held come now, in their order.
+    pub fn let_go(&mut self, segment: SegmentId) {
+        self.holds.retain(|(_, held)| *held != segment);
+        for (to, bytes) in std::mem::take(&mut self.held) {
+            self.post(false, to, bytes);
+        }
+    }
+
+    /// Whom a message that opens a segment is on its way to.
+    pub fn opens(&self, segment: SegmentId) -> Option<ServerId> {
+        self.wire.iter().filter(|(_, is_request, ..)| *is_request).find_map(|(.., bytes)| {
+            let (header, body) = frame::parse(bytes).unwrap();
+            let is_open =
+                header.opcode() == Some(Opcode::Append) && AppendRequest::decode(body).unwrap().open;
+            (is_open && header.segment == segment).then_some(header.target)
+        })
     }
 
     /// Brings to a backup's device what it holds under certificates.
@@ -414,9 +442,20 @@ impl Bench {
         Some(Position { segment: head, offset: end as u32 })
     }
 
+    /// What the replicator takes a backup to have reached it has, at the same epoch.
+    fn check_reached(&self) {
+        for seen in self.replicator.replicas() {
+            let held = self.alive.get(&seen.backup).and_then(|backup| backup.replicas.get(&seen.segment));
+            let Some(held) = held.filter(|held| held.epoch == seen.epoch) else { continue };
+            assert!(held.closed || !seen.closed, "{seen:?}, it is {held:?}");
+            assert!(held.certified >= seen.certified as usize, "{seen:?}, it is {held:?}");
+        }
+    }
+
     /// Any set of backups, dead ones come back, that is enough for a recovery must give at least what is durable.
     pub fn check(&mut self) {
         self.check_flushed();
+        self.check_reached();
         let durable = self.replicator.durable(STREAM);
         if durable == Position::default() {
             return;
@@ -457,12 +496,18 @@ impl Bench {
                     had.closed && had.certified >= bytes.len()
                 }
             });
-            // A lost place of a head that was durably closed does not count.
+            // A lost place of a head that was durably closed does not count; nor does its successor, if the position was
+            // at this head's end before it had that.
             let places = self.replicator.replicas_of(*id).filter(|seen| seen.closed).count();
-            let wanted = if places == 0 || places == 3 { 3 } else { 1 };
+            let before = self.flushed_before;
+            let was_here = before == Position { segment: *id, offset: bytes.len() as u32 };
+            let wanted = if !was_here && (places == 0 || places == 3) { 3 } else { 1 };
             assert!(
                 had.count() >= wanted || flushed == Position::default(),
-                "{id} counts as flushed, with {flushed:?}"
+                "{id} counts as flushed, with {flushed:?}; replicas {:?}; devices had {:?}; {} bytes",
+                self.replicator.replicas_of(*id).collect::<Vec<_>>(),
+                self.had.get(id),
+                bytes.len(),
             );
         }
         self.flushed_before = flushed;
