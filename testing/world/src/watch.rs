@@ -6,6 +6,7 @@
 //! - No master takes a client's lease for alive that is over (docs/protocols/exactly-once.md).
 //! - What replication and backups state of themselves (docs/protocols/replication.md, "Invariants"). A panic there fails
 //!   the run.
+//! - What a master takes a backup to have reached of a replica, that has reached, at the same epoch (the same).
 //! - No read that begins after a tablet of its server was opened elsewhere is answered by that server.
 //!
 //! It sees what no process of the cluster can: the coordinator's decisions at the moment when they are made, and what
@@ -13,13 +14,14 @@
 //!
 //! Not here: the state at rest (audit), what the clients were told otherwise (checker). Catalogue: J3, J2, F8, A3.
 
-use crate::audit::in_charge;
+use crate::audit::{in_charge, servers};
 use crate::cluster::{ClusterSession, Process};
 use crate::history::{Action, Operation};
 use crate::network::MILLI;
 use crate::scenario::Actor;
 use crate::world::World;
-use ramhold_base::{LeaseId, ServerId, TableId};
+use ramhold_backup::ReplicaState;
+use ramhold_base::{LeaseId, LogId, ServerId, ShardId, TableId};
 use ramhold_coordinator::State;
 use ramhold_node::{Coordinator, ServerNode};
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,6 +69,35 @@ impl Watch {
             if is_time {
                 self.look_at_leases(world, node, server, coordinator);
                 server.backup().check_invariants();
+            }
+        }
+        if is_time {
+            self.look_at_replicas(world);
+        }
+    }
+
+    fn look_at_replicas(&mut self, world: &ClusterWorld) {
+        let servers = servers(world);
+        let mut held: BTreeMap<_, Vec<ReplicaState>> = BTreeMap::new();
+        for server in &servers {
+            for replica in server.backup().replicas() {
+                held.entry((server.id(), replica.log, replica.segment)).or_default().push(replica);
+            }
+        }
+        for server in servers {
+            let Some(master) = server.master() else { continue };
+            let log = LogId { server: server.id(), shard: ShardId(0) };
+            for seen in master.replicator().replicas() {
+                let Some(replicas) = held.get(&(seen.backup, log, seen.segment)) else { continue };
+                let has_reached = |replica: &&ReplicaState| {
+                    (replica.closed || !seen.closed)
+                        && replica.certificate.map_or(0, |it| it.length) >= seen.certified
+                };
+                let mut same = replicas.iter().filter(|replica| replica.epoch == seen.epoch).peekable();
+                if same.peek().is_some() && !same.any(|replica| has_reached(&replica)) {
+                    let now = seconds(world.now());
+                    self.find(format!("at {now} {log:?} takes {seen:?} for reached, it is {replicas:?}"));
+                }
             }
         }
     }
