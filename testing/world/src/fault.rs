@@ -177,7 +177,12 @@ impl Faults {
             world.restart_at(node, back_at);
         }
         if self.next_at <= world.now() {
-            let interval = self.swarm.interval_max / if self.is_burst() { 8 } else { 1 };
+            // Now and then the next fault comes while the cluster has not yet done with this one.
+            let interval = match self.swarm.interval_max {
+                _ if self.rng.chance(1, 4) => 300 * MILLI,
+                usual if self.is_burst() => usual / 8,
+                usual => usual,
+            };
             self.next_at = world.now() + 1 + self.rng.below(interval);
             if let Some(kind) = self.rng.pick(&self.swarm.kinds).copied() {
                 self.strike(kind, system, world);
