@@ -205,6 +205,22 @@ fn errors_come_as_far_as_redis_reads() {
     assert!(rig.ask(A, "config set NoSuch 1").ends_with("- 'NoSuch'\r\n"));
 }
 
+// J1: seed 652035 of the simulator. A client that was told that its WATCH failed has nothing that a later EXEC of its
+// could fail by.
+#[test]
+fn a_watch_that_came_too_late_watches_nothing() {
+    let mut rig = Rig::new();
+    rig.ask(A, "set a 1");
+    rig.shelf.delays = true;
+    assert_eq!(rig.ask(A, "watch a"), "");
+    rig.now = rig.now + Duration::from_secs(3600);
+    rig.release();
+    assert!(rig.said(A).starts_with("-TRYAGAIN "));
+    rig.shelf.delays = false;
+    rig.shelf.write(b"a", b"2");
+    assert_eq!(rig.ask(A, "multi\nget a\nexec"), "+OK\r\n+QUEUED\r\n*1\r\n$1\r\n2\r\n");
+}
+
 #[test]
 fn who_watches_is_not_disturbed_by_what_changes_nothing() {
     let mut rig = Rig::new();

@@ -112,6 +112,9 @@ impl Transact {
     /// Ends with an error: nothing has had an effect, on the connection neither.
     fn refuse(&mut self, running: &mut Running, fault: &Fault) {
         self.after = None;
+        if matches!(self.purpose, Purpose::Watch) {
+            self.forget(); // What was not watched for the client is not watched behind its back.
+        }
         running.reply.clear();
         Reply::new(&mut running.reply, self.protocol).fault(fault);
     }
