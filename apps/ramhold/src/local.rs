@@ -22,6 +22,8 @@ pub use ports::{check_free, find_free, is_free};
 pub use waiting::{connect_to, wait_until_healthy};
 
 use crate::failure::Failure;
+use crate::placement::placement_text;
+use ramhold_wire::ReplicaPlacement;
 use rustix::process::Signal;
 use std::ffi::OsString;
 use std::fs::DirBuilder;
@@ -44,6 +46,7 @@ pub struct Plan {
     pub disk_bytes: u64,
     /// Of tables that are made without a number; at most one per server but the one that keeps the data.
     pub default_replicas: u8,
+    pub placement: ReplicaPlacement,
     /// Where Redis clients are heard beside the servers' own ports: all servers share it.
     pub resp_port: Option<u16>,
     /// Where the coordinator tells its metrics and health; the servers take the next ports.
@@ -87,6 +90,7 @@ impl Plan {
         push("--admin", admin.map_or_else(|| "off".to_owned(), address).into());
         if member == 0 {
             push("--default-replicas", self.default_replicas.to_string().into());
+            push("--placement", placement_text(self.placement).into());
         } else {
             push("--coordinator", self.coordinator().to_string().into());
             push("--memory", self.memory_bytes.to_string().into());

@@ -12,6 +12,7 @@ mod local;
 mod memory;
 mod output;
 mod pipeline;
+mod placement;
 mod process;
 mod progress;
 mod size;

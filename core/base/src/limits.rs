@@ -19,6 +19,9 @@ pub const TABLET_COUNT_MAX: u32 = 4096;
 pub const REPLICA_COUNT_MAX: u8 = 7;
 /// Replicas of a table whose creator says no number, in a cluster whose operator says none either: what RAMCloud keeps.
 pub const REPLICA_COUNT_DEFAULT: u8 = 3;
+/// Rings of copysets. Each adds as many copysets as there are backups; with more, nearly as many sets of servers hold data
+/// as without copysets.
+pub const COPYSET_RINGS_MAX: u8 = 16;
 /// A segment in production. Large enough for a disk to stream, small enough to scatter (SOSP11 2.5).
 pub const SEGMENT_BYTES: u32 = 8 * 1024 * 1024;
 /// A seglet in production: what memory is given back in.

@@ -1,6 +1,7 @@
 //! What an operator or a test may set.
 
 use ramhold_base::limits::{REPLICA_COUNT_DEFAULT, SEGMENT_BYTES};
+use ramhold_wire::ReplicaPlacement;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -35,6 +36,8 @@ pub struct CoordinatorConfig {
     /// The replicas of a table whose creator leaves that open, 0 to `REPLICA_COUNT_MAX`; 0: such a table keeps none,
     /// its durability is `none`. Counts when a table is made; those that are there keep theirs.
     pub default_replicas: u8,
+    /// Which backups may hold replicas of one segment together; counts for replicas made from now on.
+    pub placement: ReplicaPlacement,
     /// The range of terms of clients' leases.
     pub lease_term_min: Duration,
     pub lease_term_max: Duration,
@@ -61,6 +64,7 @@ impl CoordinatorConfig {
             partitions_per_master: 2,
             segment_bytes: SEGMENT_BYTES,
             default_replicas: REPLICA_COUNT_DEFAULT,
+            placement: ReplicaPlacement::Scatter,
             lease_term_min: Duration::from_secs(10),
             lease_term_max: Duration::from_secs(30 * 60),
             allow_local_backup: false,

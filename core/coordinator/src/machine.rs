@@ -18,7 +18,7 @@ use crate::recovery::Recovery;
 use crate::state::{Key, State, TERM_KEY, decode_term, encode_term};
 use crate::tablets::Progress;
 use crate::verify::{StartCheck, Suspect};
-use ramhold_base::limits::REPLICA_COUNT_MAX;
+use ramhold_base::limits::{COPYSET_RINGS_MAX, REPLICA_COUNT_MAX};
 use ramhold_base::time::earliest;
 use ramhold_base::{
     ClusterId, ClusterTime, ConnId, Effects, Input, Instant, KeyHash, Level, Machine, Peer, RecoveryId, Rng,
@@ -114,6 +114,9 @@ pub struct Coordinator {
 impl Coordinator {
     pub fn new(config: CoordinatorConfig, seed: u64) -> Coordinator {
         assert!(config.default_replicas <= REPLICA_COUNT_MAX);
+        assert!(
+            config.placement.copyset_rings().is_none_or(|rings| (1..=COPYSET_RINGS_MAX).contains(&rings))
+        );
         let mut rng = Rng::new(seed);
         let calls = Calls::new(CALLS_ROLE, rng.u64());
         Coordinator {

@@ -224,6 +224,7 @@ impl Coordinator {
             issued: self.state.meta.servers,
             time: self.time(now),
             coordinator: Some(Address(self.config.advertise)),
+            copyset_rings: self.config.placement.copyset_rings(),
         }
     }
 

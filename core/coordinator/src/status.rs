@@ -62,6 +62,7 @@ impl Coordinator {
             warnings: self.warnings(),
             version: env!("CARGO_PKG_VERSION").into(),
             cleared: self.cleared.values().cloned().collect(),
+            copyset_rings: self.config.placement.copyset_rings(),
         };
         self.outbox.reply_with(to, header, &status);
         Ok(())

@@ -5,7 +5,7 @@ use ramhold_base::{ConnId, Effects, Instant, Level, Peer, ServerId, Status};
 use ramhold_wire::membership::{ServerListReached, ServerListUpdate, ServerState};
 use ramhold_wire::pubsub::{Publish, Published};
 use ramhold_wire::status::{Pong, ProcessStatus};
-use ramhold_wire::{Header, Opcode, Standing, decode, reply, reply_with};
+use ramhold_wire::{Header, Opcode, ReplicaPlacement, Standing, decode, reply, reply_with};
 
 impl ServerNode {
     pub(crate) fn on_request(
@@ -141,6 +141,7 @@ impl ServerNode {
             Err(status) => return reply(effects, to, header, status),
         };
         self.view.tell_time(now, update.time);
+        self.view.placement = ReplicaPlacement::of(update.copyset_rings);
         let before = self.view.list.version();
         self.view.list.apply(&update);
         let reached = ServerListReached { version: self.view.list.version() };

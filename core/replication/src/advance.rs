@@ -122,12 +122,14 @@ impl Replicator {
             return;
         }
         let (taken, avoided) = (segment.taken(), segment.avoided(now));
+        let replicas = segment.places.len();
         let wish = Wish {
             taken: &taken,
             avoided: &avoided,
             primary: place == 0,
             primaries: &self.primaries,
             local_allowed: self.config.local_allowed,
+            copysets: self.copysets.of(view, replicas, self.config.local_allowed),
         };
         let chosen = choose_backup(view, &wish, &mut self.rng);
         let segment = self.segments.get_mut(&id).expect("looked up above");

@@ -23,6 +23,7 @@ mod stream;
 pub use status::ReplicaSeen;
 
 use ramhold_base::{Epoch, Instant, Position, Rng, SegmentId, ServerId, ShardId, StreamId};
+use ramhold_placement::CopysetCache;
 use ramhold_wire::Calls;
 use ramhold_wire::membership::Durability;
 use segment::Segment;
@@ -137,6 +138,7 @@ pub struct Replicator {
     active: BTreeSet<SegmentId>,
     /// Primaries of this log on each backup, for placement.
     primaries: BTreeMap<ServerId, u32>,
+    copysets: CopysetCache,
     calls: Calls<Context>,
     frees: Vec<Free>,
     wishes: Vec<FlushWish>,
@@ -163,6 +165,7 @@ impl Replicator {
             replicated_count: 0,
             active: BTreeSet::new(),
             primaries: BTreeMap::new(),
+            copysets: CopysetCache::default(),
             calls,
             frees: Vec::new(),
             wishes: Vec::new(),

@@ -28,4 +28,4 @@ pub use calls::{Call, Calls};
 pub use control::{Message, decode, refuse_malformed, reply, reply_with, request};
 pub use frame::{BadFrame, Header, Kind};
 pub use opcode::Opcode;
-pub use server_list::{ServerList, Standing, View};
+pub use server_list::{ReplicaPlacement, ServerList, Standing, View};

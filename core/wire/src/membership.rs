@@ -70,6 +70,9 @@ pub struct ServerListUpdate {
     /// Where the coordinator is to be found, as it says itself.
     #[n(6)]
     pub coordinator: Option<Address>,
+    /// How many rings of copysets replicas are placed in; none: they are scattered freely.
+    #[n(7)]
+    pub copyset_rings: Option<u8>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]

@@ -85,6 +85,30 @@ impl ServerList {
     }
 }
 
+/// Which backups may hold replicas of one segment together: the same for the whole cluster.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ReplicaPlacement {
+    /// Any that are in separate failure domains.
+    #[default]
+    Scatter,
+    /// Those of one of few sets, which the server list gives.
+    Copysets { rings: u8 },
+}
+
+impl ReplicaPlacement {
+    /// As the server list's updates tell it.
+    pub fn of(copyset_rings: Option<u8>) -> ReplicaPlacement {
+        copyset_rings.map_or(ReplicaPlacement::Scatter, |rings| ReplicaPlacement::Copysets { rings })
+    }
+
+    pub fn copyset_rings(self) -> Option<u8> {
+        match self {
+            ReplicaPlacement::Scatter => None,
+            ReplicaPlacement::Copysets { rings } => Some(rings),
+        }
+    }
+}
+
 /// A server's knowledge of its cluster, as every role of the process sees it.
 #[derive(Clone, Debug)]
 pub struct View {
@@ -93,6 +117,7 @@ pub struct View {
     pub term: Term,
     pub coordinator: SocketAddr,
     pub list: ServerList,
+    pub placement: ReplicaPlacement,
     told: (Instant, ClusterTime),
 }
 
@@ -104,6 +129,7 @@ impl View {
             term: Term::NONE,
             coordinator,
             list: ServerList::default(),
+            placement: ReplicaPlacement::default(),
             told: (Instant::ZERO, ClusterTime::default()),
         }
     }
@@ -168,6 +194,7 @@ mod tests {
             issued: ServerId(9),
             time: ClusterTime(0),
             coordinator: None,
+            copyset_rings: None,
         }
     }
 

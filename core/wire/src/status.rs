@@ -243,6 +243,9 @@ pub struct ClusterStatus {
     #[n(11)]
     #[cbor(default)]
     pub cleared: Vec<ClearedReport>,
+    /// How many rings of copysets replicas are placed in; none: they are scattered freely.
+    #[n(12)]
+    pub copyset_rings: Option<u8>,
 }
 
 /// A server that was suspected to be dead, and answered the coordinator's own pings.

@@ -32,6 +32,7 @@ use ramhold_master::MasterConfig;
 use ramhold_node::{Coordinator, CoordinatorConfig, ServerConfig, ServerNode};
 use ramhold_replication::ReplicationConfig;
 use ramhold_resp::{RespConfig, RespStats};
+use ramhold_wire::ReplicaPlacement;
 use ramhold_wire::data::RejectRules;
 use ramhold_wire::membership::{Durability, Label};
 use ramhold_wire::table::TableOptions;
@@ -237,6 +238,7 @@ pub struct Cluster {
     pub limits: Option<u64>,
     /// Servers speak the Redis protocol, and half of the sessions do; database 0 is the table of all.
     pub resp: bool,
+    pub placement: ReplicaPlacement,
 }
 
 /// One of so many seeds has Redis clients among the others.
@@ -244,7 +246,14 @@ const RESP_ONE_IN: u64 = 3;
 
 impl Default for Cluster {
     fn default() -> Cluster {
-        Cluster { servers: 5, replicas: 3, tight: false, limits: None, resp: false }
+        Cluster {
+            servers: 5,
+            replicas: 3,
+            tight: false,
+            limits: None,
+            resp: false,
+            placement: ReplicaPlacement::Scatter,
+        }
     }
 }
 
@@ -254,18 +263,24 @@ fn coordinator_address() -> SocketAddr {
 
 impl Cluster {
     /// Half of the seeds have limits of their own, and some fewer replicas: what only their loss shows is common there.
+    /// Half place by copysets.
     #[must_use]
     pub fn varied(self, seed: u64) -> Cluster {
         if self.tight {
             return self;
         }
-        let drawn = Rng::new(seed ^ 0x4E5B).chance(1, RESP_ONE_IN);
-        let resp = self.resp || drawn;
+        let resp = self.resp || Rng::new(seed ^ 0x4E5B).chance(1, RESP_ONE_IN);
+        let mut rng = Rng::new(seed ^ 0xC095_E700);
+        let placement = match rng.chance(1, 2) {
+            true => ReplicaPlacement::Copysets { rings: rng.between(1, 2) as u8 },
+            false => ReplicaPlacement::Scatter,
+        };
+        let drawn = Cluster { resp, placement, ..self };
         let limits = (seed % 4 >= 2).then_some(seed);
         match seed % 8 {
-            2 | 6 => Cluster { replicas: 2, servers: self.servers - 1, limits, resp, ..self },
-            5 => Cluster { replicas: 1, servers: self.servers - 1, limits, resp, ..self },
-            _ => Cluster { limits, resp, ..self },
+            2 | 6 => Cluster { replicas: 2, servers: self.servers - 1, limits, ..drawn },
+            5 => Cluster { replicas: 1, servers: self.servers - 1, limits, ..drawn },
+            _ => Cluster { limits, ..drawn },
         }
     }
 
@@ -407,6 +422,7 @@ impl System for Cluster {
                     partition_bytes_max: 64 * 1024,
                     segment_bytes: SEGMENT_BYTES,
                     default_replicas: cluster.replicas,
+                    placement: cluster.placement,
                     // Leases end within a run, some of them under what still waits.
                     lease_term_min: Duration::from_secs(1),
                     ..plain

@@ -2,6 +2,7 @@
 
 use crate::admin::{self, Admin, parse_admin};
 use crate::failure::Failure;
+use crate::placement::{parse_placement, placement_text};
 use crate::process;
 use crate::size::parse_duration;
 use clap::Args;
@@ -10,6 +11,7 @@ use ramhold_base::limits::{REPLICA_COUNT_DEFAULT, REPLICA_COUNT_MAX};
 use ramhold_metadata::EmbeddedStore;
 use ramhold_node::{Coordinator as Machine, CoordinatorConfig};
 use ramhold_runtime::{Runtime, RuntimeConfig, raise_file_limit};
+use ramhold_wire::ReplicaPlacement;
 use std::fs::DirBuilder;
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
@@ -25,6 +27,7 @@ Examples:
   ramhold coordinator --dir /var/lib/ramhold-coordinator
   ramhold coordinator --dir /srv/coordinator --bind 10.0.0.1:7400 --insecure-network
   ramhold coordinator --dir /var/lib/ramhold-coordinator --default-replicas 2
+  ramhold coordinator --dir /var/lib/ramhold-coordinator --placement copyset
 
 Exit codes: 0 stopped cleanly, 2 it cannot start, others: see the last line that it printed.";
 
@@ -58,6 +61,13 @@ pub struct Coordinator {
     #[arg(long, env = "RAMHOLD_DEFAULT_REPLICAS", value_name = "COUNT", default_value_t = REPLICA_COUNT_DEFAULT,
         value_parser = clap::value_parser!(u8).range(0..=i64::from(REPLICA_COUNT_MAX)))]
     default_replicas: u8,
+    /// How the replicas of a segment are placed: 'scatter', on any servers; 'copyset', on one of few sets of servers, as
+    /// many as there are servers; 'copyset:N', N times as many (1 to 16). Fewer sets: a power cut after which some
+    /// servers stay away is less likely to lose anything, but loses more when it does; see 'ramhold plan'. Counts for
+    /// replicas made from now on.
+    #[arg(long, env = "RAMHOLD_PLACEMENT", value_name = "HOW", default_value = "scatter",
+        value_parser = parse_placement)]
+    placement: ReplicaPlacement,
     /// Where metrics (/metrics, for Prometheus) and health (/health) are told over HTTP, or 'off'; port 0 takes any that is
     /// free.
     #[arg(long, env = "RAMHOLD_ADMIN", value_name = "ADDR", default_value = "off", value_parser = parse_admin)]
@@ -98,6 +108,7 @@ pub fn run(arguments: Coordinator) -> Result<(), Failure> {
     let mut config = CoordinatorConfig::new(advertise);
     config.cold_start_wait = arguments.cold_start_wait;
     config.default_replicas = arguments.default_replicas;
+    config.placement = arguments.placement;
     let seed = RandomState::new().hash_one(std::process::id());
     let runtime = RuntimeConfig {
         listen: Some(arguments.bind),
@@ -111,12 +122,13 @@ pub fn run(arguments: Coordinator) -> Result<(), Failure> {
         door.serve(&mut runtime, Machine::seen).map_err(admin::thread_failed)?;
     }
     println!(
-        "ramhold coordinator {}\n  listens      {}\n{}\n  state        {}\n  replicas     {} by default",
+        "ramhold coordinator {}\n  listens      {}\n{}\n  state        {}\n  replicas     {} by default, placed by {}",
         env!("CARGO_PKG_VERSION"),
         arguments.bind,
         admin::line(admin),
         arguments.dir.display(),
-        arguments.default_replicas
+        arguments.default_replicas,
+        placement_text(arguments.placement)
     );
     process::ended(runtime.run())
 }

@@ -13,9 +13,11 @@ use crate::failure::Failure;
 use crate::local::{Output, Plan, check_free, is_free, tail};
 use crate::memory::check_available;
 use crate::output;
+use crate::placement::{parse_placement, placement_text};
 use crate::size::{bytes_text, parse_bytes};
 use clap::Args;
 use ramhold_base::limits::{REPLICA_COUNT_DEFAULT, REPLICA_COUNT_MAX};
+use ramhold_wire::ReplicaPlacement;
 use record::Held;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -43,6 +45,7 @@ Examples:
   ramhold dev --dir ./cluster --detach          in the background; 'ramhold stop --dir ./cluster' ends it
   ramhold dev --servers 7 --memory 256MiB --port 7500
   ramhold dev --servers 3 --replicas 2          as many copies as three servers can keep
+  ramhold dev --servers 12 --placement copyset  copies in few sets of servers
 
 Then, in another terminal:
   ramhold table create notes
@@ -63,6 +66,10 @@ pub struct Dev {
     #[arg(long, env = "RAMHOLD_REPLICAS", value_name = "COUNT",
         value_parser = clap::value_parser!(u8).range(0..=i64::from(REPLICA_COUNT_MAX)))]
     replicas: Option<u8>,
+    /// How the replicas of a segment are placed: 'scatter', 'copyset' or 'copyset:RINGS', as for the coordinator.
+    #[arg(long, env = "RAMHOLD_PLACEMENT", value_name = "HOW", default_value = "scatter",
+        value_parser = parse_placement)]
+    placement: ReplicaPlacement,
     /// Memory of each server.
     #[arg(long, env = "RAMHOLD_MEMORY", value_name = "SIZE", default_value = "512MiB", value_parser = parse_bytes)]
     memory: u64,
@@ -160,6 +167,7 @@ fn prepare(arguments: &Dev, dir: &Path) -> Result<Plan, Failure> {
         memory_bytes: arguments.memory,
         disk_bytes: arguments.disk.unwrap_or(arguments.memory.saturating_mul(DISK_PER_MEMORY)),
         default_replicas: replicas,
+        placement: arguments.placement,
         resp_port,
         admin_port,
         buffer_dir: None,
@@ -231,6 +239,7 @@ fn detach(arguments: &Dev) -> Result<(), Failure> {
     command.args(["dev", "--detach", "--detached", "--dir"]).arg(&dir);
     command.args(["--servers", &arguments.servers.to_string(), "--port", &arguments.port.to_string()]);
     command.args(["--replicas", &plan.default_replicas.to_string()]);
+    command.args(["--placement", &placement_text(plan.placement)]);
     command.args(["--memory", &plan.memory_bytes.to_string(), "--disk", &plan.disk_bytes.to_string()]);
     if let Some(port) = plan.resp_port {
         command.args(["--resp-port", &port.to_string()]);

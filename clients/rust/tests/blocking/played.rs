@@ -455,6 +455,7 @@ impl Cluster {
             warnings: vec!["fewer failure domains than replicas".into()],
             version: "0.1.0".into(),
             cleared: vec![],
+            copyset_rings: None,
         }
     }
 

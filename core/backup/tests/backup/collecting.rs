@@ -135,6 +135,7 @@ fn a_master_that_never_was_keeps_its_replicas_and_is_reported_once() {
         issued: me,
         time: ramhold_base::ClusterTime(0),
         coordinator: None,
+        copyset_rings: None,
     };
     assert!(next.view.list.apply(&update));
     next.wake();

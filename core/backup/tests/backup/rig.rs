@@ -205,6 +205,7 @@ impl Rig {
             issued: self.view.me,
             time: ClusterTime(0),
             coordinator: None,
+            copyset_rings: None,
         };
         assert!(self.view.list.apply(&update));
     }

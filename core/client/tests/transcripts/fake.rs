@@ -354,6 +354,7 @@ pub fn cluster_status(cluster: ClusterId) -> ClusterStatus {
         warnings: Vec::new(),
         version: String::new(),
         cleared: Vec::new(),
+        copyset_rings: None,
     }
 }
 

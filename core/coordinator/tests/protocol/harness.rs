@@ -48,6 +48,8 @@ pub struct Server {
     pub has_failed: bool,
     /// What it reports to be left of a dead server's read lease.
     pub lease_millis: u64,
+    /// As the last update of the list told.
+    pub copyset_rings: Option<u8>,
     /// It finishes what it is told to recover by itself.
     pub diligent: bool,
     registered: BTreeMap<(Durability, u8), SegmentId>,
@@ -294,7 +296,9 @@ impl World {
                 self.answer(at, &header, Status::Ok, &pong);
             }
             Opcode::ServerListUpdate => {
-                server.list.apply(&decode(body).expect("a list"));
+                let update: ServerListUpdate = decode(body).expect("a list");
+                server.list.apply(&update);
+                server.copyset_rings = update.copyset_rings;
                 let reached = ServerListReached { version: server.list.version() };
                 self.answer(at, &header, Status::Ok, &reached);
             }
@@ -522,6 +526,7 @@ impl World {
             fences: 0,
             has_failed: false,
             lease_millis: 0,
+            copyset_rings: None,
             diligent: true,
             registered: BTreeMap::new(),
             segment: 0,

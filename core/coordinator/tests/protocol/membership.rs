@@ -8,7 +8,7 @@ use ramhold_base::{
 use ramhold_wire::membership::*;
 use ramhold_wire::status::Ping;
 use ramhold_wire::table::TableList;
-use ramhold_wire::{Header, Kind, Opcode, frame};
+use ramhold_wire::{Header, Kind, Opcode, ReplicaPlacement, frame};
 use std::time::Duration;
 
 // B1
@@ -370,6 +370,24 @@ fn a_server_that_missed_pushes_is_told_again_and_after_a_restart_in_full() {
     world.run(Duration::from_secs(2));
     assert_eq!(world.server_mut(1).list.version(), world.state().meta.list_version);
     assert!(world.server_mut(1).list.entry(ServerId(2)).is_none());
+}
+
+// D4
+#[test]
+fn another_placement_is_told_to_all_servers_though_the_list_is_the_same() {
+    let mut world = World::cluster(3);
+    for (port, rings) in (10..).zip([Some(2), None, Some(1)]) {
+        let version = world.state().meta.list_version;
+        world.config.placement = ReplicaPlacement::of(rings);
+        world.restart();
+        world.run(Duration::from_secs(1));
+        assert_eq!(world.state().meta.list_version, version);
+        assert_eq!([1, 2, 3].map(|id| world.server_mut(id).copyset_rings), [rings; 3]);
+        assert_eq!(world.status().copyset_rings, rings);
+        world.enlist(port);
+        world.run(Duration::from_secs(1));
+        assert_eq!([1, 2, 3].map(|id| world.server_mut(id).copyset_rings), [rings; 3]);
+    }
 }
 
 // D8

@@ -524,6 +524,7 @@ fn damage_is_never_replicated_again() {
             issued: ServerId(9),
             time: Default::default(),
             coordinator: None,
+            copyset_rings: None,
         });
         let mut effects = Effects::new();
         world.rig.master.on_list(world.rig.now, &world.rig.view, &mut effects);
@@ -561,6 +562,7 @@ fn backups_that_came_back_are_asked_too() {
         issued: ServerId(9),
         time: Default::default(),
         coordinator: None,
+        copyset_rings: None,
     });
     world.refusing.insert(ServerId(3), Err(Status::UnknownReplica));
     let mut effects = Effects::new();

@@ -47,6 +47,7 @@ impl Rig {
             issued: ServerId(9),
             time: Default::default(),
             coordinator: None,
+            copyset_rings: None,
         });
         let geometry = Geometry { segment_bytes: 32768, seglet_bytes: 4096 };
         let config = MasterConfig::new(geometry, log_bytes, 1 << 16);

@@ -223,6 +223,7 @@ impl Bench {
             issued: ServerId(250),
             time: Default::default(),
             coordinator: None,
+            copyset_rings: None,
         });
         self.replicator.on_list(self.now, &self.view);
     }

@@ -10,6 +10,7 @@ mod audits;
 mod backups;
 mod commits;
 mod coordinator;
+mod copysets;
 mod heads;
 mod leases;
 mod masters;

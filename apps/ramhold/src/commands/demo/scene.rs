@@ -9,6 +9,7 @@ use crate::local::{Child, LOOK_INTERVAL, LocalCluster, Output, Plan, connect_to,
 use crate::memory::check_available;
 use crate::size::bytes_text;
 use ramhold_client::{ServerId, ServerState};
+use ramhold_wire::ReplicaPlacement;
 use std::fs::{self, DirBuilder};
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
@@ -47,6 +48,7 @@ impl Scene {
             memory_bytes: MEMORY_BYTES,
             disk_bytes: DISK_BYTES,
             default_replicas: REPLICAS,
+            placement: ReplicaPlacement::Scatter,
             resp_port: None,
             admin_port: None,
             buffer_dir: Some(buffer_dir.clone()),

@@ -6,7 +6,9 @@ use crate::failure::Failure;
 use crate::interrupt;
 use crate::local::{LocalCluster, Plan, name, wait_until_healthy};
 use crate::output;
+use crate::placement::placement_text;
 use crate::size::bytes_text;
+use ramhold_wire::ReplicaPlacement;
 use std::collections::BTreeMap;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
@@ -86,6 +88,12 @@ pub fn banner(plan: &Plan, arguments: &Dev) -> String {
     let replicas = match plan.default_replicas {
         0 => "0 by default: a table is in one server's memory alone".to_owned(),
         count => format!("{count} by default, each on another server than the data"),
+    };
+    let replicas = match plan.placement {
+        ReplicaPlacement::Scatter => replicas,
+        ReplicaPlacement::Copysets { .. } => {
+            format!("{replicas}; placed by {}", placement_text(plan.placement))
+        }
     };
     let redis = match plan.resp_port {
         Some(port) => format!("redis-cli -p {port} set hello world"),

@@ -2,10 +2,12 @@
 
 use super::Picture;
 use crate::commands::{recoveries, table};
+use crate::placement::placement_text;
 use ramhold_client::{
     BackupStatus, CleaningStatus, ClearedReport, LossReport, ProcessStatus, ReadLeaseStatus, ResultsStatus,
     ScrubStatus, ServerEntry, ServerState, StreamStatus,
 };
+use ramhold_wire::ReplicaPlacement;
 use serde_json::{Map, Value, json};
 
 pub fn picture(picture: &Picture) -> Value {
@@ -18,6 +20,7 @@ pub fn picture(picture: &Picture) -> Value {
         "version": cluster.version,
         "tablets": cluster.tablets,
         "tablets_recovering": cluster.tablets_recovering,
+        "placement": placement_text(ReplicaPlacement::of(cluster.copyset_rings)),
         "warnings": cluster.warnings,
         "losses": cluster.losses.iter().map(loss).collect::<Vec<_>>(),
         "cleared": cluster.cleared.iter().map(cleared).collect::<Vec<_>>(),

@@ -3,8 +3,10 @@
 use super::Picture;
 use crate::commands::{recoveries, table};
 use crate::output::{Columns, bytes_for_eyes};
+use crate::placement::placement_text;
 use crate::size::bytes_text;
 use ramhold_client::{BackupStatus, LossReport, ProcessStatus, ServerEntry, ServerState};
+use ramhold_wire::ReplicaPlacement;
 
 pub fn picture(picture: &Picture) -> String {
     let cluster = &picture.cluster;
@@ -19,6 +21,10 @@ pub fn picture(picture: &Picture) -> String {
         cluster.tablets,
         cluster.tablets_recovering
     );
+    if cluster.copyset_rings.is_some() {
+        let placement = placement_text(ReplicaPlacement::of(cluster.copyset_rings));
+        text.push_str(&format!("replicas are placed by {placement}\n"));
+    }
     for warning in &cluster.warnings {
         text.push_str(&format!("warning: {}\n", bytes_for_eyes(warning.as_bytes())));
     }

@@ -59,6 +59,7 @@ pub fn view(me: ServerId, backups: u64) -> View {
         issued: ServerId(MASTER.raw() + backups),
         time: Default::default(),
         coordinator: None,
+        copyset_rings: None,
     };
     assert!(view.list.apply(&update));
     view

@@ -1,0 +1,157 @@
+//! The sets of backups that replicas of one segment are kept in, when placement is by copysets.
+//!
+//! Free scatter makes nearly every set of R servers the only holder of some segment, so that whatever R servers stay away
+//! after a power cut, something is lost. Copysets are few: data is lost only when one of them stays away as a whole.
+//!
+//! The failure domains stand in a ring, ordered by a hash; R neighbours are a window. Within a domain the servers stand in
+//! order too, by hashes of host and directory; the servers of a window that stand at the same place are a copyset, and a
+//! domain with fewer begins again from its first. So hosts with as many servers each are matched host to host, and one
+//! host less costs few copysets, not most. More rings, each with other hashes, spread what must be copied anew over more
+//! servers, at the price of as many more copysets.
+//!
+//! Everything follows from the server list alone, so that all masters come to the same sets, and a server that returns
+//! with its directory returns to its sets.
+//!
+//! Invariants:
+//! - the servers of a copyset are in separate failure domains, and none in the master's own unless that is allowed;
+//! - with domains of equal size there are at most as many copysets per ring as backups;
+//! - while a domain is one server, its leaving changes no copyset that it was not in, and what is left of those that it
+//!   was in is within a copyset of the new list.
+//!
+//! Not here: which copyset a segment goes to (the crate's root). Source: Cidon et al., Copysets (2013); TUT15 "Sometimes
+//! Randomization is Bad". Decision: docs/decisions/0014-copysets-from-rings-of-domains.md. Catalogue: D4.
+
+use crate::domain::{Domain, domain, label};
+use ramhold_base::ServerId;
+use ramhold_base::hash::{PlacementHasher, PlacementSeed};
+use ramhold_wire::membership::ServerEntry;
+use ramhold_wire::{ReplicaPlacement, View};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The copysets of one size that a master may use.
+#[derive(Debug, Default)]
+pub struct Copysets {
+    /// In the order of rings, windows and places; none twice.
+    sets: Vec<Vec<ServerId>>,
+    /// Those that a server is in.
+    of: BTreeMap<ServerId, Vec<usize>>,
+}
+
+impl Copysets {
+    /// Of `replicas` servers each; none when the list has too few failure domains.
+    pub fn new(view: &View, rings: u8, replicas: usize, local_allowed: bool) -> Copysets {
+        let mut copysets = Copysets::default();
+        let own = view.list.entry(view.me).map(domain).filter(|_| !local_allowed);
+        let mut known = BTreeSet::new();
+        for ring in (0..rings).map(|ring| Ring::new(view, ring)) {
+            for window in ring.windows(replicas).filter(|w| w.iter().all(|(domain, _)| Some(*domain) != own))
+            {
+                let places = window.iter().map(|(_, servers)| servers.len()).max().unwrap_or_default();
+                for place in 0..places {
+                    let set = window.iter().map(|(_, servers)| servers[place % servers.len()]);
+                    let mut set: Vec<ServerId> = set.collect();
+                    set.sort_unstable();
+                    if known.insert(set.clone()) {
+                        copysets.enter(set);
+                    }
+                }
+            }
+        }
+        copysets
+    }
+
+    fn enter(&mut self, set: Vec<ServerId>) {
+        for server in &set {
+            self.of.entry(*server).or_default().push(self.sets.len());
+        }
+        self.sets.push(set);
+    }
+
+    pub fn sets(&self) -> &[Vec<ServerId>] {
+        &self.sets
+    }
+
+    /// Whether these servers are all of one copyset, or a part of one.
+    pub fn hold(&self, servers: &[ServerId]) -> bool {
+        servers.split_first().is_none_or(|(first, rest)| self.completes(*first, rest, &[]))
+    }
+
+    /// Whether `server` makes `taken` a part of a copyset of which nobody is avoided; `taken` may be empty.
+    pub(crate) fn completes(&self, server: ServerId, taken: &[ServerId], avoided: &[ServerId]) -> bool {
+        let mut sets = self.of.get(&server).into_iter().flatten().map(|index| &self.sets[*index]);
+        sets.any(|set| {
+            let is_avoided = |s: &ServerId| set.contains(s) && !taken.contains(s);
+            taken.iter().all(|s| set.contains(s)) && !avoided.iter().any(is_avoided)
+        })
+    }
+}
+
+/// One order of the failure domains, each with its servers in order.
+struct Ring<'a> {
+    domains: Vec<(Domain<'a>, Vec<ServerId>)>,
+}
+
+impl<'a> Ring<'a> {
+    fn new(view: &'a View, ring: u8) -> Ring<'a> {
+        // The hash of keys serves: it is the same for ever, and on every machine.
+        let hasher = PlacementHasher::new(PlacementSeed(u64::from(ring)));
+        let hash = |kind: &[u8], name: &[u8]| hasher.hash(&[kind, name].concat()).0;
+        let directory = |entry: &ServerEntry| hash(b"directory ", &entry.directory.raw().to_le_bytes());
+        let host = |entry: &ServerEntry| label(entry, "host").map(|host| hash(b"host ", host.as_bytes()));
+        let place = |entry: &ServerEntry| match domain(entry) {
+            Domain::Rack(rack) => hash(b"rack ", rack.as_bytes()),
+            Domain::Host(host) => hash(b"host ", host.as_bytes()),
+            Domain::Server(_) => directory(entry),
+        };
+        let mut entries: Vec<_> = view
+            .list
+            .up()
+            .filter(|e| e.backup)
+            .map(|e| ((place(e), domain(e)), (host(e), directory(e), e.id)))
+            .collect();
+        entries.sort_unstable();
+        let mut domains: Vec<(Domain<'a>, Vec<ServerId>)> = Vec::new();
+        for ((_, domain), (_, _, server)) in entries {
+            match domains.last_mut() {
+                Some((last, servers)) if *last == domain => servers.push(server),
+                _ => domains.push((domain, vec![server])),
+            }
+        }
+        Ring { domains }
+    }
+
+    /// So many neighbours, from each domain on.
+    fn windows(&self, count: usize) -> impl Iterator<Item = Vec<&(Domain<'a>, Vec<ServerId>)>> {
+        let starts = if self.domains.len() < count || count == 0 { 0 } else { self.domains.len() };
+        (0..starts).map(move |start| self.domains.iter().cycle().skip(start).take(count).collect())
+    }
+}
+
+/// The copysets of a master by their size, worked out anew only when the server list is another.
+#[derive(Debug, Default)]
+pub struct CopysetCache {
+    /// Server list, rings and the master that these are of.
+    of: Option<(u64, u8, ServerId)>,
+    by_size: BTreeMap<usize, Copysets>,
+}
+
+impl CopysetCache {
+    /// None when the cluster does not place by copysets.
+    pub fn of(&mut self, view: &View, replicas: usize, local_allowed: bool) -> Option<&Copysets> {
+        let ReplicaPlacement::Copysets { rings } = view.placement else {
+            self.by_size.clear();
+            self.of = None;
+            return None;
+        };
+        let of = Some((view.list.version(), rings, view.me));
+        if self.of != of {
+            self.by_size.clear();
+            self.of = of;
+        }
+        Some(
+            self.by_size
+                .entry(replicas)
+                .or_insert_with(|| Copysets::new(view, rings, replicas, local_allowed)),
+        )
+    }
+}

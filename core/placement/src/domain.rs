@@ -1,0 +1,34 @@
+//! What fails together with a server: its failure domain, from its labels.
+
+use ramhold_base::ServerId;
+use ramhold_wire::View;
+use ramhold_wire::membership::ServerEntry;
+
+/// The failure domain of a server: its `rack`, else its `host`, else itself.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Domain<'a> {
+    Rack(&'a str),
+    Host(&'a str),
+    Server(ServerId),
+}
+
+pub fn domain(entry: &ServerEntry) -> Domain<'_> {
+    match (label(entry, "rack"), label(entry, "host")) {
+        (Some(rack), _) => Domain::Rack(rack),
+        (None, Some(host)) => Domain::Host(host),
+        (None, None) => Domain::Server(entry.id),
+    }
+}
+
+pub(crate) fn label<'a>(entry: &'a ServerEntry, name: &str) -> Option<&'a str> {
+    entry.labels.iter().find(|l| l.name == name).map(|l| l.value.as_str())
+}
+
+/// How many separate failure domains could hold a replica for this server.
+pub fn domain_count(view: &View, local_allowed: bool) -> usize {
+    let own = view.list.entry(view.me).map(domain);
+    let mut domains: Vec<Domain<'_>> = view.list.up().filter(|e| e.backup).map(domain).collect();
+    domains.sort_unstable();
+    domains.dedup();
+    domains.iter().filter(|d| local_allowed || Some(**d) != own).count()
+}

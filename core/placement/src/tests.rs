@@ -1,0 +1,329 @@
+//! What must hold of every choice, and of the copysets of a list.
+
+use super::*;
+use ramhold_base::DirectoryId;
+use ramhold_wire::ReplicaPlacement;
+use ramhold_wire::control::Address;
+use ramhold_wire::membership::{Label, ServerListUpdate, ServerState};
+use std::collections::BTreeSet;
+
+/// A list of servers 1, 2, ..., each with the labels that stand at its place; the master is server 1.
+fn view(labels: &[Vec<Label>]) -> View {
+    let mut view = View::new("10.0.0.1:1".parse().unwrap());
+    view.me = ServerId(1);
+    let changed = labels
+        .iter()
+        .enumerate()
+        .map(|(i, labels)| ServerEntry {
+            id: ServerId(i as u64 + 1),
+            address: Address("10.0.0.1:1".parse().unwrap()),
+            labels: labels.clone(),
+            state: ServerState::Up,
+            master: true,
+            backup: true,
+            read_speed: 100,
+            directory: DirectoryId(i as u64 * 77 + 5),
+        })
+        .collect();
+    update(&mut view, changed, vec![]);
+    view
+}
+
+fn update(view: &mut View, changed: Vec<ServerEntry>, removed: Vec<ServerId>) {
+    let before = view.list.version();
+    assert!(view.list.apply(&ServerListUpdate {
+        from: before,
+        to: before + 1,
+        changed,
+        removed,
+        issued: ServerId(10_000),
+        time: Default::default(),
+        coordinator: None,
+        copyset_rings: None,
+    }));
+}
+
+fn racks(names: &[&str]) -> Vec<Vec<Label>> {
+    let label = |rack: &str| vec![Label { name: "rack".into(), value: rack.into() }];
+    names.iter().map(|rack| if rack.is_empty() { vec![] } else { label(rack) }).collect()
+}
+
+fn unlabelled(count: usize) -> View {
+    view(&vec![vec![]; count])
+}
+
+/// So many hosts with so many servers each; those of a host stand next to each other in the list.
+fn hosts(count: usize, servers: usize) -> View {
+    let label = |i: usize| vec![Label { name: "host".into(), value: format!("h{}", i / servers) }];
+    view(&(0..count * servers).map(label).collect::<Vec<_>>())
+}
+
+/// Chooses all replicas of a new segment.
+fn place(
+    view: &View,
+    replicas: usize,
+    copysets: Option<&Copysets>,
+    primaries: &mut BTreeMap<ServerId, u32>,
+    rng: &mut Rng,
+) -> Vec<ServerId> {
+    let mut taken = vec![];
+    for i in 0..replicas {
+        let wish =
+            Wish { taken: &taken, avoided: &[], primary: i == 0, primaries, local_allowed: false, copysets };
+        let Some(id) = choose_backup(view, &wish, rng) else { return taken };
+        if i == 0 {
+            *primaries.entry(id).or_insert(0) += 1;
+        }
+        taken.push(id);
+    }
+    taken
+}
+
+/// Chooses another backup for the one at this place.
+fn replace(
+    view: &View,
+    set: &mut Vec<ServerId>,
+    at: usize,
+    avoided: &[ServerId],
+    copysets: Option<&Copysets>,
+    rng: &mut Rng,
+) -> bool {
+    set.remove(at);
+    let wish = Wish {
+        taken: set,
+        avoided,
+        primary: at == 0,
+        primaries: &BTreeMap::new(),
+        local_allowed: false,
+        copysets,
+    };
+    let chosen = choose_backup(view, &wish, rng);
+    set.extend(chosen);
+    chosen.is_some()
+}
+
+fn assert_separate(view: &View, set: &[ServerId], about: &str) {
+    let mut used: Vec<_> =
+        set.iter().chain([&view.me]).map(|id| domain(view.list.entry(*id).unwrap())).collect();
+    used.sort_unstable();
+    let before = used.len();
+    used.dedup();
+    assert_eq!(before, used.len(), "{about}: {set:?}");
+}
+
+fn as_set(servers: &[ServerId]) -> BTreeSet<ServerId> {
+    servers.iter().copied().collect()
+}
+
+/// C9 of the fault list: never two replicas, nor the master, in one failure domain; and no fewer replicas than fit.
+#[test]
+fn replicas_never_share_a_failure_domain() {
+    for seed in 0..1000 {
+        let mut rng = Rng::new(seed);
+        let names = ["a", "b", "c", "d", "e", "", ""];
+        let count = 2 + rng.below(12) as usize;
+        let drawn: Vec<&str> = (0..count).map(|_| *rng.pick(&names).unwrap()).collect();
+        let mut view = view(&racks(&drawn));
+        let replicas = rng.between(1, 5) as usize;
+        let rings = rng.below(4) as u8;
+        let domains = domain_count(&view, false);
+        let mut copysets = (rings > 0).then(|| Copysets::new(&view, rings, replicas, false));
+        let mut set = place(&view, replicas, copysets.as_ref(), &mut BTreeMap::new(), &mut rng);
+        assert_eq!(set.len(), replicas.min(domains), "seed {seed}");
+        assert_separate(&view, &set, &format!("seed {seed}"));
+        if let Some(copysets) = copysets.as_ref().filter(|_| set.len() == replicas) {
+            assert!(copysets.hold(&set), "seed {seed}: {set:?} of {:?}", copysets.sets());
+        }
+        // One backup after the other refuses or leaves; in its place comes another, whatever is left of its copyset.
+        for _ in 0..6 {
+            if set.len() < replicas {
+                break;
+            }
+            let at = rng.below(replicas as u64) as usize;
+            let gone = set[at];
+            let mut avoided = vec![];
+            if rng.chance(1, 2) {
+                avoided.push(gone);
+            } else {
+                update(&mut view, vec![], vec![gone]);
+                copysets = (rings > 0).then(|| Copysets::new(&view, rings, replicas, false));
+            }
+            let others: Vec<ServerId> = set.iter().copied().filter(|id| *id != gone).collect();
+            let closed: BTreeSet<Domain<'_>> =
+                others.iter().chain([&view.me]).map(|id| domain(view.list.entry(*id).unwrap())).collect();
+            let fits = |e: &ServerEntry| e.id != gone && !closed.contains(&domain(e));
+            let is_possible = view.list.up().any(fits);
+            let filled = replace(&view, &mut set, at, &avoided, copysets.as_ref(), &mut rng);
+            assert_eq!(filled, is_possible, "seed {seed}");
+            assert_separate(&view, &set, &format!("seed {seed}"));
+        }
+    }
+}
+
+// D3
+#[test]
+fn primaries_spread_evenly_with_and_without_copysets() {
+    let view = unlabelled(21);
+    let copysets = Copysets::new(&view, 1, 3, false);
+    for copysets in [None, Some(&copysets)] {
+        let mut rng = Rng::new(3);
+        let mut primaries = BTreeMap::new();
+        let mut all: BTreeMap<ServerId, u32> = BTreeMap::new();
+        for _ in 0..2000 {
+            for id in place(&view, 3, copysets, &mut primaries, &mut rng) {
+                *all.entry(id).or_insert(0) += 1;
+            }
+        }
+        let most = primaries.values().max().unwrap();
+        assert!(*most <= 105, "{primaries:?}");
+        assert_eq!(primaries.len(), 20);
+        // Of one master; the others have other ends of the ring.
+        let (least, most) = (all.values().min().unwrap(), all.values().max().unwrap());
+        assert!(*least >= 150, "{all:?}");
+        assert!(*most <= 450, "{all:?}");
+    }
+}
+
+// D4
+#[test]
+fn there_are_as_many_copysets_per_ring_as_backups() {
+    for (count, replicas) in [(4, 3), (5, 3), (20, 2), (100, 3), (100, 7)] {
+        for rings in [1, 3] {
+            let mut used = BTreeSet::new();
+            for master in 1..=count as u64 {
+                let mut view = unlabelled(count);
+                view.me = ServerId(master);
+                let mut rng = Rng::new(master);
+                let copysets = Copysets::new(&view, rings, replicas, false);
+                let mut primaries = BTreeMap::new();
+                for _ in 0..200 {
+                    let set = place(&view, replicas, Some(&copysets), &mut primaries, &mut rng);
+                    assert_eq!(set.len(), replicas);
+                    used.insert(as_set(&set));
+                }
+            }
+            assert!(used.len() <= count * usize::from(rings), "{} of {count} with {rings}", used.len());
+        }
+    }
+}
+
+// D4: what fails together is a host.
+#[test]
+fn hosts_with_as_many_servers_each_have_as_few_sets_of_hosts_as_there_are_hosts() {
+    let mut view = hosts(12, 4);
+    let host = |id: &ServerId| (id.raw() - 1) / 4;
+    let (mut sets, mut of_hosts, mut uses) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
+    for master in 1..=48 {
+        view.me = ServerId(master);
+        for set in Copysets::new(&view, 1, 3, false).sets() {
+            of_hosts.insert(set.iter().map(host).collect::<BTreeSet<_>>());
+            if sets.insert(as_set(set)) {
+                set.iter().for_each(|id| *uses.entry(*id).or_insert(0) += 1);
+            }
+        }
+    }
+    assert_eq!((sets.len(), of_hosts.len()), (48, 12));
+    assert!(uses.values().all(|count| *count == 3), "{uses:?}");
+    // In racks too: servers of one host there meet those of one host elsewhere.
+    let label = |name: &str, value| Label { name: name.into(), value };
+    let labels = |i: usize| vec![label("rack", format!("r{}", i / 8)), label("host", format!("h{}", i / 2))];
+    let mut view = super::tests::view(&(0..48).map(labels).collect::<Vec<_>>());
+    let host = |id: &ServerId| (id.raw() - 1) / 2;
+    let mut of_hosts = BTreeSet::new();
+    for master in 1..=48 {
+        view.me = ServerId(master);
+        let copysets = Copysets::new(&view, 1, 3, false);
+        of_hosts.extend(copysets.sets().iter().map(|s| s.iter().map(host).collect::<BTreeSet<_>>()));
+    }
+    assert_eq!(of_hosts.len(), 24);
+}
+
+/// All copysets of a list, whoever the master is.
+fn all_sets(view: &View, rings: u8, replicas: usize) -> BTreeSet<BTreeSet<ServerId>> {
+    Copysets::new(view, rings, replicas, true).sets().iter().map(|set| as_set(set)).collect()
+}
+
+// D4
+#[test]
+fn a_server_that_leaves_changes_only_the_copysets_that_it_was_in() {
+    for seed in 0..50 {
+        let mut rng = Rng::new(seed);
+        let (count, replicas, rings) =
+            (rng.between(6, 60) as usize, rng.between(2, 5) as usize, rng.between(1, 3) as u8);
+        let mut view = unlabelled(count);
+        let before = all_sets(&view, rings, replicas);
+        let gone = ServerId(rng.between(2, count as u64));
+        let entry = view.list.entry(gone).unwrap().clone();
+        update(&mut view, vec![], vec![gone]);
+        let after = all_sets(&view, rings, replicas);
+        let kept = before.iter().filter(|set| !set.contains(&gone)).cloned().collect::<BTreeSet<_>>();
+        assert!(kept.is_subset(&after), "seed {seed}");
+        let fresh = after.difference(&before).count();
+        assert!(fresh < replicas * usize::from(rings), "seed {seed}: {fresh}");
+        // What is left of the others finds its place again, whichever replica was lost.
+        let copysets = Copysets::new(&view, rings, replicas, true);
+        for set in before.iter().filter(|set| set.contains(&gone)) {
+            let left: Vec<ServerId> = set.iter().copied().filter(|id| *id != gone).collect();
+            assert!(copysets.hold(&left), "seed {seed}: {left:?} in {:?}", copysets.sets());
+        }
+        // It returns with its directory, under another id: its place is the old one.
+        let again = ServerId(5000);
+        update(&mut view, vec![ServerEntry { id: again, ..entry }], vec![]);
+        let renamed = |set: &BTreeSet<ServerId>| -> BTreeSet<ServerId> {
+            set.iter().map(|id| if *id == gone { again } else { *id }).collect()
+        };
+        assert_eq!(all_sets(&view, rings, replicas), before.iter().map(renamed).collect(), "seed {seed}");
+    }
+}
+
+#[test]
+fn all_masters_come_to_the_same_copysets_and_so_does_every_later_version() {
+    let mut view = hosts(7, 2);
+    let all = all_sets(&view, 2, 3);
+    for master in 1..=14 {
+        view.me = ServerId(master);
+        let own = Copysets::new(&view, 2, 3, false);
+        assert!(own.sets().iter().all(|set| all.contains(&as_set(set))));
+    }
+    // The order of the ring is a promise: of two versions in one cluster, too.
+    let ring: Vec<Vec<u64>> = Copysets::new(&unlabelled(6), 1, 3, true)
+        .sets()
+        .iter()
+        .map(|set| set.iter().map(|id| id.raw()).collect())
+        .collect();
+    assert_eq!(ring, [[1, 2, 6], [1, 4, 6], [1, 4, 5], [3, 4, 5], [2, 3, 5], [2, 3, 6]]);
+}
+
+#[test]
+fn a_copyset_with_an_avoided_member_is_left_out_while_there_is_another() {
+    let view = unlabelled(9);
+    let copysets = Copysets::new(&view, 1, 3, false);
+    for seed in 0..200 {
+        let mut rng = Rng::new(seed);
+        let set = place(&view, 3, Some(&copysets), &mut BTreeMap::new(), &mut rng);
+        let mut other = set.clone();
+        let refuser = set[2];
+        assert!(replace(&view, &mut other, 2, &[refuser], Some(&copysets), &mut rng));
+        assert!(!other.contains(&refuser));
+        let is_other = |s: &Vec<ServerId>| set[..2].iter().all(|id| s.contains(id)) && !s.contains(&refuser);
+        let is_possible = copysets.sets().iter().any(is_other);
+        assert_eq!(copysets.hold(&other), is_possible, "seed {seed}");
+    }
+}
+
+#[test]
+fn copysets_follow_the_list_the_rings_and_the_size() {
+    let mut view = unlabelled(8);
+    let mut cache = CopysetCache::default();
+    assert!(cache.of(&view, 3, false).is_none(), "they are scattered");
+    view.placement = ReplicaPlacement::Copysets { rings: 1 };
+    let one = cache.of(&view, 3, false).unwrap().sets().len();
+    assert!(cache.of(&view, 2, false).unwrap().sets().iter().all(|set| set.len() == 2));
+    view.placement = ReplicaPlacement::Copysets { rings: 3 };
+    assert!(cache.of(&view, 3, false).unwrap().sets().len() > one);
+    update(&mut view, vec![], vec![ServerId(4)]);
+    let sets = cache.of(&view, 3, false).unwrap().sets();
+    assert!(sets.iter().all(|set| !set.contains(&ServerId(4))));
+    view.placement = ReplicaPlacement::Scatter;
+    assert!(cache.of(&view, 3, false).is_none());
+}
