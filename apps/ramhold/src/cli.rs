@@ -2,7 +2,7 @@
 
 use crate::commands::{
     acknowledge_loss::AcknowledgeLoss, bench::Bench, coordinator::Coordinator, demo::Demo, demo::DemoWriter,
-    dev::Dev, import::Import, object::Delete, object::Get, object::Increment, object::Put,
+    dev::Dev, import::Import, object::Delete, object::Get, object::Increment, object::Put, plan::Plan,
     recoveries::Recoveries, scan::Export, scan::Scan, server::Server, status::Status, stop::Stop,
     table::Table, verify::Verify,
 };
@@ -65,6 +65,7 @@ pub enum Command {
     Status(Status),
     Recoveries(Recoveries),
     AcknowledgeLoss(AcknowledgeLoss),
+    Plan(Box<Plan>),
     Bench(Bench),
     Demo(Demo),
     Dev(Dev),

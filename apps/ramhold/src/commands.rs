@@ -7,6 +7,7 @@ pub mod demo;
 pub mod dev;
 pub mod import;
 pub mod object;
+pub mod plan;
 pub mod recoveries;
 pub mod scan;
 pub mod server;
@@ -33,6 +34,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Status(status) => status.run(&global),
         Command::Recoveries(recoveries) => recoveries.run(&global),
         Command::AcknowledgeLoss(acknowledge) => acknowledge.run(&global),
+        Command::Plan(plan) => plan.run(&global),
         Command::Bench(bench) => bench.run(&global),
         Command::Demo(demo) => demo::run(demo),
         Command::Dev(dev) => dev::run(dev),

@@ -13,6 +13,8 @@ mod files;
 #[cfg(test)]
 mod objects;
 #[cfg(test)]
+mod planning;
+#[cfg(test)]
 mod redis;
 // The same cluster that the client library is tested with.
 #[cfg(test)]

@@ -1,0 +1,285 @@
+//! A plan for people and for programs.
+
+use super::loss::Spread;
+use super::{Failing, Picture};
+use crate::placement::placement_text;
+use crate::size::bytes_text;
+use ramhold_wire::ReplicaPlacement;
+use serde_json::{Value, json};
+
+pub fn text(picture: &Picture<'_>) -> String {
+    let mut lines = Lines::default();
+    describe(picture, &mut lines);
+    tell_copies(picture, &mut lines);
+    tell_loss(picture, &mut lines);
+    tell_recovery(picture, &mut lines);
+    lines.text
+}
+
+fn describe(picture: &Picture<'_>, lines: &mut Lines) {
+    let Picture { plan, hardware, .. } = picture;
+    let (servers, memory, live) = (plan.servers, bytes_text(plan.memory), share_text(plan.utilisation));
+    let (replicas, placement) = (plan.replicas, placement(picture));
+    lines.add(
+        "cluster",
+        format!(
+            "{servers} servers with {memory} of log each, {live} live; R = {replicas}, placed by {placement}"
+        ),
+    );
+    let (read, write) = (rate_text(hardware.disk_read), rate_text(hardware.disk_write));
+    let buffers = hardware.buffers.map_or_else(|| "any".to_owned(), bytes_text);
+    lines.add(
+        "hardware",
+        format!(
+            "{}: network {}, disks {read} read and {write} write, buffers {buffers}",
+            plan.profile.name(),
+            bits_text(hardware.network)
+        ),
+    );
+    lines.add(
+        "replay",
+        format!(
+            "{} or {} M records/s of {} B by a core; cores per server: {}",
+            rate_text(hardware.replay),
+            hardware.replay_records / 1e6,
+            plan.object_bytes,
+            hardware.cores
+        ),
+    );
+}
+
+fn tell_copies(picture: &Picture<'_>, lines: &mut Lines) {
+    let Copies { log, live, disk, disk_of_server } = copies(picture);
+    lines.head("copies");
+    lines.add("in DRAM", format!("{} of log, {} of it live", bytes_text(log), bytes_text(live)));
+    lines.add("on disks", format!("{}, {} on each server", bytes_text(disk), bytes_text(disk_of_server)));
+}
+
+fn tell_loss(picture: &Picture<'_>, lines: &mut Lines) {
+    let Picture { plan, layout, .. } = picture;
+    lines.head("data loss, with which probability");
+    let (sets, width) = (count_text(layout.sets()), layout.scatter_width());
+    let replicas = plan.replicas;
+    lines.add(
+        "sets",
+        format!("{sets} sets of {replicas} servers hold all replicas of some segment; scatter width {width}"),
+    );
+    let stay_away = match picture.failing {
+        Failing::Count(1) => "1 server does not return".to_owned(),
+        Failing::Count(failed) => format!("{failed} servers do not return"),
+        Failing::Each(probability) => format!("each server stays away with {}", share_text(probability)),
+    };
+    let then = if picture.after_power_cut > 0.0 {
+        format!("; then {} on the average", bytes_text(picture.bytes_lost_then as u64))
+    } else {
+        String::new()
+    };
+    let cut = probability_text(picture.after_power_cut);
+    lines.add(&cut, format!("after a power cut {stay_away}{then}"));
+    let die = match picture.failing {
+        Failing::Count(1) => "1 server dies".to_owned(),
+        Failing::Count(failed) => format!("{failed} servers die"),
+        Failing::Each(probability) => format!("each server dies with {}", share_text(probability)),
+    };
+    let once = probability_text(picture.at_once);
+    lines.add(&once, format!("{die} at one moment, the others keep their DRAM"));
+    let (crashes, whole_again) = (plan.crashes_per_year, time_text(picture.whole_again()));
+    match picture.in_a_year {
+        Some(probability) => lines.add(
+            &probability_text(probability),
+            format!("in a year, each server lost {crashes} times, whole again after {whole_again}"),
+        ),
+        None => {
+            lines.add("-", format!("in a year: lost {crashes} times is too often for {whole_again} each"))
+        }
+    }
+}
+
+fn tell_recovery(picture: &Picture<'_>, lines: &mut Lines) {
+    let Picture { plan, recovery, masters, .. } = picture;
+    let (bound, backups) = (recovery.bound.name(), plan.servers - 1);
+    lines.head("recovery of one server");
+    lines.add(
+        &time_text(recovery.total),
+        format!("in all, bounded by {bound}; {masters} recovery masters, {backups} backups"),
+    );
+    for (seconds, what) in [
+        (recovery.detection, "detection".to_owned()),
+        (recovery.first_segment, "first segment; then all at once:".to_owned()),
+        (recovery.read, "  disks: read".to_owned()),
+        (recovery.flush, "  disks: write what the buffers do not hold".to_owned()),
+        (recovery.transfer, "  network: transfer to recovery masters".to_owned()),
+        (recovery.replicate, format!("  network: replicate {} times", plan.replicas)),
+        (recovery.replay, "  replay".to_owned()),
+    ] {
+        lines.add(&time_text(seconds), what);
+    }
+    lines.head("replicas that it held for others");
+    let servers = picture.recreation_servers;
+    lines.add(&time_text(picture.recreation), format!("until they are made anew, on {servers} servers"));
+}
+
+/// Bytes in the whole cluster, but for the last.
+struct Copies {
+    log: u64,
+    live: u64,
+    disk: u64,
+    disk_of_server: u64,
+}
+
+fn copies(picture: &Picture<'_>) -> Copies {
+    let plan = picture.plan;
+    let log = plan.memory.saturating_mul(plan.servers);
+    let replicas = u64::from(plan.replicas);
+    Copies {
+        log,
+        live: (log as f64 * plan.utilisation) as u64,
+        disk: log.saturating_mul(replicas),
+        disk_of_server: plan.memory.saturating_mul(replicas),
+    }
+}
+
+pub fn json(picture: &Picture<'_>) -> Value {
+    let Picture { plan, hardware, layout, recovery, .. } = picture;
+    let Copies { log, live, disk, disk_of_server } = copies(picture);
+    let mut loss = json!({
+        "sets": layout.sets(),
+        "scatter_width": layout.scatter_width(),
+        "after_power_cut": picture.after_power_cut,
+        "bytes_lost_then": picture.bytes_lost_then as u64,
+        "at_once": picture.at_once,
+        "crashes_per_year": plan.crashes_per_year,
+    });
+    let fields = loss.as_object_mut().expect("it was made as one");
+    match picture.failing {
+        Failing::Count(failed) => fields.insert("failed_servers".to_owned(), failed.into()),
+        Failing::Each(probability) => fields.insert("failure_probability".to_owned(), probability.into()),
+    };
+    if let Some(probability) = picture.in_a_year {
+        fields.insert("in_a_year".to_owned(), probability.into());
+    }
+    let mut machine = json!({
+        "profile": plan.profile.name(),
+        "network_bytes_per_second": hardware.network,
+        "disk_read_bytes_per_second": hardware.disk_read,
+        "disk_write_bytes_per_second": hardware.disk_write,
+        "replay_bytes_per_second": hardware.replay,
+        "replay_records_per_second": hardware.replay_records,
+        "cores": hardware.cores,
+    });
+    if let (Some(fields), Some(bytes)) = (machine.as_object_mut(), hardware.buffers) {
+        fields.insert("buffer_bytes".to_owned(), bytes.into());
+    }
+    json!({
+        "servers": plan.servers,
+        "memory_bytes": plan.memory,
+        "utilisation": plan.utilisation,
+        "replicas": plan.replicas,
+        "placement": placement(picture),
+        "object_bytes": plan.object_bytes,
+        "hardware": machine,
+        "copies": {
+            "dram_bytes": log,
+            "dram_live_bytes": live,
+            "disk_bytes": disk,
+            "disk_bytes_per_server": disk_of_server,
+        },
+        "data_loss": loss,
+        "recovery_seconds": {
+            "total": recovery.total,
+            "detection": recovery.detection,
+            "first_segment": recovery.first_segment,
+            "read": recovery.read,
+            "flush": recovery.flush,
+            "transfer": recovery.transfer,
+            "replicate": recovery.replicate,
+            "network": recovery.network,
+            "replay": recovery.replay,
+        },
+        "recovery_bound": recovery.bound.name(),
+        "recovery_masters": picture.masters,
+        "recreation_seconds": picture.recreation,
+        "recreation_servers": picture.recreation_servers,
+    })
+}
+
+/// A label or a figure in front, then what it is.
+#[derive(Default)]
+struct Lines {
+    text: String,
+}
+
+impl Lines {
+    fn head(&mut self, title: &str) {
+        self.text.push_str(&format!("\n{title}\n"));
+    }
+
+    fn add(&mut self, front: &str, rest: String) {
+        self.text.push_str(&format!("  {front:<10} {rest}\n"));
+    }
+}
+
+fn placement(picture: &Picture<'_>) -> String {
+    placement_text(match picture.layout.spread {
+        Spread::Scatter => ReplicaPlacement::Scatter,
+        Spread::Copysets { rings } => ReplicaPlacement::Copysets { rings },
+    })
+}
+
+/// One with six zeros behind the point says less than an exponent.
+fn probability_text(probability: f64) -> String {
+    match probability {
+        0.0 => "0".to_owned(),
+        p if p < 0.001 => format!("{p:.1e}"),
+        p if p < 0.999 => format!("{p:.3}"),
+        p if p < 1.0 => format!("1 - {:.0e}", (1.0 - p).max(1e-16)),
+        _ => "1".to_owned(),
+    }
+}
+
+fn share_text(share: f64) -> String {
+    let percent = share * 100.0;
+    let text =
+        if percent == 0.0 || percent >= 0.001 { format!("{percent:.3}") } else { format!("{percent:.1e}") };
+    let text = if text.contains('.') && !text.contains('e') {
+        text.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        &text
+    };
+    format!("{text} %")
+}
+
+fn time_text(seconds: f64) -> String {
+    match seconds {
+        s if s < 1.0 => format!("{:.1} ms", s * 1000.0),
+        s if s < 600.0 => format!("{s:.2} s"),
+        s => format!("{:.1} min", s / 60.0),
+    }
+}
+
+fn count_text(count: f64) -> String {
+    if count < 1e9 { format!("{count:.0}") } else { format!("{count:.1e}") }
+}
+
+fn rate_text(bytes: f64) -> String {
+    if bytes < 1e9 { format!("{:.0} MB/s", bytes / 1e6) } else { format!("{:.1} GB/s", bytes / 1e9) }
+}
+
+fn bits_text(bytes: f64) -> String {
+    format!("{:.1} Gbit/s", bytes * 8.0 / 1e9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_short() {
+        assert_eq!(
+            [0.0, 4.7e-24, 0.05, 0.9975, 0.9999, 1.0].map(probability_text),
+            ["0", "4.7e-24", "0.050", "0.998", "1 - 1e-4", "1"]
+        );
+        assert_eq!([0.8, 0.01, 1.0, 0.0, 0.001].map(share_text), ["80 %", "1 %", "100 %", "0 %", "0.1 %"]);
+        assert_eq!([0.0015, 1.3, 599.0, 3600.0].map(time_text), ["1.5 ms", "1.30 s", "599.00 s", "60.0 min"]);
+    }
+}
