@@ -73,15 +73,20 @@ impl Copysets {
 
     /// Whether these servers are all of one copyset, or a part of one.
     pub fn hold(&self, servers: &[ServerId]) -> bool {
-        servers.split_first().is_none_or(|(first, rest)| self.completes(*first, rest, &[]))
+        servers.split_first().is_none_or(|(first, rest)| self.with(*first, rest, &[]).next().is_some())
     }
 
-    /// Whether `server` makes `taken` a part of a copyset of which nobody is avoided; `taken` may be empty.
-    pub(crate) fn completes(&self, server: ServerId, taken: &[ServerId], avoided: &[ServerId]) -> bool {
-        let mut sets = self.of.get(&server).into_iter().flatten().map(|index| &self.sets[*index]);
-        sets.any(|set| {
-            let is_avoided = |s: &ServerId| set.contains(s) && !taken.contains(s);
-            taken.iter().all(|s| set.contains(s)) && !avoided.iter().any(is_avoided)
+    /// The copysets of `server` that have all of `others`, and nobody else who is avoided.
+    pub(crate) fn with<'a>(
+        &'a self,
+        server: ServerId,
+        others: &'a [ServerId],
+        avoided: &'a [ServerId],
+    ) -> impl Iterator<Item = &'a Vec<ServerId>> {
+        let sets = self.of.get(&server).into_iter().flatten().map(|index| &self.sets[*index]);
+        sets.filter(move |set| {
+            let is_taken = |s: &ServerId| *s == server || others.contains(s);
+            others.iter().all(|s| set.contains(s)) && !avoided.iter().any(|s| set.contains(s) && !is_taken(s))
         })
     }
 }

@@ -55,10 +55,10 @@ pub fn choose_backup(view: &View, wish: &Wish<'_>, rng: &mut Rng) -> Option<Serv
         .filter(|e| !closed.contains(&domain(e)))
         .collect();
     if let Some(copysets) = wish.copysets {
-        let is_within = |e: &&ServerEntry| copysets.completes(e.id, wish.taken, wish.avoided);
+        let within = within_copysets(&fitting, wish, copysets);
         // A replica outside is better than one too few.
-        if fitting.iter().any(is_within) {
-            fitting.retain(is_within);
+        if !within.is_empty() {
+            fitting = within;
         }
     }
     if !wish.primary {
@@ -71,6 +71,21 @@ pub fn choose_backup(view: &View, wish: &Wish<'_>, rng: &mut Rng) -> Option<Serv
         fitting.swap(i, other);
     }
     fitting[..drawn].iter().min_by_key(|e| read_time(e, wish.primaries)).map(|e| e.id)
+}
+
+/// Those that make the replicas of the segment a part of a copyset of which nobody is avoided.
+fn within_copysets<'a>(
+    fitting: &[&'a ServerEntry],
+    wish: &Wish<'_>,
+    copysets: &Copysets,
+) -> Vec<&'a ServerEntry> {
+    let Some((first, rest)) = wish.taken.split_first() else {
+        let is_in_one = |e: &&&ServerEntry| copysets.with(e.id, &[], wish.avoided).next().is_some();
+        return fitting.iter().filter(is_in_one).copied().collect();
+    };
+    // Few, however large the cluster is.
+    let sets: Vec<&Vec<ServerId>> = copysets.with(*first, rest, wish.avoided).collect();
+    fitting.iter().filter(|e| sets.iter().any(|set| set.contains(&e.id))).copied().collect()
 }
 
 /// Expected time to read all primaries of this log there, one more included; any unit.
