@@ -452,7 +452,7 @@ impl<'a> Entry<'a> {
     }
 
     /// `bytes` are the whole entry.
-    fn decode_body(kind: Kind, word: Word, bytes: &'a [u8]) -> Result<Entry<'a>, Damage> {
+    pub(crate) fn decode_body(kind: Kind, word: Word, bytes: &'a [u8]) -> Result<Entry<'a>, Damage> {
         let malformed = Damage::Malformed(kind);
         let body = &bytes[HEADER_BYTES..];
         match kind {

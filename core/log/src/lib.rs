@@ -10,7 +10,7 @@
 //!                    │
 //!           free ── memory ── segment, pieces              where they lie
 //!                    │
-//!                   log ── stream, replay, sweep           what they mean; index, stats, tombstones, results
+//!                   log ── stream, replay, intake, sweep           what they mean; index, stats, tombstones, results
 //!                    │
 //!                  scrub ── repair, loss                   what has rotted in memory
 //! ```
@@ -25,6 +25,7 @@ mod compact;
 mod entry;
 mod free;
 mod index;
+mod intake;
 mod kind;
 mod log;
 mod loss;
@@ -55,6 +56,7 @@ pub use entry::{
     TabletStat, TabletStats, Tombstone, VERSION_MAX,
 };
 pub use index::Cursor;
+pub use intake::{Intake, IntakeStop};
 pub use kind::{Alive, KIND_NUMBER_MAX, KINDS, Kind, KindRow, Partition, RESERVED};
 pub use log::{
     AppendRefusal, Found, Geometry, Log, LogConfig, OutOfMemory, Purpose, Removal, Unreadable, Usage, Written,

@@ -269,6 +269,11 @@ impl Log {
         }
     }
 
+    /// Gives the memory back, for another log in it.
+    pub fn into_region(self) -> Vec<u8> {
+        self.memory.into_region()
+    }
+
     pub fn config(&self) -> &LogConfig {
         &self.config
     }
@@ -446,6 +451,11 @@ impl Log {
         }
     }
 
+    /// So many keys more are about to come: their places in the index are made now, as far as its memory goes.
+    pub fn expect_keys(&mut self, count: u64) {
+        self.index.expect(self.index.entry_count() + count);
+    }
+
     pub fn index_bytes(&self) -> u64 {
         self.index.bytes()
     }
@@ -606,6 +616,29 @@ impl Log {
         self.counters.add(table, hash, object_bytes);
         self.forgive(place);
         Written { at, position }
+    }
+
+    /// Appends an object that names no segments, as the bytes of its entry, and leads its key to it. There is room for it
+    /// in the segment and in the index, which has nothing of the key.
+    #[inline]
+    pub(crate) fn put_plain(
+        &mut self,
+        slot: Slot,
+        (table, hash): (TableId, KeyHash),
+        place: u64,
+        entry: &[u8],
+        expires: bool,
+    ) {
+        self.may_expire |= expires;
+        let offset = self.memory.append_bytes(slot, entry);
+        let at = self.memory.reference(slot, offset);
+        let segment = self.memory.segments.at_mut(slot);
+        segment.live_bytes += entry.len() as u32;
+        segment.live_count += 1;
+        segment.indexed_count += 1;
+        self.index.insert(place, What::Object, at);
+        self.counters.add(table, hash, entry.len() as u32);
+        self.forgive(place);
     }
 
     /// Appends the tombstone of an object, for which there is room, and takes its key out of the index.

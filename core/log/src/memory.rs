@@ -73,6 +73,10 @@ impl Memory {
         }
     }
 
+    pub(crate) fn into_region(self) -> Vec<u8> {
+        self.region
+    }
+
     pub(crate) fn free_count(&self) -> u32 {
         self.free.count()
     }
@@ -142,10 +146,20 @@ impl Memory {
     /// Appends an entry for which room was made; returns where it starts in the segment.
     #[inline]
     pub(crate) fn append(&mut self, slot: Slot, entry: &Entry<'_>) -> u32 {
+        self.append_runs(slot, entry.parts().runs())
+    }
+
+    /// The same of an entry whose bytes are there.
+    #[inline]
+    pub(crate) fn append_bytes(&mut self, slot: Slot, entry: &[u8]) -> u32 {
+        self.append_runs(slot, [entry])
+    }
+
+    #[inline]
+    fn append_runs<const N: usize>(&mut self, slot: Slot, runs: [&[u8]; N]) -> u32 {
         let segment = self.segments.at_mut(slot);
         let start = segment.len_bytes;
-        let parts = entry.parts();
-        for run in parts.runs() {
+        for run in runs {
             let mut rest = run;
             while !rest.is_empty() {
                 let ordinal = (segment.len_bytes >> self.seglet_shift) as usize;

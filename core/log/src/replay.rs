@@ -17,7 +17,7 @@ use crate::index::bucket::What;
 use crate::log::{AppendRefusal, Dead, Log, Purpose, group};
 use crate::{Entry, Kind, Object, OlderList, RpcResult, SideId, Tombstone, Unreadable};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{KeyHash, TableId};
+use ramhold_base::{KeyHash, TableId, Version};
 
 /// What became of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,15 +61,27 @@ impl Log {
         }
     }
 
+    /// Whether a key has neither an object nor a tombstone here.
+    #[inline]
+    pub(crate) fn is_new(&self, table: TableId, hash: KeyHash, key: &[u8]) -> Result<bool, AppendRefusal> {
+        self.present(table, hash, key).map(|dead| dead.is_none())
+    }
+
+    /// There is an object of this version.
+    #[inline]
+    pub(crate) fn raise_replayed(&mut self, version: Version) {
+        if !planted(Defect::SafeVersionNotReplayed) {
+            self.raise_safe_version(version);
+        }
+    }
+
     fn replay_object(
         &mut self,
         side: SideId,
         hash: KeyHash,
         object: &Object<'_>,
     ) -> Result<Replayed, AppendRefusal> {
-        if !planted(Defect::SafeVersionNotReplayed) {
-            self.raise_safe_version(object.version);
-        }
+        self.raise_replayed(object.version);
         let dead = self.present(object.table, hash, object.key)?;
         let is_older = dead.as_ref().is_some_and(|dead| dead.version >= object.version);
         if is_older && !planted(Defect::OlderWins) {
@@ -103,9 +115,7 @@ impl Log {
         if planted(Defect::TombstoneNotReplayed) {
             return Ok(Replayed::Superseded);
         }
-        if !planted(Defect::SafeVersionNotReplayed) {
-            self.raise_safe_version(foreign.version.next());
-        }
+        self.raise_replayed(foreign.version.next());
         let dead = self.present(foreign.table, hash, foreign.key)?;
         if let Some(Dead { kind, version, .. }) = &dead {
             let is_superseded = match kind {

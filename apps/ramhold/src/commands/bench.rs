@@ -1,10 +1,12 @@
-//! `bench`: what a cluster answers in a second (`kv`), and what a nearly full log costs (`log`).
+//! `bench`: what a cluster answers in a second (`kv`), what a nearly full log costs (`log`), and how fast a recovery
+//! master takes in a dead log (`replay`).
 //!
 //! Of `bench kv`: how many operations per second, how long each takes, and how many fail.
 
 mod load;
 mod log;
 mod machine;
+mod replay;
 mod report;
 
 use crate::cli::Global;
@@ -16,7 +18,7 @@ use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// Measure the cluster, or the log of one shard.
+/// Measure the cluster, the log of one shard, or a recovery master.
 #[derive(Args, Debug)]
 pub struct Bench {
     #[command(subcommand)]
@@ -27,6 +29,7 @@ pub struct Bench {
 enum BenchCommand {
     Kv(KeyValue),
     Log(Box<log::Log>),
+    Replay(replay::Replay),
 }
 
 /// Read and write small objects as fast as the cluster answers.
@@ -88,6 +91,7 @@ impl Bench {
         match self.command {
             BenchCommand::Kv(key_value) => key_value.run(global),
             BenchCommand::Log(log) => log.run(global),
+            BenchCommand::Replay(replay) => replay.run(global),
         }
     }
 }

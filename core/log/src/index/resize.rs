@@ -25,13 +25,17 @@ impl Index {
     /// Splits the next bucket when there are too many entries, unless memory or the tag's bits have run out: then
     /// chains grow instead.
     pub(super) fn grow_step(&mut self) {
-        if self.entry_count <= LOAD_MAX * self.bucket_count() {
-            return;
+        if self.entry_count > LOAD_MAX * self.bucket_count() {
+            self.split();
         }
+    }
+
+    /// Splits the next bucket; false: it cannot.
+    fn split(&mut self) -> bool {
         let tag_bit = self.level - self.level_first;
         let target = self.bucket_count();
         if tag_bit >= TAG_BITS || (target >= self.base.count() && !self.may_grow()) {
-            return;
+            return false;
         }
         if target >= self.base.count() {
             self.base.grow();
@@ -51,6 +55,13 @@ impl Index {
             *end = self.push(*end, slot);
         }
         self.scratch = slots;
+        true
+    }
+
+    /// Makes the table as large as so many entries will want it, as far as memory goes, so that they need not make it
+    /// grow one by one. It becomes smaller again only by what is taken out.
+    pub(crate) fn expect(&mut self, entry_count: u64) {
+        while entry_count > LOAD_MAX * self.bucket_count() && self.split() {}
     }
 
     /// Takes the steps of shrinking that are paid for, at most `steps_max`.

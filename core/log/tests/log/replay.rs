@@ -2,21 +2,17 @@
 
 use crate::dead::check_dead;
 use crate::harness::*;
+use ramhold_base::hash::{Placement, PlacementSeed};
 use ramhold_base::{
     ClusterTime, KeyHash, LeaseId, Rng, SegmentId, Sequence, Status, StreamId, TableId, Version,
 };
-use ramhold_log::{Entry, Log, Object, Replayed, RpcResult, Tombstone, opening};
+use ramhold_log::{
+    AppendRefusal, Entry, HashRange, Intake, IntakeStop, Log, Object, Replayed, RpcResult, SideId, Tombstone,
+    opening,
+};
 
-/// Replays the entries of two streams into two side logs, in random order and with repetitions.
-pub fn replay_shuffled(source: &Log, target: &mut Harness, rng: &mut Rng) {
-    let segments = segments(source);
-    let mut all = entries(&segments);
-    for _ in 0..all.len() / 3 {
-        all.push(*rng.pick(&all).unwrap());
-    }
-    rng.shuffle(&mut all);
-    let sides = [STREAM, OTHER].map(|stream| target.log.open_side(stream, ClusterTime(5)));
-    for entry in &all {
+fn replay_all(all: &[Entry<'_>], sides: [SideId; 2], target: &mut Harness) {
+    for entry in all {
         let stream = match entry {
             Entry::Object(Object { table, .. }, _) | Entry::Tombstone(Tombstone { table, .. }) => {
                 stream_of(*table)
@@ -27,6 +23,57 @@ pub fn replay_shuffled(source: &Log, target: &mut Harness, rng: &mut Rng) {
         target.log.replay(side, entry, entry_hash(entry)).unwrap();
         // Whatever was replayed once is not news any more.
         assert_ne!(target.log.replay(side, entry, entry_hash(entry)), Ok(Replayed::Applied));
+    }
+}
+
+/// The same by pieces of many entries, a few of them at a time.
+fn take_in_all(all: &[Entry<'_>], sides: [SideId; 2], target: &mut Harness, rng: &mut Rng) {
+    let intake = intake(sides);
+    let mut rest = all;
+    while !rest.is_empty() {
+        let (piece, later) = rest.split_at(rest.len().min(rng.between(1, 300) as usize));
+        rest = later;
+        let mut bytes = Vec::new();
+        piece.iter().for_each(|entry| entry.encode(&mut bytes));
+        let (mut offset, mut records) = (0, 0);
+        while offset < bytes.len() {
+            let count_max = rng.between(1, 100) as usize;
+            records += target.log.take_in(&intake, &bytes, &mut offset, count_max).unwrap();
+        }
+        assert_eq!(offset, bytes.len());
+        let is_record = |entry: &&Entry<'_>| {
+            matches!(entry, Entry::Object(..) | Entry::Tombstone(_) | Entry::RpcResult(_))
+        };
+        assert_eq!(records, piece.iter().filter(is_record).count() as u64);
+    }
+}
+
+/// Of each table two ranges.
+fn intake(sides: [SideId; 2]) -> Intake {
+    let half = KeyHash(u64::MAX / 3);
+    let ranges = TABLES.into_iter().flat_map(|table| {
+        let side = sides[usize::from(stream_of(table) == OTHER)];
+        let placement = Placement::from(PlacementSeed(u64::from(table.0)));
+        let low = HashRange { table, first: KeyHash(0), last: half };
+        let high = HashRange { table, first: KeyHash(half.0 + 1), last: KeyHash(u64::MAX) };
+        [(high, placement, side), (low, placement, side)]
+    });
+    Intake::new(ranges)
+}
+
+/// Replays the entries of two streams into two side logs, in random order and with repetitions.
+pub fn replay_shuffled(source: &Log, target: &mut Harness, rng: &mut Rng) {
+    let segments = segments(source);
+    let mut all = entries(&segments);
+    for _ in 0..all.len() / 3 {
+        all.push(*rng.pick(&all).unwrap());
+    }
+    rng.shuffle(&mut all);
+    let sides = [STREAM, OTHER].map(|stream| target.log.open_side(stream, ClusterTime(5)));
+    if rng.chance(1, 2) {
+        take_in_all(&all, sides, target, rng);
+    } else {
+        replay_all(&all, sides, target);
     }
     target.log.check_invariants();
     for (side, stream) in sides.into_iter().zip([STREAM, OTHER]) {
@@ -196,4 +243,70 @@ fn results_below_a_floor_that_the_log_tells_are_left_out() {
         harness.log.check_invariants();
         newest_first = false;
     }
+}
+
+fn some_objects(count: u32) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for number in 0..count {
+        let (key, version) = (number.to_le_bytes(), Version(u64::from(number) + 1));
+        let object = Object { table: TABLE, version, time: 1, expires: None, key: &key, value: &[7; 40] };
+        Entry::Object(object, [].into_iter().collect()).encode(&mut bytes);
+    }
+    bytes
+}
+
+// F9: what is behind an entry that does not hold is not believed, what is before it is the same as without it.
+#[test]
+fn a_damaged_entry_ends_what_is_taken_in() {
+    let bytes = some_objects(70);
+    let entry_bytes = bytes.len() / 70;
+    let mut rng = Rng::new(3);
+    for damaged in 0..70 {
+        let mut bytes = bytes.clone();
+        let bit = rng.below(entry_bytes as u64 * 8) as usize;
+        bytes[damaged * entry_bytes + bit / 8] ^= 1 << (bit % 8);
+        let mut harness = Harness::new(config(64 * 1024));
+        let side = harness.log.open_side(STREAM, ClusterTime(0));
+        let intake = intake([side, side]);
+        let mut offset = 0;
+        let stopped = harness.log.take_in(&intake, &bytes, &mut offset, usize::MAX);
+        assert_eq!(stopped, Err(IntakeStop::Corrupt), "entry {damaged} bit {bit}");
+        assert_eq!(harness.log.usage().index_entry_count, damaged as u64);
+        assert!(harness.log.safe_version() <= Version(damaged as u64 + 1));
+        harness.log.check_invariants();
+    }
+}
+
+// An entry of a table that is not taken in was divided wrongly, or is somebody else's.
+#[test]
+fn an_entry_of_no_range_is_not_taken_in() {
+    let mut harness = Harness::new(config(64 * 1024));
+    let side = harness.log.open_side(STREAM, ClusterTime(0));
+    let range = HashRange { table: TABLE, first: KeyHash(0), last: KeyHash(0) };
+    let intake = Intake::new([(range, PlacementSeed(1).into(), side)]);
+    assert_eq!(harness.log.take_in(&intake, &some_objects(1), &mut 0, 10), Err(IntakeStop::Corrupt));
+}
+
+// F6: what had no room is where it goes on.
+#[test]
+fn what_is_refused_is_taken_in_when_there_is_room() {
+    let mut harness = Harness::new(config(64 * 1024));
+    let side = harness.log.open_side(STREAM, ClusterTime(0));
+    let intake = intake([side, side]);
+    let bytes = some_objects(2000);
+    let mut offset = 0;
+    let stopped = harness.log.take_in(&intake, &bytes, &mut offset, usize::MAX);
+    assert_eq!(stopped, Err(IntakeStop::Refused(AppendRefusal::OutOfMemory)));
+    let taken = harness.log.usage().index_entry_count;
+    assert!(taken > 100, "{taken}");
+    assert_eq!(offset as u64, taken * (bytes.len() as u64 / 2000));
+    let before = offset;
+    let stopped = harness.log.take_in(&intake, &bytes, &mut offset, usize::MAX);
+    assert_eq!((stopped, offset), (Err(IntakeStop::Refused(AppendRefusal::OutOfMemory)), before));
+    harness.log.check_invariants();
+    // With room it goes on with the same entry.
+    let mut roomy = Harness::new(config(1 << 20));
+    let side = roomy.log.open_side(STREAM, ClusterTime(0));
+    let intake = self::intake([side, side]);
+    assert_eq!(roomy.log.take_in(&intake, &bytes, &mut offset, usize::MAX), Ok(2000 - taken));
 }

@@ -1,7 +1,7 @@
 //! `bench log`: what a log that is nearly full costs, in one process and without sockets.
 
 mod backups;
-mod clock;
+pub(super) mod clock;
 mod keys;
 mod model;
 mod report;
