@@ -43,6 +43,8 @@ pub struct Plan {
     /// The coordinator's port, then one per server.
     pub ports: Vec<u16>,
     pub memory_bytes: u64,
+    /// For others' writes; none: what a server takes by default.
+    pub buffer_bytes: Option<u64>,
     pub disk_bytes: u64,
     /// Of tables that are made without a number; at most one per server but the one that keeps the data.
     pub default_replicas: u8,
@@ -94,6 +96,9 @@ impl Plan {
         } else {
             push("--coordinator", self.coordinator().to_string().into());
             push("--memory", self.memory_bytes.to_string().into());
+            if let Some(bytes) = self.buffer_bytes {
+                push("--buffers", bytes.to_string().into());
+            }
             push("--disk", self.disk_bytes.to_string().into());
             push("--label", format!("host={}", name(member)).into());
             if let Some(port) = self.resp_port {

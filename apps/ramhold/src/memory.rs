@@ -42,7 +42,8 @@ pub struct MemoryPlan {
 }
 
 impl MemoryPlan {
-    pub fn new(total_bytes: u64, roles: Roles) -> Result<MemoryPlan, String> {
+    /// `buffers_wanted`: bytes of the buffer file, if the operator says so.
+    pub fn new(total_bytes: u64, roles: Roles, buffers_wanted: Option<u64>) -> Result<MemoryPlan, String> {
         if total_bytes < MEMORY_BYTES_MIN {
             return Err(format!(
                 "--memory {} is too little: a server needs at least {}",
@@ -57,7 +58,18 @@ impl MemoryPlan {
             recovery_cache_bytes = (total_bytes / 16).clamp(u64::from(SEGMENT_BYTES), 256 << 20);
             left -= recovery_cache_bytes;
             let affordable = (total_bytes / 5 / PLACE_BYTES).min(BUFFER_COUNT_MAX);
-            buffer_count = if affordable < BUFFER_COUNT_MIN { 0 } else { affordable };
+            buffer_count = match buffers_wanted {
+                Some(bytes) => bytes.saturating_sub(4096) / PLACE_BYTES,
+                None if affordable < BUFFER_COUNT_MIN => 0,
+                None => affordable,
+            };
+            if buffer_count * PLACE_BYTES > total_bytes / 2 {
+                return Err(format!(
+                    "--buffers {} is too much: buffers may take half of --memory {}",
+                    bytes_text(buffer_count * PLACE_BYTES),
+                    bytes_text(total_bytes)
+                ));
+            }
         }
         let buffer_bytes = if buffer_count == 0 { 0 } else { 4096 + buffer_count * PLACE_BYTES };
         left -= buffer_bytes;
@@ -124,7 +136,7 @@ mod tests {
     fn the_parts_make_the_whole() {
         for mebibytes in [64, 65, 100, 256, 512, 1000, 4096, 1 << 20] {
             let total = mebibytes << 20;
-            let plan = MemoryPlan::new(total, BOTH).unwrap();
+            let plan = MemoryPlan::new(total, BOTH, None).unwrap();
             assert_eq!(plan.total_bytes, total);
             assert!(plan.log_bytes * 2 > total, "more than half is for data: {plan:?}");
             assert!(plan.log_bytes.is_multiple_of(u64::from(SEGLET_BYTES)));
@@ -135,23 +147,31 @@ mod tests {
 
     #[test]
     fn half_a_gibibyte_gives_a_dozen_buffers() {
-        assert_eq!(MemoryPlan::new(512 << 20, BOTH).unwrap().buffer_count, 12);
-        assert_eq!(MemoryPlan::new(256 << 20, BOTH).unwrap().buffer_count, 0);
-        assert_eq!(MemoryPlan::new(64 << 30, BOTH).unwrap().buffer_count, 32);
+        assert_eq!(MemoryPlan::new(512 << 20, BOTH, None).unwrap().buffer_count, 12);
+        assert_eq!(MemoryPlan::new(256 << 20, BOTH, None).unwrap().buffer_count, 0);
+        assert_eq!(MemoryPlan::new(64 << 30, BOTH, None).unwrap().buffer_count, 32);
+    }
+
+    #[test]
+    fn as_many_buffers_as_the_operator_says() {
+        let plan = MemoryPlan::new(1 << 30, BOTH, Some(400 << 20)).unwrap();
+        assert_eq!((plan.buffer_count, plan.total_bytes), (49, 1 << 30));
+        assert_eq!(MemoryPlan::new(1 << 30, BOTH, Some(0)).unwrap().buffer_count, 0);
+        assert!(MemoryPlan::new(1 << 30, BOTH, Some(600 << 20)).unwrap_err().contains("half of --memory"));
     }
 
     #[test]
     fn a_role_that_is_not_played_takes_nothing() {
-        let backup = MemoryPlan::new(512 << 20, Roles { master: false, backup: true }).unwrap();
+        let backup = MemoryPlan::new(512 << 20, Roles { master: false, backup: true }, None).unwrap();
         assert_eq!((backup.log_bytes, backup.index_bytes), (0, 0));
         assert!(backup.total_bytes < 512 << 20);
-        let master = MemoryPlan::new(512 << 20, Roles { master: true, backup: false }).unwrap();
+        let master = MemoryPlan::new(512 << 20, Roles { master: true, backup: false }, None).unwrap();
         assert_eq!((master.buffer_count, master.recovery_cache_bytes), (0, 0));
     }
 
     #[test]
     fn too_little_is_refused_with_the_figure() {
-        let refused = MemoryPlan::new((64 << 20) - 1, BOTH).unwrap_err();
+        let refused = MemoryPlan::new((64 << 20) - 1, BOTH, None).unwrap_err();
         assert!(refused.contains("at least 64.0 MiB"), "{refused}");
         let refused = check_available(4 << 30, 0, Some(1 << 30)).unwrap_err();
         assert!(refused.contains("4.0 GiB") && refused.contains("1.0 GiB"), "{refused}");

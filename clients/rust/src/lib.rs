@@ -70,8 +70,8 @@ pub use ramhold_client_core::{
 };
 pub use ramhold_wire::membership::{Durability, Label, ServerEntry, ServerState};
 pub use ramhold_wire::status::{
-    BackupStatus, CleaningStatus, ClearedReport, ClusterStatus, LossReport, Pong, ProcessStatus,
-    ReadLeaseStatus, RecoveryPhase, RecoveryReport, ResultsStatus, ScrubStatus, StreamStatus,
+    BackupStatus, CleaningStatus, ClearedReport, ClusterStatus, LossReport, PartReport, Pong, ProcessStatus,
+    ReadLeaseStatus, RecoveryPhase, RecoveryReport, RecoverySteps, ResultsStatus, ScrubStatus, StreamStatus,
 };
 pub use ramhold_wire::table::{
     LeftOpen, TableDescription, TableOptions, TableSummary, TabletDescription, TabletState,

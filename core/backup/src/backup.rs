@@ -201,7 +201,7 @@ impl Backup {
             Some(Opcode::ReplicaFree) => self.on_replica_free(header, from, view, effects),
             Some(Opcode::ReplicaRead) => self.on_replica_read(header, body, from, view, effects),
             Some(Opcode::Fence) => self.on_fence(header, body, from, view, effects),
-            Some(Opcode::RecoveryRead) => self.on_recovery_read(header, body, from, view, effects),
+            Some(Opcode::RecoveryRead) => self.on_recovery_read(now, header, body, from, view, effects),
             _ => reply(effects, Peer::Conn(from), header, Status::UnknownOpcode),
         }
         self.advance(now, view, effects);

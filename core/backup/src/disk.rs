@@ -10,6 +10,7 @@ use crate::recovery_read::DivisionKey;
 use crate::replica::{Held, Operation, ReplicaNumber, Stamp};
 use ramhold_base::{ClusterId, DiskError, DiskFile, DiskToken, Effect, Effects, Instant, Level, Status};
 use ramhold_wire::View;
+use std::borrow::Cow;
 
 /// What a disk effect was for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -130,28 +131,31 @@ impl Backup {
         &mut self,
         now: Instant,
         token: DiskToken,
-        result: Result<&[u8], DiskError>,
+        result: Result<Cow<'_, [u8]>, DiskError>,
         view: &View,
         effects: &mut Effects,
     ) {
         let task = self.disk.tasks.remove(&token).expect("a token comes back once");
         match result {
             Ok(bytes) => self.on_done(now, task, bytes, effects),
-            Err(error) => self.on_disk_error(task, &error, effects),
+            Err(error) => self.on_disk_error(now, task, &error, effects),
         }
         self.advance(now, view, effects);
     }
 
-    fn on_done(&mut self, now: Instant, task: Task, bytes: &[u8], effects: &mut Effects) {
+    fn on_done(&mut self, now: Instant, task: Task, bytes: Cow<'_, [u8]>, effects: &mut Effects) {
         match task {
-            Task::SuperblockRead => self.on_superblock_read(bytes, effects),
+            Task::DivisionRead { replica, key } => {
+                self.on_division_read(now, replica, key, Some(bytes), effects)
+            }
+            Task::SuperblockRead => self.on_superblock_read(&bytes, effects),
             Task::SuperblockWrite => self.on_superblock_written(effects),
             Task::SuperblockSync => self.on_superblock_durable(),
-            Task::BufferIdRead => self.on_buffer_id_read(bytes, effects),
+            Task::BufferIdRead => self.on_buffer_id_read(&bytes, effects),
             Task::BuffersReserve => self.on_buffers_reserved(effects),
             Task::BufferIdWrite => self.on_buffer_id_written(),
-            Task::HeadRead(place) => self.on_head_read(place, Some(bytes), effects),
-            Task::VerifyRead(place) => self.on_verify_read(place, Some(bytes)),
+            Task::HeadRead(place) => self.on_head_read(place, Some(&bytes), effects),
+            Task::VerifyRead(place) => self.on_verify_read(place, Some(&bytes)),
             Task::FramesReserve { count } => self.space.grown(count),
             Task::Data { replica, operation } => self.on_data_written(now, replica, operation, effects),
             Task::Slot(replica) => self.on_slot_written(now, replica, effects),
@@ -160,9 +164,8 @@ impl Backup {
             Task::FlushSlot(replica) => self.disk.wait_for_sync(SyncWaiter::FlushSlot(replica)),
             Task::FramesSync => self.on_frames_synced(now, effects),
             Task::Wipe { replica, place } => self.on_wiped(replica, place),
-            Task::OpeningRead(replica) => self.on_opening_read(replica, Some(bytes), effects),
-            Task::DivisionRead { replica, key } => self.on_division_read(replica, key, Some(bytes), effects),
-            Task::MasterRead { read } => self.on_master_read(read, Some(bytes), effects),
+            Task::OpeningRead(replica) => self.on_opening_read(replica, Some(&bytes), effects),
+            Task::MasterRead { read } => self.on_master_read(read, Some(&bytes), effects),
         }
     }
 
@@ -182,7 +185,7 @@ impl Backup {
         }
     }
 
-    fn on_disk_error(&mut self, task: Task, error: &DiskError, effects: &mut Effects) {
+    fn on_disk_error(&mut self, now: Instant, task: Task, error: &DiskError, effects: &mut Effects) {
         let text = match error {
             DiskError::Full => "no space left",
             DiskError::Failed(text) => text.as_str(),
@@ -199,7 +202,7 @@ impl Backup {
             Task::HeadRead(place) => self.on_head_read(place, None, effects),
             Task::VerifyRead(place) => self.on_verify_read(place, None),
             Task::OpeningRead(replica) => self.on_opening_read(replica, None, effects),
-            Task::DivisionRead { replica, key } => self.on_division_read(replica, key, None, effects),
+            Task::DivisionRead { replica, key } => self.on_division_read(now, replica, key, None, effects),
             Task::MasterRead { read } => self.on_master_read(read, None, effects),
             Task::FramesReserve { .. } if *error == DiskError::Full => {
                 self.space.growing = None;

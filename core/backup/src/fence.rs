@@ -119,7 +119,7 @@ impl Backup {
         waits
     }
 
-    fn held_of(&self, server: ServerId) -> impl Iterator<Item = (ReplicaNumber, &Replica)> {
+    pub(crate) fn held_of(&self, server: ServerId) -> impl Iterator<Item = (ReplicaNumber, &Replica)> {
         let keys = first_key(server)..=last_key(server);
         let numbers = self.present.range(keys.clone()).chain(self.found.range(keys));
         numbers

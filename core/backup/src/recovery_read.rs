@@ -1,26 +1,36 @@
 //! Reads a dead server's segments for those who take over, each divided once for all of them.
 //!
-//! The first question for a segment reads it; questions that come meanwhile wait for the same read. What was divided
-//! stays in a bounded memory, the least recently used goes first.
+//! The first question for a segment reads it; questions that come meanwhile wait for the same read. The first question
+//! for a log also makes this backup read on by itself: its closed primaries of that log, newest first, some ahead of
+//! those that are asked for, so that they are divided when their question comes. What was divided stays in a bounded
+//! memory until every partition has been answered; when room is wanted before, the least recently used goes first.
 //!
 //! Invariants:
 //! - nothing leaves that its certificate and its own checksums do not confirm;
-//! - divided segments and those being read take at most the configured memory.
+//! - divided segments and those being read take at most the configured memory;
+//! - reading ahead takes at most half of it, and nothing goes to make room for it.
 //!
 //! Protocol: docs/protocols/recovery.md, step 5. Catalogue: F4, F9.
 
 use crate::Backup;
-use crate::content::Division;
+use crate::content::{Division, Run};
 use crate::disk::Task;
 use crate::marks::{self, mark};
 use crate::replica::{Replica, ReplicaKey, ReplicaNumber};
-use ramhold_base::{ConnId, Effects, Peer, RecoveryId, Status};
-use ramhold_wire::recovery::{PartitionRange, RecoveryRead};
+use ramhold_base::{ConnId, Effects, Instant, Peer, RecoveryId, SegmentId, ServerId, Status};
+use ramhold_wire::recovery::{PartitionRange, ReadTimes, RecoveryRead};
 use ramhold_wire::{Header, Standing, View, decode, frame, reply};
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// Questions that wait for one read; more are told to come again.
 const WAITER_COUNT_MAX: usize = 1024;
+/// Reads under way at once beyond which nothing is read ahead.
+const AHEAD_READS: usize = 2;
+/// Recoveries that are read ahead for; of more, the oldest are read for when asked.
+const AHEAD_COUNT_MAX: usize = 16;
 
 /// One segment divided for one recovery up to one end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -35,21 +45,42 @@ struct Waiter {
     header: Header,
     from: ConnId,
     partition: u32,
+    since: Instant,
 }
 
 #[derive(Debug)]
 enum State {
-    Reading(Vec<Waiter>),
-    Divided(BTreeMap<u32, Vec<u8>>),
+    Reading {
+        since: Instant,
+        waiters: Vec<Waiter>,
+    },
+    Divided {
+        /// How long the read took.
+        reading: Duration,
+        /// The segment.
+        bytes: Vec<u8>,
+        /// Where each partition's records lie in it.
+        runs: BTreeMap<u32, Vec<Run>>,
+        /// Partitions that have been answered.
+        taken: BTreeSet<u32>,
+    },
 }
 
 #[derive(Debug)]
 struct Divided {
-    ranges: Vec<PartitionRange>,
-    /// What is accounted for it: the certified length while it is read.
+    ranges: Arc<[PartitionRange]>,
+    /// What is accounted for it: the certified length, and of what is divided also the runs.
     bytes: u64,
     used: u64,
     state: State,
+}
+
+/// Segments of a log that are to be read ahead, the next one last.
+#[derive(Debug)]
+struct Ahead {
+    dead: ServerId,
+    ranges: Arc<[PartitionRange]>,
+    replicas: Vec<ReplicaNumber>,
 }
 
 /// All segments divided or being read.
@@ -60,34 +91,46 @@ pub(crate) struct Divisions {
     /// Counts uses, to find the least recently used.
     clock: u64,
     divided: BTreeMap<DivisionKey, Divided>,
+    ahead: BTreeMap<RecoveryId, Ahead>,
 }
 
 impl Divisions {
     pub fn new(bytes_max: u64) -> Divisions {
-        Divisions { bytes_max, bytes: 0, clock: 0, divided: BTreeMap::new() }
+        Divisions { bytes_max, bytes: 0, clock: 0, divided: BTreeMap::new(), ahead: BTreeMap::new() }
     }
 
-    fn remove(&mut self, key: &DivisionKey) {
+    fn remove(&mut self, key: &DivisionKey, effects: &mut Effects) {
         let gone = self.divided.remove(key).expect("what is removed was there");
         self.bytes -= gone.bytes;
+        if let State::Divided { bytes, .. } = gone.state {
+            effects.spare.push(bytes);
+        }
     }
 
     /// Makes room by forgetting what was used longest ago; not what is being read.
-    fn make_room(&mut self, bytes: u64) -> bool {
+    fn make_room(&mut self, bytes: u64, effects: &mut Effects) -> bool {
         while self.bytes + bytes > self.bytes_max {
-            let idle = self.divided.iter().filter(|(_, divided)| matches!(divided.state, State::Divided(_)));
+            let idle =
+                self.divided.iter().filter(|(_, divided)| matches!(divided.state, State::Divided { .. }));
             let Some(oldest) = idle.min_by_key(|(_, divided)| divided.used).map(|(key, _)| *key) else {
                 return false;
             };
-            self.remove(&oldest);
+            self.remove(&oldest, effects);
         }
         true
     }
 
-    fn insert(&mut self, key: DivisionKey, ranges: Vec<PartitionRange>, bytes: u64, waiter: Waiter) {
+    fn insert(
+        &mut self,
+        since: Instant,
+        key: DivisionKey,
+        ranges: Arc<[PartitionRange]>,
+        bytes: u64,
+        waiters: Vec<Waiter>,
+    ) {
         self.clock += 1;
         self.bytes += bytes;
-        let state = State::Reading(vec![waiter]);
+        let state = State::Reading { since, waiters };
         let before = self.divided.insert(key, Divided { ranges, bytes, used: self.clock, state });
         assert!(before.is_none(), "a segment is read once");
     }
@@ -96,19 +139,21 @@ impl Divisions {
 impl Backup {
     pub(crate) fn on_recovery_read(
         &mut self,
+        now: Instant,
         header: &Header,
         body: &[u8],
         from: ConnId,
         view: &View,
         effects: &mut Effects,
     ) {
-        if let Err(status) = self.try_recovery_read(header, body, from, view, effects) {
+        if let Err(status) = self.try_recovery_read(now, header, body, from, view, effects) {
             reply(effects, Peer::Conn(from), header, status);
         }
     }
 
     fn try_recovery_read(
         &mut self,
+        now: Instant,
         header: &Header,
         body: &[u8],
         from: ConnId,
@@ -123,15 +168,76 @@ impl Backup {
             return Err(Status::NotAllowed);
         }
         let key = ReplicaKey { log: question.log, segment: question.segment, stream: question.stream };
-        let division = Division::new(&key, &question.ranges)?;
+        // Made again when the bytes are there; here it only has to be sound.
+        Division::new(&key, &question.ranges)?;
         if !question.ranges.iter().any(|range| range.partition == question.partition) {
             return Err(Status::BadRequest);
         }
         let number = self.readable(&key, &question)?;
-        drop(division); // Made again when the bytes are there; here it only had to be sound.
-        let waiter = Waiter { header: *header, from, partition: question.partition };
+        let ranges = self.plan_ahead(question.recovery, dead, question.ranges);
+        let waiter = Waiter { header: *header, from, partition: question.partition, since: now };
         let key = DivisionKey { recovery: question.recovery, replica: number, end: question.end };
-        self.ask_division(key, question.ranges, waiter, effects)
+        self.ask_division(now, key, ranges, waiter, effects)?;
+        self.read_ahead(now, effects);
+        Ok(())
+    }
+
+    /// Notes what is to be read ahead when this is the first question of a recovery. The ranges, shared with those of
+    /// questions before.
+    fn plan_ahead(
+        &mut self,
+        recovery: RecoveryId,
+        dead: ServerId,
+        ranges: Vec<PartitionRange>,
+    ) -> Arc<[PartitionRange]> {
+        if let Some(ahead) = self.divisions.ahead.get(&recovery)
+            && *ahead.ranges == *ranges
+        {
+            return Arc::clone(&ahead.ranges);
+        }
+        let ranges: Arc<[PartitionRange]> = ranges.into();
+        let primaries =
+            self.held_of(dead).filter(|(_, replica)| replica.stored.primary && replica.stored.closed);
+        let mut replicas: Vec<(SegmentId, ReplicaNumber)> =
+            primaries.map(|(number, replica)| (replica.key.segment, number)).collect();
+        replicas.sort_unstable();
+        let replicas = replicas.into_iter().map(|(_, number)| number).collect();
+        // A newer division of the same log replaces an older one.
+        self.divisions.ahead.retain(|_, ahead| ahead.dead != dead);
+        self.divisions.ahead.insert(recovery, Ahead { dead, ranges: Arc::clone(&ranges), replicas });
+        while self.divisions.ahead.len() > AHEAD_COUNT_MAX {
+            self.divisions.ahead.pop_first();
+        }
+        ranges
+    }
+
+    /// Begins reads that nobody has asked for yet.
+    fn read_ahead(&mut self, now: Instant, effects: &mut Effects) {
+        let reading = |divided: &Divided| matches!(divided.state, State::Reading { .. });
+        let mut under_way = self.divisions.divided.values().filter(|divided| reading(divided)).count();
+        while under_way < AHEAD_READS {
+            let Some((recovery, ahead)) =
+                self.divisions.ahead.iter_mut().find(|(_, ahead)| !ahead.replicas.is_empty())
+            else {
+                return;
+            };
+            let number = *ahead.replicas.last().expect("not empty");
+            let key = DivisionKey { recovery: *recovery, replica: number, end: u32::MAX };
+            let readable = self.replicas.get(&number).filter(|replica| !replica.freeing && !replica.corrupt);
+            let Some(replica) = readable.filter(|_| !self.divisions.divided.contains_key(&key)) else {
+                ahead.replicas.pop();
+                continue;
+            };
+            let bytes = u64::from(replica.stored.certified());
+            if self.divisions.bytes + bytes > self.divisions.bytes_max / 2 {
+                return;
+            }
+            ahead.replicas.pop();
+            let ranges = Arc::clone(&ahead.ranges);
+            self.divisions.insert(now, key, ranges, bytes, Vec::new());
+            self.read_replica(Task::DivisionRead { replica: number, key }, number, effects);
+            under_way += 1;
+        }
     }
 
     fn readable(&self, key: &ReplicaKey, question: &RecoveryRead) -> Result<ReplicaNumber, Status> {
@@ -149,66 +255,74 @@ impl Backup {
 
     fn ask_division(
         &mut self,
+        now: Instant,
         key: DivisionKey,
-        ranges: Vec<PartitionRange>,
+        ranges: Arc<[PartitionRange]>,
         waiter: Waiter,
         effects: &mut Effects,
     ) -> Result<(), Status> {
+        // It is read for somebody now, or was already.
+        if let Some(ahead) = self.divisions.ahead.get_mut(&key.recovery) {
+            ahead.replicas.retain(|number| *number != key.replica);
+        }
         self.divisions.clock += 1;
         let clock = self.divisions.clock;
         if let Some(divided) = self.divisions.divided.get_mut(&key) {
             if divided.ranges == ranges {
                 divided.used = clock;
                 match &mut divided.state {
-                    State::Divided(partitions) => answer(&waiter, partitions, effects),
-                    State::Reading(waiters) if waiters.len() < WAITER_COUNT_MAX => waiters.push(waiter),
-                    State::Reading(_) => return Err(Status::Retry),
+                    State::Divided { .. } => self.answer_all(now, key, vec![waiter], effects),
+                    State::Reading { waiters, .. } if waiters.len() < WAITER_COUNT_MAX => {
+                        waiters.push(waiter)
+                    }
+                    State::Reading { .. } => return Err(Status::Retry),
                 }
                 return Ok(());
             }
             // Divided differently since: the newer question counts, once the read for the older one is over.
-            if matches!(divided.state, State::Reading(_)) {
+            if matches!(divided.state, State::Reading { .. }) {
                 return Err(Status::Retry);
             }
-            self.divisions.remove(&key);
+            self.divisions.remove(&key, effects);
         }
         let bytes = u64::from(self.replicas[&key.replica].stored.certified());
-        if !self.divisions.make_room(bytes) {
+        if !self.divisions.make_room(bytes, effects) {
             return Err(Status::Retry);
         }
-        self.divisions.insert(key, ranges, bytes, waiter);
+        self.divisions.insert(now, key, ranges, bytes, vec![waiter]);
         self.read_replica(Task::DivisionRead { replica: key.replica, key }, key.replica, effects);
         Ok(())
     }
 
     pub(crate) fn on_division_read(
         &mut self,
+        now: Instant,
         number: ReplicaNumber,
         key: DivisionKey,
-        bytes: Option<&[u8]>,
+        bytes: Option<Cow<'_, [u8]>>,
         effects: &mut Effects,
     ) {
-        let bytes = self.end_read(number, bytes, effects);
+        let is_sound = self.end_read(number, bytes.as_deref(), effects).is_some();
         let replica_key = self.replicas[&number].key;
         let Some(divided) = self.divisions.divided.get_mut(&key) else { return };
-        let State::Reading(waiters) = &mut divided.state else { return };
-        let waiters = std::mem::take(waiters);
-        let end = key.end as usize;
-        let result = bytes.ok_or(Status::CorruptReplica).and_then(|bytes| {
-            Division::new(&replica_key, &divided.ranges)?.sort(bytes.get(..end).unwrap_or(bytes))
-        });
-        match result {
-            Ok(partitions) => {
+        let State::Reading { since, waiters } = &mut divided.state else { return };
+        let (reading, waiters) = (now.since(*since), std::mem::take(waiters));
+        let divide = |bytes: Cow<'_, [u8]>| {
+            let end = bytes.len().min(key.end as usize);
+            let runs = Division::new(&replica_key, &divided.ranges)?.sort(&bytes[..end])?;
+            Ok((bytes.into_owned(), runs))
+        };
+        match bytes.filter(|_| is_sound).ok_or(Status::CorruptReplica).and_then(divide) {
+            Ok((bytes, runs)) => {
                 mark(effects, marks::SEGMENT_DIVIDED);
-                waiters.iter().for_each(|waiter| answer(waiter, &partitions, effects));
-                let bytes: u64 = partitions.values().map(|records| records.len() as u64).sum();
-                assert!(bytes <= divided.bytes);
-                self.divisions.bytes -= divided.bytes - bytes;
-                divided.bytes = bytes;
-                divided.state = State::Divided(partitions);
+                let run_bytes = runs.values().map(|runs| runs.capacity() * size_of::<Run>()).sum::<usize>();
+                self.divisions.bytes += run_bytes as u64;
+                divided.bytes += run_bytes as u64;
+                divided.state = State::Divided { reading, bytes, runs, taken: BTreeSet::new() };
+                self.answer_all(now, key, waiters, effects);
             }
             Err(status) => {
-                self.divisions.remove(&key);
+                self.divisions.remove(&key, effects);
                 if status == Status::CorruptReplica {
                     self.mark_corrupt(number, effects);
                 }
@@ -217,23 +331,40 @@ impl Backup {
                 }
             }
         }
+        self.read_ahead(now, effects);
+    }
+
+    /// Answers those who ask for a divided segment, and forgets it when every partition has been answered.
+    fn answer_all(&mut self, now: Instant, key: DivisionKey, waiters: Vec<Waiter>, effects: &mut Effects) {
+        let Some(divided) = self.divisions.divided.get_mut(&key) else { return };
+        let State::Divided { reading, bytes, runs, taken } = &mut divided.state else { return };
+        for waiter in waiters {
+            let wanted = runs.get(&waiter.partition).map_or(&[][..], Vec::as_slice);
+            let micros = |time: Duration| u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
+            let times = ReadTimes { reading: micros(*reading), waiting: micros(now.since(waiter.since)) };
+            effects.send_with(Peer::Conn(waiter.from), |out| {
+                frame::write(out, &waiter.header.answer(Status::Ok), |out| {
+                    times.encode(out);
+                    wanted.iter().for_each(|run| out.extend_from_slice(&bytes[run.range()]));
+                });
+            });
+            taken.insert(waiter.partition);
+        }
+        // Who asks again, because the answer was lost, has it read again.
+        if runs.keys().all(|partition| taken.contains(partition)) {
+            self.divisions.remove(&key, effects);
+        }
     }
 
     pub(crate) fn fail_divisions(&mut self, effects: &mut Effects) {
         for (_, divided) in std::mem::take(&mut self.divisions.divided) {
-            if let State::Reading(waiters) = divided.state {
+            if let State::Reading { waiters, .. } = divided.state {
                 for waiter in waiters {
                     reply(effects, Peer::Conn(waiter.from), &waiter.header, Status::DeviceFailed);
                 }
             }
         }
         self.divisions.bytes = 0;
+        self.divisions.ahead.clear();
     }
-}
-
-fn answer(waiter: &Waiter, partitions: &BTreeMap<u32, Vec<u8>>, effects: &mut Effects) {
-    let records = partitions.get(&waiter.partition).map_or(&[][..], Vec::as_slice);
-    effects.send_with(Peer::Conn(waiter.from), |out| {
-        frame::write(out, &waiter.header.answer(Status::Ok), |out| out.extend_from_slice(records));
-    });
 }

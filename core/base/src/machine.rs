@@ -11,6 +11,7 @@
 //! - an effect that must wait for another is emitted only after that other's completion came in as an input.
 
 use crate::{Instant, ServerId};
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::ops::Range;
 
@@ -146,7 +147,7 @@ pub enum Input<'a> {
     /// A disk effect is complete. Reads bring their bytes, which may be fewer than asked at the end of the file.
     Disk {
         token: DiskToken,
-        result: Result<&'a [u8], DiskError>,
+        result: Result<Cow<'a, [u8]>, DiskError>,
     },
     Store {
         token: StoreToken,
@@ -256,6 +257,8 @@ pub struct Effects {
     pub bytes: Vec<u8>,
     pub list: Vec<Effect>,
     pub taken: Taken,
+    /// Memory of reads that the machine kept and needs no more, for reads to come.
+    pub spare: Vec<Vec<u8>>,
 }
 
 impl Effects {
@@ -267,6 +270,7 @@ impl Effects {
         self.bytes.clear();
         self.list.clear();
         self.taken = Taken::default();
+        self.spare.clear();
     }
 
     /// Appends with `write` to `bytes` and sends what was appended. Usually called through `wire::frame`.

@@ -28,6 +28,8 @@ pub struct CoordinatorConfig {
     pub repeat_interval_max: Duration,
     /// What one recovery master takes over at most, by the statistics of the dead log.
     pub partition_bytes_max: u64,
+    /// Partitions are not made smaller than this only to give every master one.
+    pub partition_bytes_min: u64,
     pub partition_records_max: u64,
     /// Partitions that one master replays at the same time; more wait for the next round.
     pub partitions_per_master: u32,
@@ -59,7 +61,8 @@ impl CoordinatorConfig {
             repeat_interval: Duration::from_millis(250),
             repeat_interval_max: Duration::from_secs(4),
             // The paper allows 600 MB; smaller parts spread the work over more masters.
-            partition_bytes_max: 64 * 1024 * 1024,
+            partition_bytes_min: 32 * 1024 * 1024,
+            partition_bytes_max: 600_000_000,
             partition_records_max: 3_000_000,
             partitions_per_master: 2,
             segment_bytes: SEGMENT_BYTES,

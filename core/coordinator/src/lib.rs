@@ -19,6 +19,7 @@ mod verify;
 mod leases;
 mod tables;
 mod tablets;
+mod timeline;
 mod updates;
 
 mod divide;

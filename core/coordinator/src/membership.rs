@@ -23,6 +23,7 @@ use ramhold_wire::membership::{
     CeilingRaise, CeilingRaised, Durability, Enlist, Enlisted, HeadRecord, Label, ServerEntry,
     ServerListReached, ServerListUpdate, ServerState, StreamRegister, SuspectServer,
 };
+use ramhold_wire::status::RecoverySteps;
 use ramhold_wire::{Header, decode};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -315,6 +316,14 @@ impl Coordinator {
             records: 0,
             failed_attempts: 0,
             tablets,
+            steps: RecoverySteps {
+                suspected_before: self
+                    .suspects
+                    .get(&id)
+                    .map(|suspect| now.since(suspect.since).as_millis() as u64),
+                ..RecoverySteps::default()
+            },
+            parts: Vec::new(),
         };
         let text =
             format!("{id} at {} is dead: {cause}; {recovery} begins, {tablets} tablets", record.address.0);

@@ -40,6 +40,12 @@ impl Coordinator {
         if self.running(id, plan, partition, attempt, server).is_none() {
             return Err(Status::NotAllowed);
         }
+        if let RecoveryOutcome::Done { bytes, records, times, .. } = &outcome {
+            self.note_part(now, id, (plan, partition), |part, since| {
+                part.reported.get_or_insert(since);
+                (part.bytes, part.records, part.times) = (*bytes, *records, *times);
+            });
+        }
         match outcome {
             RecoveryOutcome::Failed { reason } => {
                 let why: String = reason.chars().take(200).collect();
@@ -53,7 +59,7 @@ impl Coordinator {
                 self.keep_early(id, (to, *header, message));
                 return Ok(());
             }
-            RecoveryOutcome::Done { assignments, bytes, records } => {
+            RecoveryOutcome::Done { assignments, bytes, records, .. } => {
                 self.publish(now, id, published, &assignments)?;
                 self.note_published(now, id, published, bytes, records);
             }
@@ -166,9 +172,11 @@ impl Coordinator {
             let first = plan.ranges_of(number).next();
             ranges = first.map(|r| format!("{} {}", r.table, hashes(r.first, r.last))).unwrap_or_default();
         }
+        self.note_part(now, id, (published.plan, number), |part, since| part.live = Some(since));
         let Some(record) = self.state.recoveries.get_mut(&id) else { return };
         let since = time.0.saturating_sub(record.detected.0);
         record.first_live_millis.get_or_insert(since);
+        record.steps.last_live = Some(since);
         record.bytes = record.bytes.saturating_add(bytes);
         record.records = record.records.saturating_add(records);
         record.published.push(published);

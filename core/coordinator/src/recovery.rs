@@ -208,6 +208,12 @@ impl Coordinator {
             recovery.wake = recovery.wake.min(recovery.lease_until);
         }
         recovery.lease_over |= recovery.is_lease_over(now);
+        if recovery.is_fenced() {
+            self.note_step(now, id, |steps| &mut steps.fenced);
+        }
+        if recovery.lease_over {
+            self.note_step(now, id, |steps| &mut steps.lease_over);
+        }
         // Who owned no such table can answer nothing about one.
         let may_retake = recovery.lease_over || !self.has_unreplicated(crashed);
         if heard && recovery.retake && self.start_check.is_none() && may_retake {
@@ -267,6 +273,9 @@ impl Coordinator {
                 due.push(*backup);
             }
             recovery.wake = recovery.wake.min(ask.retry.next());
+        }
+        if !due.is_empty() {
+            self.note_step(now, id, |steps| &mut steps.asked);
         }
         for server in due {
             // A message of a few bytes always fits.
@@ -404,8 +413,12 @@ impl Coordinator {
         if tablets.is_empty() {
             return;
         }
+        let masters = self.state.all_up().filter(|s| s.entry.master).count() as u64;
+        let weight = tablets.iter().flat_map(|t| &t.stats).fold(0u64, |sum, s| sum.saturating_add(s.bytes));
+        // As many masters as there are share the work, but for scraps.
+        let share = weight.div_ceil(masters.max(1)).saturating_add(u64::from(self.config.segment_bytes));
         let bounds = Bounds {
-            bytes_max: self.config.partition_bytes_max,
+            bytes_max: share.max(self.config.partition_bytes_min).min(self.config.partition_bytes_max),
             records_max: self.config.partition_records_max,
             segment_bytes: self.config.segment_bytes,
         };

@@ -164,7 +164,7 @@ impl Coordinator {
         let Some(mut plan) = recovery.plan.take() else { return };
         let waiting = plan.partitions.iter().any(|p| matches!(p.state, Replay::Waiting));
         if waiting && may_assign {
-            self.assign(now, &mut plan, recovery);
+            self.assign(now, id, &mut plan, recovery);
         }
         let mut due = Vec::new();
         for (number, partition) in plan.partitions.iter_mut().enumerate() {
@@ -193,10 +193,12 @@ impl Coordinator {
         recovery.plan = Some(plan);
     }
 
-    fn assign(&mut self, now: Instant, plan: &mut Plan, recovery: &mut Recovery) {
+    fn assign(&mut self, now: Instant, id: RecoveryId, plan: &mut Plan, recovery: &mut Recovery) {
+        let plan_id = plan.id;
         let masters = self.state.tablets_by_master();
         let mut busy = self.busy_masters(plan);
-        for partition in plan.partitions.iter_mut().filter(|p| matches!(p.state, Replay::Waiting)) {
+        let waiting = (0..).zip(&mut plan.partitions).filter(|(_, p)| matches!(p.state, Replay::Waiting));
+        for (number, partition) in waiting {
             if partition.not_before > now {
                 recovery.wake = recovery.wake.min(partition.not_before);
                 continue;
@@ -208,6 +210,7 @@ impl Coordinator {
             *busy.entry(master).or_default() += 1;
             partition.attempt += 1;
             partition.state = Replay::Running { master, retry: Retry::new(&self.config), remind_at: None };
+            self.note_assigned(now, id, (plan_id, number, partition.attempt), master);
         }
     }
 
@@ -254,6 +257,9 @@ impl Coordinator {
             if let Replay::Running { remind_at, .. } = &mut partition.state {
                 remind_at.get_or_insert(now + REMIND_INTERVAL);
             }
+            self.note_part(now, id, (plan, number), |part, since| {
+                part.accepted.get_or_insert(since);
+            });
         } else {
             let why = format!("{server} refused it: {status}");
             self.fail_partition(now, id, number, &why);
@@ -278,8 +284,10 @@ impl Coordinator {
 
     pub(crate) fn fail_partition(&mut self, now: Instant, id: RecoveryId, number: u32, why: &str) {
         let Some(plan) = self.recoveries.get_mut(&id).and_then(|r| r.plan.as_mut()) else { return };
+        let plan_id = plan.id;
         let Some(partition) = plan.partitions.get_mut(number as usize) else { return };
         partition.fail(now, &self.config);
+        self.note_part(now, id, (plan_id, number), |part, since| part.failed = Some(since));
         if let Some(record) = self.state.recoveries.get_mut(&id) {
             record.failed_attempts += 1;
             self.outbox.touch(Key::Recovery(id));

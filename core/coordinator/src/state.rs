@@ -21,7 +21,7 @@ use ramhold_base::{
 };
 use ramhold_wire::control::Address;
 use ramhold_wire::membership::{Durability, ServerEntry, ServerState};
-use ramhold_wire::status::LossReport;
+use ramhold_wire::status::{LossReport, PartReport, RecoverySteps};
 use ramhold_wire::table::TableOptions;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -205,6 +205,13 @@ pub struct RecoveryRecord {
     /// Tablets that it had when it died.
     #[n(21)]
     pub tablets: u32,
+    #[n(22)]
+    #[cbor(default)]
+    pub steps: RecoverySteps,
+    /// Turns of partitions; bounded, the first ones.
+    #[n(23)]
+    #[cbor(default)]
+    pub parts: Vec<PartReport>,
 }
 
 /// Up to where a segment is replayed: for the head of each stream, and after a loss for every segment that is not whole.

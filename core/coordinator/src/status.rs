@@ -17,6 +17,8 @@ const MISSING_COUNT_MAX: usize = 16;
 const WARNING_COUNT_MAX: usize = 16;
 /// Recoveries that are told of.
 const RECOVERY_COUNT_MAX: usize = 100;
+/// Turns of partitions that are told of, of each: all of them together fit a frame.
+const PART_COUNT_MAX: usize = 512;
 
 impl Coordinator {
     pub(crate) fn answer_ping(&mut self, to: Peer, header: &Header) -> Result<(), Status> {
@@ -96,6 +98,8 @@ impl Coordinator {
             failed_attempts: record.failed_attempts,
             tablets: record.tablets,
             cause: record.cause.clone(),
+            steps: record.steps,
+            parts: record.parts.iter().take(PART_COUNT_MAX).copied().collect(),
         }
     }
 

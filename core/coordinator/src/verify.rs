@@ -22,6 +22,8 @@ use std::net::SocketAddr;
 #[derive(Debug)]
 pub(crate) struct Suspect {
     cause: String,
+    /// The first suspicion.
+    pub since: Instant,
     begun: Instant,
     next_ping: Instant,
     /// When its address first refused a connection.
@@ -67,7 +69,8 @@ impl Coordinator {
         if self.start_check.as_ref().is_some_and(|c| c.dead.iter().any(|(dead, _)| *dead == id)) {
             return;
         }
-        let suspect = Suspect { cause, begun: now, next_ping: now, refused: None, unproven: false };
+        let suspect =
+            Suspect { cause, since: now, begun: now, next_ping: now, refused: None, unproven: false };
         self.suspects.insert(id, suspect);
     }
 
@@ -251,11 +254,12 @@ impl Coordinator {
     // Verdicts.
 
     fn convict(&mut self, now: Instant, id: ServerId, why: &str) {
-        let Some(suspect) = self.suspects.remove(&id) else { return };
+        let Some(suspect) = self.suspects.get(&id) else { return };
         let cause = format!("{}; {why}", suspect.cause);
         if let Some(check) = &mut self.start_check
             && check.waiting.remove(&id)
         {
+            self.suspects.remove(&id);
             check.dead.push((id, cause));
         } else {
             self.declare_crashed(now, id, &cause);

@@ -19,7 +19,7 @@
 use crate::older::{OBJECT_OLDER_COUNT_MAX, OLDER_BYTES_MAX, TOMBSTONE_OLDER_COUNT_MAX, older_bytes};
 use crate::{KIND_NUMBER_MAX, Kind, OlderList};
 use ramhold_base::bytes::{Put, Reader};
-use ramhold_base::checksum::crc_append;
+use ramhold_base::checksum::{crc, crc_append};
 use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use ramhold_base::{
     ClusterId, ClusterTime, KeyHash, LeaseId, LogId, SegmentId, Sequence, ServerId, ShardId, Status,
@@ -607,6 +607,22 @@ impl RecordPrefix {
 #[inline]
 fn read_older(word: Word, entry: &[u8], start: usize, count_max: usize) -> Option<usize> {
     if word.has(OLDER) { OlderList::check(entry.get(start..)?, count_max) } else { Some(0) }
+}
+
+/// The entry that bytes start with, and its word, if its checksum holds.
+#[inline]
+pub(crate) fn verified(bytes: &[u8]) -> Option<(Word, &[u8])> {
+    let (word, entry) = split(bytes)?;
+    let (stored, covered) = entry.split_first_chunk::<4>()?;
+    (crc(covered) == u32::from_le_bytes(*stored)).then_some((word, entry))
+}
+
+/// The entry that bytes start with, and its word; nothing else of it is looked at.
+#[inline]
+pub(crate) fn split(bytes: &[u8]) -> Option<(Word, &[u8])> {
+    let [.., a, b, c, d] = *bytes.first_chunk::<HEADER_BYTES>()?;
+    let word = Word(u32::from_le_bytes([a, b, c, d]));
+    Some((word, bytes.get(..word.entry_bytes())?))
 }
 
 #[cfg(test)]

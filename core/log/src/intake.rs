@@ -13,32 +13,20 @@
 //! Not here: what an entry does to the log (`replay`), where the bytes come from (master, backup).
 //! Catalogue: F4, E4. Source: SOSP11 3.4; TUT15 "Fast Crash Recovery".
 
-use crate::entry::{HEADER_BYTES, RecordPrefix, Word};
+use crate::entry::{RecordPrefix, Word, split, verified};
 use crate::log::{Log, Purpose};
-use crate::{AppendRefusal, Entry, HashRange, Kind, Reference, Replayed, SideId};
-use ramhold_base::checksum::crc;
-use ramhold_base::hash::{Placement, PlacementHasher};
+use crate::{AppendRefusal, Entry, Kind, Ranges, Reference, Replayed, SideId};
 use ramhold_base::{KeyHash, TableId, Version};
-use std::fmt;
 use std::hint::black_box;
 
 /// Entries worked on together: enough that the processor always waits for several buckets, few enough to stay in its
 /// nearest cache.
 const BATCH: usize = 32;
+/// No more than this of a batch: that it is still in a cache when it is copied.
+const BATCH_BYTES: usize = 64 * 1024;
 
-/// Which keys are taken in, and which side log takes them.
-#[derive(Default)]
-pub struct Intake {
-    /// In order of tables.
-    tables: Vec<TableIntake>,
-}
-
-struct TableIntake {
-    table: TableId,
-    hasher: PlacementHasher,
-    /// In order of hashes, not overlapping: first, last, side log.
-    ranges: Vec<(KeyHash, KeyHash, SideId)>,
-}
+/// What whoever has other work to do takes in at a time: about half a millisecond's worth.
+pub const INTAKE_SLICE_BYTES: usize = 128 * 1024;
 
 /// Why taking in stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,70 +68,21 @@ const NOTHING: Coming = Coming {
     expires: false,
 };
 
-impl Intake {
-    /// Ranges of one table have one placement and do not overlap.
-    pub fn new(ranges: impl IntoIterator<Item = (HashRange, Placement, SideId)>) -> Intake {
-        let mut sorted: Vec<_> = ranges.into_iter().collect();
-        sorted.sort_unstable_by_key(|(range, ..)| (range.table, range.first));
-        let mut tables: Vec<TableIntake> = Vec::new();
-        for (range, placement, side) in sorted {
-            if tables.last().is_none_or(|last| last.table != range.table) {
-                let hasher = PlacementHasher::new(placement);
-                tables.push(TableIntake { table: range.table, hasher, ranges: Vec::new() });
-            }
-            let table = tables.last_mut().expect("pushed just now");
-            assert!(table.ranges.last().is_none_or(|(_, last, _)| *last < range.first));
-            table.ranges.push((range.first, range.last, side));
-        }
-        Intake { tables }
-    }
-
-    #[inline]
-    fn table(&self, table: TableId) -> Option<&TableIntake> {
-        match &*self.tables {
-            [only] => (only.table == table).then_some(only),
-            several => {
-                let at = several.binary_search_by_key(&table, |intake| intake.table).ok()?;
-                several.get(at)
-            }
-        }
-    }
-
-    fn side(&self, table: TableId, hash: KeyHash) -> Option<SideId> {
-        self.table(table)?.side(hash)
-    }
-}
-
-impl fmt::Debug for Intake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let count: usize = self.tables.iter().map(|table| table.ranges.len()).sum();
-        write!(f, "Intake of {count} ranges")
-    }
-}
-
-impl TableIntake {
-    #[inline]
-    fn side(&self, hash: KeyHash) -> Option<SideId> {
-        let behind = self.ranges.partition_point(|(first, ..)| *first <= hash);
-        let (_, last, side) = self.ranges.get(behind.checked_sub(1)?)?;
-        (hash <= *last).then_some(*side)
-    }
-}
-
 impl Log {
-    /// Takes in entries of `bytes` from `offset` on, at most some `count_max`, and moves the offset behind them; told is
-    /// how many were records. Done when the offset is at the end.
+    /// Takes in the entries that begin in the next `bytes_max` bytes from `offset` on, and some more that are worked on with
+    /// them; moves the offset behind them. Told is how many were records. `intake` says which keys, and which side log takes
+    /// them. Done when the offset is at the end.
     pub fn take_in(
         &mut self,
-        intake: &Intake,
+        intake: &Ranges<SideId>,
         bytes: &[u8],
         offset: &mut usize,
-        count_max: usize,
+        bytes_max: usize,
     ) -> Result<u64, IntakeStop> {
         let mut batch = [NOTHING; BATCH];
         let mut records = 0;
-        let mut left = count_max.max(1);
-        while *offset < bytes.len() && left > 0 {
+        let end = bytes.len().min(offset.saturating_add(bytes_max));
+        while *offset < end {
             let (count, read) = self.read_batch(intake, bytes, *offset, &mut batch);
             let batch = &batch[..count];
             self.fetch_together(batch);
@@ -152,7 +91,6 @@ impl Log {
                 self.take_one(coming, bytes).map_err(IntakeStop::Refused)?;
             }
             records += count as u64;
-            left = left.saturating_sub(count.max(1));
             *offset = read?;
         }
         Ok(records)
@@ -161,13 +99,14 @@ impl Log {
     /// The records from an offset on, as many as a batch holds, and where the next entry is; what is no record is done.
     fn read_batch(
         &mut self,
-        intake: &Intake,
+        intake: &Ranges<SideId>,
         bytes: &[u8],
         mut offset: usize,
         batch: &mut [Coming; BATCH],
     ) -> (usize, Result<usize, IntakeStop>) {
         let mut count = 0;
-        while count < BATCH && offset < bytes.len() {
+        let end = bytes.len().min(offset + BATCH_BYTES);
+        while count < BATCH && offset < end {
             let Some((word, entry)) = verified(&bytes[offset..]) else {
                 return (count, Err(IntakeStop::Corrupt));
             };
@@ -177,7 +116,7 @@ impl Log {
                 Some(Kind::Object | Kind::Tombstone) => self.record(intake, word, entry, start),
                 Some(kind) => match Entry::decode_body(kind, word, entry) {
                     Ok(Entry::RpcResult(result)) => {
-                        intake.side(result.table, result.hash).map(|side| Coming {
+                        intake.of_hash(result.table, result.hash).map(|side| Coming {
                             start,
                             end,
                             table: result.table,
@@ -204,11 +143,10 @@ impl Log {
     }
 
     #[inline]
-    fn record(&self, intake: &Intake, word: Word, entry: &[u8], start: usize) -> Option<Coming> {
+    fn record(&self, intake: &Ranges<SideId>, word: Word, entry: &[u8], start: usize) -> Option<Coming> {
         let prefix = RecordPrefix::read(word, entry)?;
         let key_end = prefix.key_start + prefix.key_bytes;
-        let table = intake.table(prefix.table)?;
-        let hash = table.hasher.hash(entry.get(prefix.key_start..key_end)?);
+        let (hash, side) = intake.of_key(prefix.table, entry.get(prefix.key_start..key_end)?)?;
         Some(Coming {
             start,
             end: start + entry.len(),
@@ -218,7 +156,7 @@ impl Log {
             hash,
             place: self.place(prefix.table, hash),
             version: prefix.version,
-            side: table.side(hash)?,
+            side,
             is_plain: word.kind() == Some(Kind::Object) && prefix.older_bytes == 0,
             expires: prefix.expires.is_some(),
         })
@@ -266,20 +204,4 @@ impl Log {
         self.put_plain(slot, (coming.table, coming.hash), coming.place, entry, coming.expires);
         Ok(Replayed::Applied)
     }
-}
-
-/// The entry that bytes start with, and its word; nothing else of it is looked at.
-#[inline]
-fn split(bytes: &[u8]) -> Option<(Word, &[u8])> {
-    let [.., a, b, c, d] = *bytes.first_chunk::<HEADER_BYTES>()?;
-    let word = Word(u32::from_le_bytes([a, b, c, d]));
-    Some((word, bytes.get(..word.entry_bytes())?))
-}
-
-/// The same if its checksum holds.
-#[inline]
-fn verified(bytes: &[u8]) -> Option<(Word, &[u8])> {
-    let (word, entry) = split(bytes)?;
-    let (stored, covered) = entry.split_first_chunk::<4>()?;
-    (crc(covered) == u32::from_le_bytes(*stored)).then_some((word, entry))
 }

@@ -10,7 +10,8 @@
 //!                    │
 //!           free ── memory ── segment, pieces              where they lie
 //!                    │
-//!                   log ── stream, replay, intake, sweep           what they mean; index, stats, tombstones, results
+//!                   log ── stream, replay, sweep            what they mean; index, stats, tombstones, results
+//!                    │       └─ ranges ── divide, intake    what another log's segment brings, and to whom
 //!                    │
 //!                  scrub ── repair, loss                   what has rotted in memory
 //! ```
@@ -22,6 +23,7 @@ mod choose;
 mod combine;
 mod commit;
 mod compact;
+mod divide;
 mod entry;
 mod free;
 mod index;
@@ -35,6 +37,7 @@ mod older;
 pub mod opening;
 mod pieces;
 mod prefetch;
+mod ranges;
 mod reader;
 mod repair;
 mod replay;
@@ -51,12 +54,13 @@ pub use choose::{Choice, HEADROOM_SEGMENTS, Plan, Wish};
 pub use combine::Combined;
 pub use commit::Change;
 pub use compact::Compaction;
+pub use divide::{NotEntries, divide};
 pub use entry::{
     Damage, Digest, Entry, FORMAT, HEADER_BYTES, OBJECT_OVERHEAD_BYTES, Object, RpcResult, SegmentHeader,
     TabletStat, TabletStats, Tombstone, VERSION_MAX,
 };
 pub use index::Cursor;
-pub use intake::{Intake, IntakeStop};
+pub use intake::{INTAKE_SLICE_BYTES, IntakeStop};
 pub use kind::{Alive, KIND_NUMBER_MAX, KINDS, Kind, KindRow, Partition, RESERVED};
 pub use log::{
     AppendRefusal, Found, Geometry, Log, LogConfig, OutOfMemory, Purpose, Removal, Unreadable, Usage, Written,
@@ -67,6 +71,7 @@ pub use moving::{Grant, HashOf, LOOK_COST, Moved, Step};
 pub use older::{OBJECT_OLDER_COUNT_MAX, OlderList, TOMBSTONE_OLDER_COUNT_MAX};
 pub use pieces::{PieceIter, Pieces};
 pub use prefetch::PREFETCH_COUNT_MAX;
+pub use ranges::Ranges;
 pub use reader::{CorruptEntry, EntryReader};
 pub use repair::Repaired;
 pub use replay::Replayed;

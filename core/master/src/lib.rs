@@ -126,7 +126,7 @@ impl MasterConfig {
             scrub_round_min: Duration::from_secs(600),
             read_lease: Some(READ_LEASE),
             lease_sweep_interval: Duration::from_secs(30),
-            fetches_max: 4,
+            fetches_max: 6,
             index_secret: None,
         }
     }
@@ -370,7 +370,7 @@ impl Master {
                     self.on_read_lease(now, is_granted.then_some(call.sent));
                 }
                 Context::Confirm(table) => self.on_described(table, header.status(), body, view),
-                Context::Fetch(fetch) => self.on_fetched(now, fetch, header.status(), body, view, effects),
+                Context::Fetch(fetch) => self.on_fetched(now, fetch, header.status(), body),
                 Context::ReadBack(read) => self.on_read_back(now, read, header.status(), body, effects),
                 Context::Recovered { key, attempt, done } => {
                     self.on_published(now, key, (attempt, done), header.status(), effects);
@@ -420,7 +420,7 @@ impl Master {
             Context::LeaseCheck(_) => self.on_lease_check_unanswered(now),
             Context::ReadLease => self.on_read_lease(now, None),
             Context::Confirm(table) => self.confirming.not_answered(table),
-            Context::Fetch(fetch) => self.on_fetch_failed(now, fetch, "no answer"),
+            Context::Fetch(fetch) => self.on_fetch_failed(fetch),
             Context::ReadBack(read) => self.on_read_back_unanswered(now, read),
             Context::Recovered { key, attempt, done } => {
                 if let Some(replay) = self.replays.get_mut(&key)

@@ -9,30 +9,26 @@
 //!
 //! Protocol: docs/protocols/recovery.md, steps 5 to 7. Catalogue: F4, F5, F6, D9. Source: SOSP11 3.4-3.6.
 
+mod fetching;
+
 use crate::streams::Sweep;
 use crate::tablets::{Tablet, TabletState};
 use crate::{Context, LogSegments, Master};
+pub(crate) use fetching::Fetch;
+use fetching::{Fetching, micros};
 use ramhold_base::limits::REPLICA_COUNT_MAX;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{
-    ConnId, Effects, Instant, Level, LogId, Peer, RecoveryId, SegmentId, ServerId, Status, StreamId, TableId,
+    ConnId, Effects, Instant, Level, Peer, RecoveryId, SegmentId, ServerId, Status, StreamId, TableId,
     Version,
 };
-use ramhold_log::{AppendRefusal, Cursor, Entry, EntryReader, HashRange, Purpose, SideId, Unreadable};
+use ramhold_log::{Cursor, HashRange, Ranges, SideId};
 use ramhold_replication::Segments;
 use ramhold_wire::membership::Durability;
-use ramhold_wire::recovery::{
-    Assignment, PartitionRange, Recover, Recovered, RecoveryOutcome, RecoveryRead, RecoverySegment,
-};
+use ramhold_wire::recovery::{Assignment, PartitionRange, Recover, Recovered, RecoveryOutcome, ReplayTimes};
 use ramhold_wire::{Header, View, decode, reply, request};
 use std::time::Duration;
 
-/// A backup reads a whole segment from a device that others use too.
-const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long to leave a backup alone that has no room just now.
-const FETCH_PAUSE: Duration = Duration::from_millis(10);
-/// How often a recovery that finds no memory waits for cleaning before it gives up.
-const MEMORY_WAITS_MAX: u32 = 500;
 const REPORT_TIMEOUT: Duration = Duration::from_millis(500);
 const REPORT_PAUSE: Duration = Duration::from_millis(50);
 /// Index buckets looked at in one turn.
@@ -44,30 +40,6 @@ const OPENING_FIXED_BYTES: u64 = 256;
 pub(crate) struct PartitionKey {
     pub recovery: RecoveryId,
     pub partition: u32,
-}
-
-/// One request for a segment's records.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Fetch {
-    key: PartitionKey,
-    attempt: u32,
-    job: usize,
-    source: usize,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum JobState {
-    Todo,
-    Fetching,
-    Done,
-}
-
-#[derive(Debug)]
-struct Job {
-    segment: RecoverySegment,
-    state: JobState,
-    source: usize,
-    not_before: Instant,
 }
 
 #[derive(Debug)]
@@ -109,7 +81,9 @@ pub(crate) struct PartitionReplay {
     crashed: ServerId,
     mine: Vec<PartitionRange>,
     all: Vec<PartitionRange>,
-    jobs: Vec<Job>,
+    fetching: Fetching,
+    /// Who takes in what.
+    intake: Ranges<SideId>,
     /// A side log for each stream that takes something in, and its segments that the replicator knows.
     sides: Vec<Side>,
     /// The stream of each of `mine`.
@@ -117,11 +91,10 @@ pub(crate) struct PartitionReplay {
     first_segment: SegmentId,
     safe_version: Version,
     phase: Phase,
-    /// The first time at which a job that was put off may go on.
-    refetch_at: Option<Instant>,
-    bytes: u64,
     records: u64,
-    memory_waits: u32,
+    begun: Instant,
+    /// Of what follows fetching.
+    times: ReplayTimes,
     /// Tables that were dropped when it was too late to fail: given up as soon as the rest is published.
     dropped: Vec<TableId>,
 }
@@ -140,13 +113,19 @@ impl PartitionReplay {
 
     /// Whether another turn would get further without any input.
     pub fn is_busy(&self) -> bool {
-        matches!(self.phase, Phase::Finishing { .. } | Phase::Abandoning { .. })
+        match self.phase {
+            Phase::Fetching => self.fetching.is_busy(),
+            Phase::Finishing { .. } | Phase::Abandoning { .. } => true,
+            Phase::Replicating | Phase::Entered { .. } | Phase::Reporting { .. } | Phase::Failed { .. } => {
+                false
+            }
+        }
     }
 
     /// When to look again without any input: when a backup that was busy may be asked again, or a report is due.
     pub fn retry_at(&self) -> Option<Instant> {
         match &self.phase {
-            Phase::Fetching => self.refetch_at,
+            Phase::Fetching => self.fetching.retry_at(),
             Phase::Reporting { next, asked: false } | Phase::Failed { next, asked: false, .. } => Some(*next),
             Phase::Reporting { .. }
             | Phase::Failed { .. }
@@ -182,12 +161,6 @@ impl PartitionReplay {
         if matches!(self.phase, Phase::Fetching | Phase::Finishing { .. } | Phase::Replicating) {
             self.phase = Phase::Abandoning { side: 0, cursor: Cursor::default(), reason: reason.into() };
         }
-    }
-
-    fn side_of(&self, table: ramhold_base::TableId, hash: ramhold_base::KeyHash) -> Option<SideId> {
-        let at = self.mine.iter().position(|r| r.table == table && (r.first..=r.last).contains(&hash))?;
-        let stream = self.streams[at];
-        self.sides.iter().find(|s| s.stream == stream).map(|s| s.side)
     }
 }
 
@@ -278,28 +251,29 @@ impl Master {
             };
             self.tablets.insert(range.placement(), tablet);
         }
-        // The newest first: what older segments hold of the same keys is then not taken in at all.
-        let mut jobs: Vec<Job> = recover
-            .segments
-            .into_iter()
-            .map(|segment| Job { segment, state: JobState::Todo, source: 0, not_before: Instant::ZERO })
-            .collect();
-        jobs.sort_by_key(|job| std::cmp::Reverse(job.segment.segment));
+        let side_of = |stream: &StreamId| {
+            sides.iter().find(|s| s.stream == *stream).expect("opened just now for every stream").side
+        };
+        let intake = mine
+            .iter()
+            .zip(&streams)
+            .map(|(range, stream)| (hash_range(range), range.placement(), side_of(stream)));
+        let intake = Ranges::new(intake).expect("the ranges are sound");
         let replay = PartitionReplay {
             attempt: recover.attempt,
             crashed: recover.crashed,
             mine,
             all: recover.ranges,
-            jobs,
+            fetching: Fetching::new(recover.segments),
+            intake,
             sides,
             streams,
             first_segment,
             safe_version: recover.safe_version.max(recover.version_floor),
             phase: Phase::Fetching,
-            refetch_at: None,
-            bytes: 0,
             records: 0,
-            memory_waits: 0,
+            begun: now,
+            times: ReplayTimes::default(),
             dropped: Vec::new(),
         };
         self.replays.insert(key, replay);
@@ -325,8 +299,13 @@ impl Master {
         effects: &mut Effects,
     ) {
         if matches!(replay.phase, Phase::Fetching) {
+            self.take_in_slice(now, replay, view, effects);
+        }
+        if matches!(replay.phase, Phase::Fetching) {
             self.fetch_next(now, key, replay, view, effects);
-            if replay.jobs.iter().all(|j| j.state == JobState::Done) {
+            if replay.fetching.is_done() {
+                replay.times = replay.fetching.times();
+                replay.times.replayed = micros(now.since(replay.begun));
                 replay.phase = Phase::Finishing { side: 0, cursor: Cursor::default() };
                 effects.report(Level::Debug, "mark:recovery_replayed");
             }
@@ -356,6 +335,7 @@ impl Master {
                 self.replicator.is_registered(*stream) && self.durable(*stream).segment >= *head
             });
             if durable {
+                replay.times.durable = micros(now.since(replay.begun));
                 effects.report(Level::Debug, "mark:recovery_durable");
                 replay.phase = Phase::Reporting { next: now, asked: false };
             }
@@ -389,147 +369,6 @@ impl Master {
         self.report(now, key, replay, view, effects);
     }
 
-    /// Keeps several requests outstanding, each to the best source that is left.
-    fn fetch_next(
-        &mut self,
-        now: Instant,
-        key: PartitionKey,
-        replay: &mut PartitionReplay,
-        view: &View,
-        effects: &mut Effects,
-    ) {
-        let mut outstanding = replay.jobs.iter().filter(|j| j.state == JobState::Fetching).count();
-        let put_off = replay.jobs.iter().filter(|j| j.state == JobState::Todo && j.not_before > now);
-        replay.refetch_at = put_off.map(|j| j.not_before).min();
-        for index in 0..replay.jobs.len() {
-            if outstanding >= self.config.fetches_max {
-                return;
-            }
-            let job = &mut replay.jobs[index];
-            if job.state != JobState::Todo || job.not_before > now {
-                continue;
-            }
-            while job
-                .segment
-                .sources
-                .get(job.source)
-                .is_some_and(|source| view.list.address(source.backup) != Some(source.address.0))
-            {
-                job.source += 1;
-            }
-            let Some(source) = job.segment.sources.get(job.source) else {
-                let reason =
-                    format!("no usable replica of {} of {} is left", job.segment.segment, job.segment.stream);
-                return replay.fail(reason);
-            };
-            let fetch = Fetch { key, attempt: replay.attempt, job: index, source: job.source };
-            let rpc = self.calls.open(source.address.0, now, now + FETCH_TIMEOUT, Context::Fetch(fetch));
-            let message = RecoveryRead {
-                recovery: key.recovery,
-                log: LogId { server: replay.crashed, shard: job.segment.shard },
-                stream: job.segment.stream,
-                segment: job.segment.segment,
-                epoch: source.epoch,
-                end: job.segment.end,
-                partition: key.partition,
-                ranges: replay.all.clone(),
-            };
-            request(effects, Peer::Addr(source.address.0), &view.to_server(source.backup), rpc, &message);
-            job.state = JobState::Fetching;
-            outstanding += 1;
-        }
-    }
-
-    pub(crate) fn on_fetched(
-        &mut self,
-        now: Instant,
-        fetch: Fetch,
-        status: Status,
-        body: &[u8],
-        view: &View,
-        effects: &mut Effects,
-    ) {
-        match status {
-            Status::Ok => {}
-            Status::Retry | Status::TooMany | Status::NotReady => return self.on_fetch_later(now, fetch),
-            _ => return self.on_fetch_failed(now, fetch, status.text()),
-        }
-        let Some(mut replay) = self.replays.remove(&fetch.key) else { return };
-        if is_current(&replay, fetch) {
-            match self.replay_records(&mut replay, body) {
-                Ok(()) => {
-                    replay.jobs[fetch.job].state = JobState::Done;
-                    replay.bytes += body.len() as u64;
-                    self.begin_side_segments(&mut replay);
-                }
-                Err(ReplayTrouble::Corrupt) => next_source(&mut replay, fetch),
-                Err(ReplayTrouble::Damaged(what)) => match self.unreadable(now, what, view, effects) {
-                    Status::Retry => {
-                        replay.jobs[fetch.job].state = JobState::Todo;
-                        replay.jobs[fetch.job].not_before = now + FETCH_PAUSE;
-                    }
-                    _ => replay.fail("the recovery master's own memory is damaged"),
-                },
-                Err(ReplayTrouble::OutOfMemory) => {
-                    self.wait_for_memory(now, &mut replay, fetch, view, effects)
-                }
-            }
-        }
-        self.replays.insert(fetch.key, replay);
-    }
-
-    /// What was replayed stays; the rest is fetched again when cleaning has made room, if it can.
-    fn wait_for_memory(
-        &mut self,
-        now: Instant,
-        replay: &mut PartitionReplay,
-        fetch: Fetch,
-        view: &View,
-        effects: &mut Effects,
-    ) {
-        self.begin_side_segments(replay);
-        replay.memory_waits += 1;
-        if replay.memory_waits <= MEMORY_WAITS_MAX
-            && self.clean_for_room(now, Purpose::Ordinary, view, effects)
-        {
-            replay.jobs[fetch.job].state = JobState::Todo;
-            replay.jobs[fetch.job].not_before = now + FETCH_PAUSE;
-        } else {
-            replay.fail("not enough memory on the recovery master");
-        }
-    }
-
-    fn replay_records(&mut self, replay: &mut PartitionReplay, body: &[u8]) -> Result<(), ReplayTrouble> {
-        for entry in EntryReader::new(body) {
-            if entry.is_err() && planted(Defect::CorruptPassedOver) {
-                return Ok(());
-            }
-            let (_, entry) = entry.map_err(|_| ReplayTrouble::Corrupt)?;
-            let (table, hash) = match &entry {
-                Entry::Object(object, _) => (object.table, self.tablets.hash(object.table, object.key)),
-                Entry::Tombstone(tombstone) => {
-                    (tombstone.table, self.tablets.hash(tombstone.table, tombstone.key))
-                }
-                Entry::RpcResult(result) => (result.table, Some(result.hash)),
-                Entry::SafeVersion(version) => {
-                    self.log.raise_safe_version(*version);
-                    continue;
-                }
-                Entry::SegmentHeader(_) | Entry::Digest(_) | Entry::TabletStats(_) => continue,
-            };
-            let hash = hash.ok_or(ReplayTrouble::Corrupt)?;
-            let side = replay.side_of(table, hash).ok_or(ReplayTrouble::Corrupt)?;
-            match self.log.replay(side, &entry, hash) {
-                Ok(_) => replay.records += 1,
-                Err(AppendRefusal::OutOfMemory | AppendRefusal::HeadFull | AppendRefusal::TooLarge) => {
-                    return Err(ReplayTrouble::OutOfMemory);
-                }
-                Err(AppendRefusal::Unreadable(what)) => return Err(ReplayTrouble::Damaged(what)),
-            }
-        }
-        Ok(())
-    }
-
     /// Tells the replicator of side segments that have come into being.
     fn begin_side_segments(&mut self, replay: &mut PartitionReplay) {
         for entry in &mut replay.sides {
@@ -540,23 +379,6 @@ impl Master {
                     entry.begun.push(segment);
                 }
             }
-        }
-    }
-
-    fn on_fetch_later(&mut self, now: Instant, fetch: Fetch) {
-        if let Some(replay) = self.replays.get_mut(&fetch.key)
-            && is_current(replay, fetch)
-        {
-            replay.jobs[fetch.job].state = JobState::Todo;
-            replay.jobs[fetch.job].not_before = now + FETCH_PAUSE;
-        }
-    }
-
-    pub(crate) fn on_fetch_failed(&mut self, _now: Instant, fetch: Fetch, _why: &str) {
-        if let Some(replay) = self.replays.get_mut(&fetch.key)
-            && is_current(replay, fetch)
-        {
-            next_source(replay, fetch);
         }
     }
 
@@ -596,6 +418,7 @@ impl Master {
                 }
             }
         }
+        replay.times.replicated = micros(now.since(replay.begun));
         effects.report(Level::Debug, "mark:recovery_entered");
         replay.phase = Phase::Entered { heads };
     }
@@ -616,8 +439,9 @@ impl Master {
                     .iter()
                     .map(|stream| Assignment { shard, stream: *stream, first_segment: replay.first_segment })
                     .collect(),
-                bytes: replay.bytes,
+                bytes: replay.fetching.bytes(),
                 records: replay.records,
+                times: replay.times,
             },
             Phase::Failed { next, asked: false, reason } if *next <= now => {
                 RecoveryOutcome::Failed { reason: reason.clone() }
@@ -719,25 +543,4 @@ fn is_sound(ranges: &[PartitionRange]) -> bool {
     });
     let each = ranges.iter().all(|r| r.first <= r.last && (1..=REPLICA_COUNT_MAX).contains(&r.replicas));
     apart && each && !ranges.is_empty()
-}
-
-enum ReplayTrouble {
-    /// What came is damaged.
-    Corrupt,
-    /// What is here is damaged.
-    Damaged(Unreadable),
-    OutOfMemory,
-}
-
-fn is_current(replay: &PartitionReplay, fetch: Fetch) -> bool {
-    let job = replay.jobs.get(fetch.job);
-    replay.attempt == fetch.attempt
-        && matches!(replay.phase, Phase::Fetching)
-        && job.is_some_and(|j| j.state == JobState::Fetching && j.source == fetch.source)
-}
-
-fn next_source(replay: &mut PartitionReplay, fetch: Fetch) {
-    let job = &mut replay.jobs[fetch.job];
-    job.source += 1;
-    job.state = JobState::Todo;
 }

@@ -18,6 +18,7 @@ pub mod membership;
 pub mod multi;
 pub mod opcode;
 pub mod pubsub;
+mod read_times;
 pub mod recovery;
 pub mod scan;
 pub mod server_list;

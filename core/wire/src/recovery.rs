@@ -3,6 +3,7 @@
 use crate::Opcode;
 use crate::control::{Address, Empty, Message};
 use crate::membership::Durability;
+pub use crate::read_times::ReadTimes;
 use minicbor::{Decode, Encode};
 use ramhold_base::hash::{Placement, PlacementSeed};
 use ramhold_base::{
@@ -208,12 +209,47 @@ pub enum RecoveryOutcome {
         bytes: u64,
         #[n(2)]
         records: u64,
+        #[n(3)]
+        #[cbor(default)]
+        times: ReplayTimes,
     },
     #[n(1)]
     Failed {
         #[n(0)]
         reason: String,
     },
+}
+
+/// How one recovery master fared: microseconds since it accepted the partition, and sums over its requests for records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Encode, Decode)]
+pub struct ReplayTimes {
+    /// The first records have come.
+    #[n(0)]
+    pub first: u64,
+    /// The last records have come.
+    #[n(1)]
+    pub fetched: u64,
+    /// All of them are taken in.
+    #[n(2)]
+    pub replayed: u64,
+    /// The side segments are whole on their backups.
+    #[n(3)]
+    pub replicated: u64,
+    /// The head that names them is durable.
+    #[n(4)]
+    pub durable: u64,
+    /// Requests that were answered with records.
+    #[n(5)]
+    pub fetches: u64,
+    /// The sum of the times from asking to having the answer.
+    #[n(6)]
+    pub fetching: u64,
+    /// Of that: what the backups needed to read the segments, each told to all who ask for it, and to divide them.
+    #[n(7)]
+    pub reading: u64,
+    /// Of that: from the backup having the question to its answer, reading included.
+    #[n(8)]
+    pub waiting: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
@@ -232,7 +268,8 @@ impl Message for Recovered {
 }
 
 /// Recovery master to backup: the records of this partition in this segment.
-/// The answer's body is not CBOR: whole log entries one after the other, checked by the backup and to be checked again.
+/// The answer's body is not CBOR: `ReadTimes`, then whole log entries one after the other, checked by the backup and to be
+/// checked again.
 /// `CorruptReplica`, `UnknownReplica`: take the next source. `Retry`: being read, or no room just now.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct RecoveryRead {

@@ -3,6 +3,7 @@
 use crate::Opcode;
 use crate::control::{Address, Empty, Message};
 use crate::membership::{Durability, ServerEntry};
+use crate::recovery::ReplayTimes;
 use minicbor::{Decode, Encode};
 use ramhold_base::{ClusterId, ClusterTime, RecoveryId, ServerId, StreamId, TableId, Term};
 
@@ -338,6 +339,65 @@ pub struct RecoveryReport {
     /// How the death was noticed and proven.
     #[n(16)]
     pub cause: String,
+    #[n(17)]
+    #[cbor(default)]
+    pub steps: RecoverySteps,
+    /// The partitions that have been given to masters, of the present division and of those before; bounded.
+    #[n(18)]
+    #[cbor(default)]
+    pub parts: Vec<PartReport>,
+}
+
+/// When a recovery came how far: milliseconds after the verdict, but for the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Encode, Decode)]
+pub struct RecoverySteps {
+    /// How long before the verdict the first suspicion came, and verification began.
+    #[n(0)]
+    pub suspected_before: Option<u64>,
+    /// The verdict was durable, and the backups were asked.
+    #[n(1)]
+    pub asked: Option<u64>,
+    /// Every backup had answered, and refuses the dead server.
+    #[n(2)]
+    pub fenced: Option<u64>,
+    /// Nothing that the dead server granted or was granted lets it answer reads any more.
+    #[n(3)]
+    pub lease_over: Option<u64>,
+    /// The last partition went live.
+    #[n(4)]
+    pub last_live: Option<u64>,
+}
+
+/// One turn of a partition at a recovery master. Times are milliseconds after the verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct PartReport {
+    #[n(0)]
+    pub plan: RecoveryId,
+    #[n(1)]
+    pub partition: u32,
+    #[n(2)]
+    pub attempt: u32,
+    #[n(3)]
+    pub server: ServerId,
+    #[n(4)]
+    pub assigned: u64,
+    /// It accepted.
+    #[n(5)]
+    pub accepted: Option<u64>,
+    /// Its success was reported; it may wait then for the dead server's lease.
+    #[n(6)]
+    pub reported: Option<u64>,
+    #[n(7)]
+    pub live: Option<u64>,
+    /// Its turn ended without success.
+    #[n(8)]
+    pub failed: Option<u64>,
+    #[n(9)]
+    pub bytes: u64,
+    #[n(10)]
+    pub records: u64,
+    #[n(11)]
+    pub times: ReplayTimes,
 }
 
 /// Acknowledged writes that may be gone (power loss with buffers, `none` tables).

@@ -61,6 +61,11 @@ impl Disk {
         lane.send(token, work.into_owned());
         None
     }
+
+    /// Takes memory back that a read had brought.
+    pub(crate) fn recycle(&self, memory: Vec<u8>) {
+        self.files.recycle(memory);
+    }
 }
 
 struct LaneThread {

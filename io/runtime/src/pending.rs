@@ -1,6 +1,7 @@
 //! Inputs that wait for their turn, with bytes of their own.
 
 use ramhold_base::{ConnId, DiskError, DiskToken, Input, Lost, StoreResult, StoreToken};
+use std::borrow::Cow;
 use std::net::SocketAddr;
 
 /// What became of an effect or of a connection. Comes from the loop itself or from its helper threads.
@@ -19,8 +20,7 @@ impl Pending {
         match self {
             Pending::Lost { addr, how } => look(Input::Lost { addr, how }),
             Pending::Closed { conn } => look(Input::Closed { conn }),
-            Pending::Disk { token, result: Ok(bytes) } => look(Input::Disk { token, result: Ok(&bytes) }),
-            Pending::Disk { token, result: Err(error) } => look(Input::Disk { token, result: Err(error) }),
+            Pending::Disk { token, result } => look(Input::Disk { token, result: result.map(Cow::Owned) }),
             Pending::Store { token, result } => look(Input::Store { token, result }),
             Pending::Stop => look(Input::Stop),
         }

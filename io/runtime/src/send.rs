@@ -45,6 +45,18 @@ impl SendBuffer {
         self.bytes.extend_from_slice(frame);
     }
 
+    /// Sends the beginning of a frame past the buffer when nothing waits in it; how much. What is wrong with the socket shows
+    /// at the next flush.
+    pub(crate) fn send_at_once(&mut self, socket: impl AsFd, frame: &[u8]) -> usize {
+        if self.len() > 0 {
+            return 0;
+        }
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        let count = rustix::net::send(&socket, &frame[..frame.len().min(SEND_BYTES_MAX)], flags).unwrap_or(0);
+        self.sent += count as u64;
+        count
+    }
+
     /// For whoever writes frames in place.
     pub(crate) fn tail(&mut self) -> &mut Vec<u8> {
         &mut self.bytes

@@ -364,6 +364,14 @@ impl Cluster {
     }
 }
 
+impl Cluster {
+    /// From partitions for every master to one for all, which is usual: so much is not written in a run.
+    fn partition_bytes_min(&self) -> u64 {
+        let drawn = self.limits.map(|seed| Rng::new(seed ^ 0x9A27).below(3));
+        [64 * 1024, 1024, 8 * 1024][drawn.unwrap_or_default() as usize]
+    }
+}
+
 impl System for Cluster {
     type Process = Process;
     type Session = ClusterSession;
@@ -419,6 +427,7 @@ impl System for Cluster {
                 let config = CoordinatorConfig {
                     verify_timeout: cluster.verify_timeout().unwrap_or(plain.verify_timeout),
                     cold_start_wait: Duration::from_secs(5),
+                    partition_bytes_min: cluster.partition_bytes_min(),
                     partition_bytes_max: 64 * 1024,
                     segment_bytes: SEGMENT_BYTES,
                     default_replicas: cluster.replicas,
@@ -461,7 +470,7 @@ impl System for Cluster {
             // What takes one replica away for good needs two others, since the next may be lost before it is made anew.
             power_cut: self.replicas >= 3,
             power_cut_of_all: false,
-            bit_rot: self.replicas >= 3,
+            rotting: usize::from(self.replicas).saturating_sub(2),
             memory_flips: self.replicas >= 3,
             disk_errors: self.replicas >= 3,
         }

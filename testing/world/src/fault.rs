@@ -81,7 +81,7 @@ impl Swarm {
         let allowed = |kind: &FaultKind| match kind {
             FaultKind::CutPower | FaultKind::CrashThenCutPower => tolerance.power_cut,
             FaultKind::CutPowerOfAll => tolerance.power_cut_of_all,
-            FaultKind::BitRot => tolerance.bit_rot,
+            FaultKind::BitRot => tolerance.rotting > 0,
             FaultKind::MemoryFlip => tolerance.memory_flips,
             _ => true,
         };
@@ -138,6 +138,8 @@ pub struct Faults {
     servers: Vec<usize>,
     coordinators: Vec<usize>,
     clients: Vec<usize>,
+    /// Servers, those whose devices rot first.
+    rotting: Vec<usize>,
     next_at: u64,
     heal_at: Option<u64>,
     /// Whose power goes when, and when it is back.
@@ -155,7 +157,9 @@ impl Faults {
     ) -> Faults {
         let mut rng = Rng::new(seed);
         let next_at = now + rng.below(swarm.interval_max);
-        Faults { swarm, rng, servers, coordinators, clients, next_at, heal_at: None, cut_at: None }
+        let mut rotting = servers.clone();
+        rng.shuffle(&mut rotting);
+        Faults { swarm, rng, servers, coordinators, clients, rotting, next_at, heal_at: None, cut_at: None }
     }
 
     /// When it wants to act next.
@@ -399,7 +403,9 @@ impl Faults {
                 world.note_fault("clog", from);
             }
             FaultKind::BitRot => {
-                if let Some(node) = self.rng.pick(&self.servers).copied() {
+                // The same devices in the whole run: what rots stays rotten until it is read.
+                let rotting = &self.rotting[..system.tolerance().rotting.min(self.rotting.len())];
+                if let Some(node) = self.rng.pick(rotting).copied() {
                     world.rot(node);
                 }
             }

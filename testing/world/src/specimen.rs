@@ -99,7 +99,7 @@ impl System for Specimen {
             down_at_once: self.servers.into(),
             power_cut: true,
             power_cut_of_all: true,
-            bit_rot: false,
+            rotting: 0,
             memory_flips: false,
             disk_errors: false,
         }

@@ -160,7 +160,8 @@ pub struct Tolerance {
     pub power_cut: bool,
     /// All hosts at once.
     pub power_cut_of_all: bool,
-    pub bit_rot: bool,
+    /// Servers on whose devices bits may rot. Fewer than hold copies of anything, with one to spare for a power cut.
+    pub rotting: usize,
     /// Bits that flip in the memory of a process.
     pub memory_flips: bool,
     pub disk_errors: bool,

@@ -1,11 +1,12 @@
-//! `bench`: what a cluster answers in a second (`kv`), what a nearly full log costs (`log`), and how fast a recovery
-//! master takes in a dead log (`replay`).
+//! `bench`: what a cluster answers in a second (`kv`), what a nearly full log costs (`log`), how fast a recovery master
+//! takes in a dead log (`replay`), and a whole cluster what a dead server held (`recovery`).
 //!
 //! Of `bench kv`: how many operations per second, how long each takes, and how many fail.
 
 mod load;
 mod log;
 mod machine;
+mod recovery;
 mod replay;
 mod report;
 
@@ -18,7 +19,7 @@ use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// Measure the cluster, the log of one shard, or a recovery master.
+/// Measure the cluster, the log of one shard, or a recovery and its parts.
 #[derive(Args, Debug)]
 pub struct Bench {
     #[command(subcommand)]
@@ -30,6 +31,7 @@ enum BenchCommand {
     Kv(KeyValue),
     Log(Box<log::Log>),
     Replay(replay::Replay),
+    Recovery(recovery::Recovery),
 }
 
 /// Read and write small objects as fast as the cluster answers.
@@ -92,6 +94,7 @@ impl Bench {
             BenchCommand::Kv(key_value) => key_value.run(global),
             BenchCommand::Log(log) => log.run(global),
             BenchCommand::Replay(replay) => replay.run(global),
+            BenchCommand::Recovery(recovery) => recovery.run(global),
         }
     }
 }

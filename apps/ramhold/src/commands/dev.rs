@@ -165,6 +165,7 @@ fn prepare(arguments: &Dev, dir: &Path) -> Result<Plan, Failure> {
         dir: dir.to_owned(),
         ports,
         memory_bytes: arguments.memory,
+        buffer_bytes: None,
         disk_bytes: arguments.disk.unwrap_or(arguments.memory.saturating_mul(DISK_PER_MEMORY)),
         default_replicas: replicas,
         placement: arguments.placement,

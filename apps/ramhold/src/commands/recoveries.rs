@@ -1,35 +1,83 @@
 //! `recoveries`: what died, how it was noticed, and how fast it came back (F11).
 
+mod svg;
+pub mod timeline;
+
 use crate::cli::Global;
-use crate::failure::Failure;
+use crate::failure::{Failure, NOT_FOUND};
 use crate::output::{self, Columns};
 use crate::size::bytes_text;
 use clap::Args;
 use ramhold_client::{RecoveryPhase, RecoveryReport};
 use serde_json::json;
+use std::path::PathBuf;
 
-/// Show recoveries of dead servers, newest first.
+/// Show recoveries of dead servers, newest first, or the course of one.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Times are milliseconds after the coordinator declared the server dead:
   complete    its log was proven complete
   first live  the first part was served again
   done        all of it was
-Example:
+
+With the name of a recovery, its course: what was done when, and how each recovery master fared with its partition.
+  fetched     the last records had come from the backups
+  replayed    and were taken in; replicated: and stood on their backups; durable: and a head named them
+  fetch       the mean time of a request for records; of that 'backup' at the backup, of that 'read' reading
+While a recovery runs, what is not reached yet is '-'.
+
+Examples:
+  ramhold recoveries
+  ramhold recoveries r3
+  ramhold recoveries r3 --svg recovery.svg
   ramhold recoveries --json")]
-pub struct Recoveries {}
+pub struct Recoveries {
+    /// Which one: r3, or 'last'.
+    #[arg(value_name = "RECOVERY")]
+    recovery: Option<String>,
+    /// Draw the course of it (without a name: of the last one) into this file.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
 
 impl Recoveries {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         let recoveries = global.connect()?.recoveries()?;
+        let chosen = match (&self.recovery, &self.svg) {
+            (None, None) => None,
+            (None, Some(_)) => Some(find(&recoveries, "last")?),
+            (Some(name), _) => Some(find(&recoveries, name)?),
+        };
+        if let Some((path, report)) = self.svg.as_ref().zip(chosen) {
+            std::fs::write(path, svg::draw(report))
+                .map_err(|error| Failure::local(path, &error).about("--svg"))?;
+        }
         if global.json {
-            return output::print_json(&json!(recoveries.iter().map(report_json).collect::<Vec<_>>()));
+            return match chosen {
+                Some(report) => output::print_json(&report_json(report)),
+                None => output::print_json(&json!(recoveries.iter().map(report_json).collect::<Vec<_>>())),
+            };
         }
-        if recoveries.is_empty() {
-            return output::print("no recoveries\n");
+        match chosen {
+            Some(report) => output::print(&timeline::text(report)),
+            None if recoveries.is_empty() => output::print("no recoveries\n"),
+            None => output::print(&reports_text(&recoveries)),
         }
-        output::print(&reports_text(&recoveries))
     }
+}
+
+fn find<'a>(recoveries: &'a [RecoveryReport], name: &str) -> Result<&'a RecoveryReport, Failure> {
+    let found = match name {
+        "last" => recoveries.first(),
+        _ => recoveries.iter().find(|report| report.recovery.to_string() == name),
+    };
+    found.ok_or_else(|| {
+        let text = match recoveries.first() {
+            Some(newest) => format!("there is no recovery '{name}'; the newest is {}", newest.recovery),
+            None => "there was no recovery yet".to_owned(),
+        };
+        Failure::new(NOT_FOUND, text)
+    })
 }
 
 pub fn reports_text(recoveries: &[RecoveryReport]) -> String {
@@ -93,6 +141,8 @@ pub fn report_json(report: &RecoveryReport) -> serde_json::Value {
         "missing": report.missing,
         "failed_attempts": report.failed_attempts,
         "cause": report.cause,
+        "steps": timeline::steps_json(report),
+        "parts": report.parts.iter().map(timeline::part_json).collect::<Vec<_>>(),
     })
 }
 

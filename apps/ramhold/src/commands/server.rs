@@ -78,6 +78,10 @@ pub struct Server {
     /// All memory that grows with data: log, index, buffers, recovery, network.
     #[arg(long, env = "RAMHOLD_MEMORY", value_name = "SIZE", default_value = "512MiB", value_parser = parse_bytes)]
     memory: u64,
+    /// The part of --memory where acknowledged writes of others wait to be flushed; 0: in the page cache of the frames. By
+    /// default a fifth, at most 256 MiB.
+    #[arg(long, env = "RAMHOLD_BUFFERS", value_name = "SIZE", value_parser = parse_bytes)]
+    buffers: Option<u64>,
     /// Room on the device for replicas of other servers' data.
     #[arg(long, env = "RAMHOLD_DISK", value_name = "SIZE", default_value = "4GiB", value_parser = parse_bytes)]
     disk: u64,
@@ -268,7 +272,7 @@ impl Prepared {
 
         let dir = device::make_dir(&arguments.dir)?;
         let buffers = BufferPlace::new(arguments.buffer_dir.as_deref(), &dir)?;
-        let memory = MemoryPlan::new(arguments.memory, roles).map_err(Failure::usage)?;
+        let memory = MemoryPlan::new(arguments.memory, roles, arguments.buffers).map_err(Failure::usage)?;
         if let Some(told) = buffers::abandoned() {
             eprintln!("ramhold: {told}");
         }

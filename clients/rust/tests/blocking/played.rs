@@ -516,5 +516,7 @@ fn recovery(address: SocketAddr) -> RecoveryReport {
         failed_attempts: 0,
         tablets: 1,
         cause: "connection refused twice".into(),
+        steps: Default::default(),
+        parts: Vec::new(),
     }
 }

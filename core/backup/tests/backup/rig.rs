@@ -7,8 +7,9 @@ use ramhold_base::*;
 use ramhold_wire::control::{Address, encode_into};
 use ramhold_wire::data::{AppendReply, AppendRequest, Certificate};
 use ramhold_wire::membership::{ServerEntry, ServerListUpdate, ServerState};
-use ramhold_wire::recovery::{Fence, Fenced, RecoveryRead};
+use ramhold_wire::recovery::{Fence, Fenced, ReadTimes, RecoveryRead};
 use ramhold_wire::{Header, Kind, Message, Opcode, View, frame};
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -256,8 +257,8 @@ impl Rig {
         let (token, result) = self.execute(work);
         let mut effects = Effects::new();
         let result = result.map(|read| match read {
-            Some((file, offset, bytes)) => self.disk.file(file).read(offset, bytes),
-            None => &[],
+            Some((file, offset, bytes)) => Cow::Borrowed(self.disk.file(file).read(offset, bytes)),
+            None => Cow::Borrowed(&[][..]),
         });
         self.backup.on_disk(self.now, token, result, &self.view, &mut effects);
         self.take(effects);
@@ -398,7 +399,15 @@ impl Rig {
     pub fn recovery_read(&mut self, read: &RecoveryRead) -> (Status, Vec<u8>) {
         let header = self.header(Opcode::RecoveryRead, OTHER);
         self.request(&header, &cbor(read));
-        self.answer(&header).expect("a read is answered when the disk is done")
+        self.records(&header).expect("a read is answered when the disk is done")
+    }
+
+    /// The answer to a recovery read, without its times.
+    pub fn records(&self, header: &Header) -> Option<(Status, Vec<u8>)> {
+        self.answer(header).map(|(status, body)| match ReadTimes::split(&body) {
+            Some((_, records)) if status == Status::Ok => (status, records.to_vec()),
+            _ => (status, body),
+        })
     }
 
     pub fn free(&mut self, log: &Log) -> Status {

@@ -40,7 +40,10 @@ fn as_published(world: &mut World, recover: &Recover) -> Recovered {
         Assignment { shard: tablet.shard, stream: tablet.stream, first_segment: tablet.first_segment }
     };
     let assignments = recover.ranges.iter().filter(|r| r.partition == recover.partition).map(place).collect();
-    recovered(recover, RecoveryOutcome::Done { assignments, bytes: 1000, records: 10 })
+    recovered(
+        recover,
+        RecoveryOutcome::Done { assignments, bytes: 1000, records: 10, times: Default::default() },
+    )
 }
 
 // F2, F5
@@ -138,6 +141,40 @@ fn a_large_tablet_is_divided_and_each_partition_goes_live_by_itself() {
     world.run_until("recovered", |w| w.is_over(ServerId(1)));
     assert_covered(&world.describe("users"));
     assert_eq!(world.describe("users").tablets.len() as u32, partitions);
+    let reports = world.client(&RecoveriesRequest {}).unwrap().unwrap().recoveries;
+    let report = &reports[0];
+    let steps = report.steps;
+    assert!(steps.suspected_before.is_some() && steps.asked <= steps.fenced && steps.lease_over.is_some());
+    assert_eq!(steps.last_live, report.parts.iter().filter_map(|part| part.live).max());
+    let mut live: Vec<u32> = report
+        .parts
+        .iter()
+        .filter(|p| p.accepted <= p.reported && p.live.is_some())
+        .map(|p| p.partition)
+        .collect();
+    live.sort_unstable();
+    assert!(live.into_iter().eq(0..partitions), "{:?}", report.parts);
+    assert_eq!(report.parts.iter().map(|part| part.records).sum::<u64>(), report.records);
+}
+
+// F3: as many masters as there are share a log, unless that would leave them with scraps.
+#[test]
+fn every_master_gets_its_share() {
+    for (bytes_min, partitions) in [(1000, 3), (60_000, 2), (200_000, 1)] {
+        let config = CoordinatorConfig::new(addr(7400));
+        let mut world = World::cluster(4);
+        world.config = CoordinatorConfig { segment_bytes: 4096, partition_bytes_min: bytes_min, ..config };
+        world.restart();
+        world.run(Duration::from_secs(1));
+        let id = world.create("users", buffered(2, 1));
+        let head = head_report(2, 1, 0, 500, &[1], &[everything(id, 100_000)]);
+        world.server_mut(3).replicas.insert(ServerId(1), vec![head]);
+        world.kill(1);
+        world.run_until("told", |w| running(w).is_some());
+        let (_, recover) = running(&world).unwrap();
+        let told = recover.ranges.iter().map(|r| r.partition).max().unwrap() + 1;
+        assert_eq!(told, partitions, "at least {bytes_min}");
+    }
 }
 
 // F6
@@ -157,7 +194,7 @@ fn a_failed_or_dead_recovery_master_is_replaced_and_its_late_answer_refused() {
     assert!(world.server_mut(2).fences > fences, "all are asked again");
     let assignments =
         vec![Assignment { shard: ShardId(0), stream: StreamId(2), first_segment: SegmentId(9) }];
-    let done = RecoveryOutcome::Done { assignments, bytes: 1, records: 1 };
+    let done = RecoveryOutcome::Done { assignments, bytes: 1, records: 1, times: Default::default() };
     assert_eq!(world.server(at, &recovered(&first, done.clone())), Some(Err(Status::NotAllowed)));
     assert_eq!(world.server(at, &recovered(&second, done)), Some(Err(Status::NotAllowed)), "not its turn");
     world.kill(other.port());
@@ -233,7 +270,7 @@ fn the_master_is_answered_only_after_the_new_owner_is_stored() {
     world.store_held = true;
     let assignments =
         vec![Assignment { shard: ShardId(0), stream: StreamId(2), first_segment: SegmentId(1) }];
-    let done = RecoveryOutcome::Done { assignments, bytes: 1, records: 1 };
+    let done = RecoveryOutcome::Done { assignments, bytes: 1, records: 1, times: Default::default() };
     let result = world.post(at, &recovered(&recover, done));
     world.settle();
     assert!(world.answer_to(result).is_none());
@@ -254,7 +291,7 @@ fn a_result_in_an_unregistered_stream_is_refused_and_tried_elsewhere() {
     let (at, recover) = running(&world).unwrap();
     let assignments =
         vec![Assignment { shard: ShardId(0), stream: StreamId(2), first_segment: SegmentId(1) }];
-    let done = RecoveryOutcome::Done { assignments, bytes: 1, records: 1 };
+    let done = RecoveryOutcome::Done { assignments, bytes: 1, records: 1, times: Default::default() };
     assert_eq!(world.server(at, &recovered(&recover, done)), Some(Err(Status::NotAllowed)));
     world.run(Duration::from_secs(1));
     assert!(running(&world).unwrap().1.attempt > recover.attempt);
@@ -303,7 +340,7 @@ fn a_table_dropped_during_its_recovery_vanishes_from_it() {
     let _ = world.client(&TableDrop { table: id });
     let assignments =
         vec![Assignment { shard: ShardId(0), stream: StreamId(2), first_segment: SegmentId(9) }];
-    let done = RecoveryOutcome::Done { assignments, bytes: 1, records: 1 };
+    let done = RecoveryOutcome::Done { assignments, bytes: 1, records: 1, times: Default::default() };
     assert_eq!(world.server(at, &recovered(&recover, done)), Some(Err(Status::NotAllowed)));
     world.run_until("gone", |w| w.is_over(ServerId(1)));
     assert!(world.state().tables.is_empty());

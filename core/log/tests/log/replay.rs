@@ -7,7 +7,7 @@ use ramhold_base::{
     ClusterTime, KeyHash, LeaseId, Rng, SegmentId, Sequence, Status, StreamId, TableId, Version,
 };
 use ramhold_log::{
-    AppendRefusal, Entry, HashRange, Intake, IntakeStop, Log, Object, Replayed, RpcResult, SideId, Tombstone,
+    AppendRefusal, Entry, HashRange, IntakeStop, Log, Object, Ranges, Replayed, RpcResult, SideId, Tombstone,
     opening,
 };
 
@@ -49,7 +49,7 @@ fn take_in_all(all: &[Entry<'_>], sides: [SideId; 2], target: &mut Harness, rng:
 }
 
 /// Of each table two ranges.
-fn intake(sides: [SideId; 2]) -> Intake {
+fn intake(sides: [SideId; 2]) -> Ranges<SideId> {
     let half = KeyHash(u64::MAX / 3);
     let ranges = TABLES.into_iter().flat_map(|table| {
         let side = sides[usize::from(stream_of(table) == OTHER)];
@@ -58,7 +58,7 @@ fn intake(sides: [SideId; 2]) -> Intake {
         let high = HashRange { table, first: KeyHash(half.0 + 1), last: KeyHash(u64::MAX) };
         [(high, placement, side), (low, placement, side)]
     });
-    Intake::new(ranges)
+    Ranges::new(ranges).unwrap()
 }
 
 /// Replays the entries of two streams into two side logs, in random order and with repetitions.
@@ -283,7 +283,7 @@ fn an_entry_of_no_range_is_not_taken_in() {
     let mut harness = Harness::new(config(64 * 1024));
     let side = harness.log.open_side(STREAM, ClusterTime(0));
     let range = HashRange { table: TABLE, first: KeyHash(0), last: KeyHash(0) };
-    let intake = Intake::new([(range, PlacementSeed(1).into(), side)]);
+    let intake = Ranges::new([(range, PlacementSeed(1).into(), side)]).unwrap();
     assert_eq!(harness.log.take_in(&intake, &some_objects(1), &mut 0, 10), Err(IntakeStop::Corrupt));
 }
 

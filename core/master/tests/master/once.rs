@@ -13,7 +13,7 @@ use ramhold_wire::data::{
     decode_version,
 };
 use ramhold_wire::membership::Durability;
-use ramhold_wire::recovery::{PartitionRange, Recover, RecoverySegment, SegmentSource};
+use ramhold_wire::recovery::{PartitionRange, ReadTimes, Recover, RecoverySegment, SegmentSource};
 use std::time::Duration;
 
 const TABLE: TableId = TableId(5);
@@ -442,7 +442,7 @@ fn recover(rig: &mut Rig, entries: &[Entry<'_>]) {
     assert_eq!(rig.request(&recover), Status::Ok);
     let at = rig.asked.iter().position(|(h, _)| h.opcode() == Some(Opcode::RecoveryRead)).unwrap();
     let (asked, _) = rig.asked.remove(at);
-    let mut body = Vec::new();
+    let mut body = vec![0; ReadTimes::BYTES];
     entries.iter().for_each(|entry| entry.encode(&mut body));
     let mut effects = Effects::new();
     rig.master.on_reply(rig.now, &asked.answer(Status::Ok), &body, &rig.view, &mut effects);

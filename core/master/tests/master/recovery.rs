@@ -5,8 +5,8 @@
 use crate::rig::Rig;
 use ramhold_base::hash::PlacementSeed;
 use ramhold_base::*;
-use ramhold_log::{Entry, Object, OlderList};
-use ramhold_wire::control::{Address, encode_into};
+use ramhold_log::{Entry, INTAKE_SLICE_BYTES, Object, OlderList};
+use ramhold_wire::control::{Address, decode, encode_into};
 use ramhold_wire::data::{AppendReply, AppendRequest, KeyRequest, RejectRules, WriteRequest};
 use ramhold_wire::membership::*;
 use ramhold_wire::recovery::*;
@@ -80,7 +80,14 @@ fn answer_records(rig: &mut Rig, body: &[u8]) -> ServerId {
     let at = rig.asked.iter().position(|(h, _)| h.opcode() == Some(Opcode::RecoveryRead)).expect("asked");
     let (asked, _) = rig.asked.remove(at);
     let mut effects = Effects::new();
-    rig.master.on_reply(rig.now, &asked.answer(Status::Ok), body, &rig.view, &mut effects);
+    let times = [0; ReadTimes::BYTES];
+    rig.master.on_reply(
+        rig.now,
+        &asked.answer(Status::Ok),
+        &[&times, body].concat(),
+        &rig.view,
+        &mut effects,
+    );
     rig.take(effects);
     asked.target
 }
@@ -103,6 +110,55 @@ fn damaged_records_are_fetched_from_the_next_backup() {
     let (_, report) = rig.recovered().expect("done");
     assert!(matches!(report.outcome, RecoveryOutcome::Done { .. }), "{report:?}");
     assert_eq!(rig.master.log().stats().map(|stat| stat.records).sum::<u64>(), 2);
+}
+
+// F4: each backup's newest segment first, then each one's second newest; so many at a time.
+#[test]
+fn segments_are_asked_for_in_the_published_order() {
+    let mut rig = Rig::new();
+    let segment = |id: u64| RecoverySegment {
+        segment: SegmentId(id),
+        // The first backup has the seven newest of nine.
+        sources: readable()[0].sources[usize::from(id <= 2)..].to_vec(),
+        ..readable()[0].clone()
+    };
+    assert_eq!(rig.request(&recover(1, (1..=9).map(segment).collect())), Status::Ok);
+    let asked = |rig: &Rig| -> Vec<u64> {
+        let reads = rig.asked.iter().filter(|(h, _)| h.opcode() == Some(Opcode::RecoveryRead));
+        reads.map(|(_, body)| decode::<RecoveryRead>(body).unwrap().segment.0).collect()
+    };
+    assert_eq!(asked(&rig), [9, 2, 8, 1, 7, 6]);
+    answer_records(&mut rig, &records());
+    rig.tick();
+    assert_eq!(asked(&rig), [2, 8, 1, 7, 6, 5], "one was taken in, so there is room for one");
+}
+
+// E4: what has come is taken in between other work.
+#[test]
+fn records_are_taken_in_by_slices() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.request(&recover(1, readable())), Status::Ok);
+    let mut body = Vec::new();
+    let (mut count, value) = (0u32, [7; 1000]);
+    while body.len() < 3 * INTAKE_SLICE_BYTES {
+        let key = count.to_le_bytes();
+        let (table, version) = (TableId(5), Version(3));
+        let object = Object { table, version, time: 1, expires: None, key: &key, value: &value };
+        Entry::Object(object, OlderList::NONE).encode(&mut body);
+        count += 1;
+    }
+    answer_records(&mut rig, &body);
+    let taken = |rig: &Rig| rig.master.log().stats().map(|stat| stat.records).sum::<u64>();
+    let mut seen = vec![taken(&rig)];
+    while *seen.last().unwrap() < u64::from(count) {
+        assert!(rig.master.deadline().is_some_and(|at| at <= rig.now), "there is more to do");
+        let mut effects = Effects::new();
+        rig.master.tick(rig.now, &rig.view, &mut effects);
+        rig.take(effects);
+        seen.push(taken(&rig));
+        assert!(seen.len() < 10, "{seen:?}");
+    }
+    assert!(seen.windows(2).all(|pair| pair[1] - pair[0] <= u64::from(count) / 2), "{seen:?}");
 }
 
 #[test]

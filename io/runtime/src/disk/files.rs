@@ -4,9 +4,11 @@
 
 use crate::StartError;
 use ramhold_base::DiskFile;
+use rustix::fs::OFlags;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 /// Where a backup keeps its files. Both directories are made when they are missing; they may be the same.
 #[derive(Clone, Debug)]
@@ -21,9 +23,16 @@ pub struct DiskConfig {
 pub struct DiskFiles {
     superblock: File,
     frames: File,
+    /// The same past the page cache, where the file system can do that.
+    frames_direct: Option<File>,
     buffers: File,
+    /// Memory of reads that nobody needs any more.
+    spare: Mutex<Vec<Vec<u8>>>,
     _locks: Vec<File>,
 }
+
+/// A read under way and one that is looked at; each is a segment at most.
+const SPARE_COUNT_MAX: usize = 2;
 
 impl DiskFiles {
     pub(crate) fn file(&self, file: DiskFile) -> &File {
@@ -34,9 +43,39 @@ impl DiskFiles {
         }
     }
 
+    /// For large reads and writes of whole blocks.
+    pub(crate) fn direct(&self, file: DiskFile) -> Option<&File> {
+        match file {
+            DiskFile::Frames => self.frames_direct.as_ref(),
+            DiskFile::Superblock | DiskFile::Buffers => None,
+        }
+    }
+
+    /// Takes memory back that a read had brought, so that the next need not get it page by page from the system.
+    pub(crate) fn recycle(&self, memory: Vec<u8>) {
+        let mut spare = self.spare.lock().expect("nobody panics with it");
+        if spare.len() < SPARE_COUNT_MAX {
+            spare.push(memory);
+        }
+    }
+
+    /// Memory for a large read.
+    pub(crate) fn memory(&self) -> Vec<u8> {
+        let mut memory = self.spare.lock().expect("nobody panics with it").pop().unwrap_or_default();
+        memory.clear();
+        memory
+    }
+
     #[cfg(test)]
     pub(crate) fn of(superblock: File, frames: File, buffers: File) -> DiskFiles {
-        DiskFiles { superblock, frames, buffers, _locks: Vec::new() }
+        DiskFiles {
+            superblock,
+            frames,
+            frames_direct: None,
+            buffers,
+            spare: Mutex::default(),
+            _locks: Vec::new(),
+        }
     }
 }
 
@@ -50,11 +89,12 @@ pub fn open_disk(config: &DiskConfig) -> Result<DiskFiles, StartError> {
     }
     let superblock = open_file(&data_dir.join("superblock"))?;
     let frames = open_file(&data_dir.join("frames"))?;
+    let frames_direct = open_direct(&data_dir.join("frames"));
     let buffers = open_file(&buffer_dir.join("buffers"))?;
     // A file that is synced but whose name is not would be missing after a loss of power.
     sync_directory(&data_dir)?;
     sync_directory(&buffer_dir)?;
-    Ok(DiskFiles { superblock, frames, buffers, _locks: locks })
+    Ok(DiskFiles { superblock, frames, frames_direct, buffers, spare: Mutex::default(), _locks: locks })
 }
 
 /// Makes a directory for this user alone, its name durable, and gives its path without links.
@@ -91,6 +131,12 @@ pub(crate) fn open_file(path: &Path) -> Result<File, StartError> {
         .mode(0o600)
         .open(path)
         .map_err(|error| StartError::File { path: path.to_owned(), error })
+}
+
+/// A file that is there, for transfers past the page cache; `None` where that is not to be had.
+fn open_direct(path: &Path) -> Option<File> {
+    let flags = i32::try_from(OFlags::DIRECT.bits()).expect("flags of open fit C's int");
+    OpenOptions::new().read(true).write(true).custom_flags(flags).open(path).ok()
 }
 
 fn sync_directory(path: &Path) -> Result<(), StartError> {

@@ -1,16 +1,39 @@
 //! One disk effect, done with plain system calls.
+//!
+//! Segments go to the frames, and come from there, past the page cache: nobody reads them again soon, and pages for them
+//! would cost more processor time than all the rest of a flush. What is not whole blocks, and all that is small, goes
+//! through it; the kernel keeps both views of the file the same.
 
 use super::{DiskFiles, Lane};
 use ramhold_base::{DiskError, DiskFile, DiskToken, Effect};
 use rustix::fs::FallocateFlags;
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags};
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
 /// Bytes moved in one system call of a copy or of writing zeros.
 const CHUNK_BYTES: usize = 1024 * 1024;
+/// What transfers past the page cache are aligned to, in the file and in memory: a multiple of any device's blocks.
+const BLOCK_BYTES: usize = 4096;
+/// Shorter reads go through the page cache.
+const DIRECT_BYTES_MIN: usize = 256 * 1024;
+
+thread_local! {
+    /// Of this thread's transfers past the page cache.
+    static CHUNK: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Lets `use_it` have a chunk of memory that is aligned to blocks.
+fn with_chunk<R>(use_it: impl FnOnce(&mut [u8]) -> R) -> R {
+    CHUNK.with_borrow_mut(|memory| {
+        memory.resize(CHUNK_BYTES + BLOCK_BYTES, 0);
+        let start = memory.as_ptr().align_offset(BLOCK_BYTES);
+        use_it(&mut memory[start..start + CHUNK_BYTES])
+    })
+}
 
 #[derive(Debug)]
 pub(crate) enum Work<'a> {
@@ -57,10 +80,12 @@ impl Work<'_> {
             Work::Write { file, offset, data } => {
                 files.file(*file).write_all_at(data, *offset).map(|()| Vec::new())
             }
-            Work::Read { file, offset, bytes } => read(files.file(*file), *offset, *bytes),
+            Work::Read { file, offset, bytes } => {
+                read(files.file(*file), files.direct(*file), (*offset, *bytes), || files.memory())
+            }
             Work::Copy { from, from_offset, to, to_offset, bytes } => {
-                copy(files.file(*from), *from_offset, files.file(*to), *to_offset, *bytes)
-                    .map(|()| Vec::new())
+                let to = (files.file(*to), files.direct(*to), *to_offset);
+                copy(files.file(*from), *from_offset, to, *bytes).map(|()| Vec::new())
             }
             Work::Sync { file } => files.file(*file).sync_data().map(|()| Vec::new()),
             Work::Reserve { file, bytes } => reserve(files.file(*file), *bytes).map(|()| Vec::new()),
@@ -117,12 +142,23 @@ fn disk_error(work: &Work<'_>, error: &io::Error) -> DiskError {
 }
 
 /// Reads up to `bytes`, fewer only at the end of the file.
-fn read(file: &File, offset: u64, bytes: u32) -> io::Result<Vec<u8>> {
+fn read(
+    file: &File,
+    direct: Option<&File>,
+    (offset, bytes): (u64, u32),
+    memory: impl FnOnce() -> Vec<u8>,
+) -> io::Result<Vec<u8>> {
     // No more memory than there are bytes, whatever was asked for.
     let there = file.metadata()?.len().saturating_sub(offset).min(u64::from(bytes));
-    let mut buffer = vec![0; usize::try_from(there).expect("at most a u32")];
-    let mut filled = 0;
-    while filled < buffer.len() {
+    let there = usize::try_from(there).expect("at most a u32");
+    let mut buffer = if there >= DIRECT_BYTES_MIN { memory() } else { Vec::new() };
+    buffer.reserve_exact(there);
+    if let Some(direct) = direct.filter(|_| there >= DIRECT_BYTES_MIN && !is_cached(file, offset, there)) {
+        read_direct(direct, offset, there, &mut buffer)?;
+    }
+    let mut filled = buffer.len();
+    buffer.resize(there, 0);
+    while filled < there {
         match file.read_at(&mut buffer[filled..], offset + filled as u64) {
             Ok(0) => break,
             Ok(count) => filled += count,
@@ -134,17 +170,80 @@ fn read(file: &File, offset: u64, bytes: u32) -> io::Result<Vec<u8>> {
     Ok(buffer)
 }
 
-fn copy(from: &File, from_offset: u64, to: &File, to_offset: u64, bytes: u32) -> io::Result<()> {
+/// Whether the first and the last byte are in the page cache, so that the rest is likely to be.
+fn is_cached(file: &File, offset: u64, bytes: usize) -> bool {
+    let is_there = |offset| {
+        let mut byte = [0];
+        let mut into = [io::IoSliceMut::new(&mut byte)];
+        rustix::io::preadv2(file, &mut into, offset, ReadWriteFlags::NOWAIT) == Ok(1)
+    };
+    is_there(offset) && is_there(offset + bytes as u64 - 1)
+}
+
+/// Appends the bytes to `out` as far as they can be read in whole blocks; none where the device's blocks are larger than any
+/// known.
+fn read_direct(file: &File, offset: u64, bytes: usize, out: &mut Vec<u8>) -> io::Result<()> {
+    with_chunk(|chunk| {
+        // The first block may begin before what is wanted.
+        let mut skip = (offset % BLOCK_BYTES as u64) as usize;
+        let mut at = offset - skip as u64;
+        while out.len() < bytes {
+            let wanted = (skip + bytes - out.len()).next_multiple_of(BLOCK_BYTES).min(CHUNK_BYTES);
+            let count = match file.read_at(&mut chunk[..wanted], at) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if is_invalid(&error) => 0,
+                other => other?,
+            };
+            let read = chunk[..count].get(skip..).unwrap_or_default();
+            out.extend_from_slice(&read[..read.len().min(bytes - out.len())]);
+            if count == 0 || !count.is_multiple_of(BLOCK_BYTES) {
+                break;
+            }
+            (at, skip) = (at + count as u64, 0);
+        }
+        Ok(())
+    })
+}
+
+fn is_invalid(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::INVAL.raw_os_error())
+}
+
+fn copy(
+    from: &File,
+    from_offset: u64,
+    (to, direct, to_offset): (&File, Option<&File>, u64),
+    bytes: u32,
+) -> io::Result<()> {
     let bytes = bytes as usize;
-    let mut buffer = vec![0; bytes.min(CHUNK_BYTES)];
-    let mut done = 0;
-    while done < bytes {
-        let chunk = (bytes - done).min(CHUNK_BYTES);
-        from.read_exact_at(&mut buffer[..chunk], from_offset + done as u64)?;
-        to.write_all_at(&buffer[..chunk], to_offset + done as u64)?;
-        done += chunk;
-    }
-    Ok(())
+    with_chunk(|buffer| {
+        let mut done = 0;
+        while done < bytes {
+            let at = to_offset + done as u64;
+            let to_block = (at.next_multiple_of(BLOCK_BYTES as u64) - at) as usize;
+            let left = bytes - done;
+            // Up to the next whole block, then whole blocks, then the rest.
+            let whole = left.min(CHUNK_BYTES) / BLOCK_BYTES * BLOCK_BYTES;
+            let (chunk, is_whole) = match direct {
+                Some(_) if to_block > 0 => (to_block.min(left), false),
+                Some(_) if whole > 0 => (whole, true),
+                _ => (left.min(CHUNK_BYTES), false),
+            };
+            from.read_exact_at(&mut buffer[..chunk], from_offset + done as u64)?;
+            let written = match direct.filter(|_| is_whole) {
+                Some(direct) => direct.write_all_at(&buffer[..chunk], at),
+                None => Err(Errno::INVAL.into()),
+            };
+            match written {
+                Err(error) if is_invalid(&error) => {
+                    to.write_all_at(&buffer[..chunk], at)?;
+                }
+                other => other?,
+            }
+            done += chunk;
+        }
+        Ok(())
+    })
 }
 
 /// Makes the file at least `bytes` long with its space reserved, or fails and leaves its length as it was.
@@ -249,6 +348,47 @@ mod tests {
         assert!(matches!(result, Err(DiskError::Failed(_))), "{result:?}");
     }
 
+    // D1: what goes past the page cache is the same as what goes through it, wherever it begins and ends.
+    #[test]
+    fn transfers_past_the_page_cache_are_exact() {
+        let scratch = Scratch::new();
+        let config = crate::DiskConfig { data_dir: scratch.path().into(), buffer_dir: scratch.path().into() };
+        let files = crate::open_disk(&config).unwrap();
+        let long: Vec<u8> = (0..3 * CHUNK_BYTES + 9 * BLOCK_BYTES).map(|i| (i * 31 / 7) as u8).collect();
+        write(DiskFile::Buffers, 0, &long).perform(&files).unwrap();
+        let mut model = vec![0xEE; long.len() + 4 * BLOCK_BYTES];
+        write(DiskFile::Frames, 0, &model).perform(&files).unwrap();
+        let mut rng = ramhold_base::Rng::new(3);
+        for round in 0..60 {
+            let scale = rng.between(1, 22);
+            let bytes = rng.below(1 << scale).clamp(1, long.len() as u64) as usize;
+            let from = rng.below((long.len() - bytes) as u64 + 1) as usize;
+            let mut to = rng.below((model.len() - bytes) as u64 + 1) as usize;
+            if rng.chance(1, 2) {
+                to = to / BLOCK_BYTES * BLOCK_BYTES;
+            }
+            let copy = Work::Copy {
+                from: DiskFile::Buffers,
+                from_offset: from as u64,
+                to: DiskFile::Frames,
+                to_offset: to as u64,
+                bytes: bytes as u32,
+            };
+            copy.perform(&files).unwrap();
+            model[to..to + bytes].copy_from_slice(&long[from..from + bytes]);
+            let at = rng.below(model.len() as u64) as usize;
+            let bytes = rng.below(model.len() as u64) as usize;
+            let read = Work::Read { file: DiskFile::Frames, offset: at as u64, bytes: bytes as u32 };
+            let end = model.len().min(at + bytes);
+            assert!(read.perform(&files).unwrap() == model[at..end], "round {round}: {at} {bytes}");
+            if let Some(direct) = files.direct(DiskFile::Frames).filter(|_| end > at) {
+                let mut read = Vec::new();
+                read_direct(direct, at as u64, end - at, &mut read).unwrap();
+                assert!(model[at..end].starts_with(&read), "round {round}: {at} {bytes}");
+            }
+        }
+    }
+
     // D2: a full device is told apart from a broken one.
     #[test]
     fn a_full_device_is_full() {
@@ -278,7 +418,7 @@ mod tests {
     }
 
     fn read_first(file: &File) -> Vec<u8> {
-        read(file, 0, 4).unwrap()
+        read(file, None, (0, 4), Vec::new).unwrap()
     }
 
     #[test]

@@ -11,6 +11,9 @@ use rustix::io::Errno;
 use rustix::net::{Shutdown, SocketType, sockopt};
 use std::net::SocketAddr;
 
+/// Smaller frames are collected: a system call for each would cost more than a copy.
+const DIRECT_BYTES_MIN: usize = 64 * 1024;
+
 impl Network {
     /// Appends one frame to what goes out to `to` at the next flush.
     pub(crate) fn send(&mut self, to: Peer, frame: &[u8], now: Instant) {
@@ -24,7 +27,14 @@ impl Network {
             self.stats.frames_dropped += 1;
             return;
         };
-        connection.output.push(frame);
+        // What is large goes to the kernel from where it lies, as far as that takes it.
+        let taken = if frame.len() >= DIRECT_BYTES_MIN && connection.phase == Phase::Open {
+            connection.output.send_at_once(&connection.socket, frame)
+        } else {
+            0
+        };
+        self.stats.bytes_sent += taken as u64;
+        connection.output.push(&frame[taken..]);
         if connection.output.len() > self.limits.output_bytes_max {
             self.stats.output_overflows += 1;
             let id = connection.id;

@@ -21,6 +21,9 @@ impl<M: Machine> Runtime<M> {
             self.execute_one(effect, now);
         }
         self.effects.list = list;
+        if let Some(disk) = &self.disk {
+            self.effects.spare.drain(..).for_each(|memory| disk.recycle(memory));
+        }
         self.effects.clear();
     }
 

@@ -154,17 +154,42 @@ struct Worker<'a> {
     /// What is to be started together with those that follow.
     collected: Vec<(Operation, u64, (Kind, Instant))>,
     began: Instant,
-    /// Random bytes that values are cut from, so that they differ and cannot be compressed.
+    values: Values,
+}
+
+/// What is written: random bytes, the same for an object each time, so that values differ, cannot be compressed, and can
+/// be compared with what is read.
+pub struct Values {
     material: Vec<u8>,
+    bytes: usize,
+}
+
+impl Values {
+    pub fn new(load: &Load) -> Values {
+        let mut rng = Rng::new(load.seed);
+        let words = load.value_bytes / 8 + 1024;
+        let material = (0..words).flat_map(|_| rng.u64().to_le_bytes()).collect();
+        Values { material, bytes: load.value_bytes }
+    }
+
+    pub fn of(&self, object: u64) -> &[u8] {
+        // Any fixed way of choosing among 4096 places does.
+        let start = (object.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 52) as usize;
+        &self.material[start..start + self.bytes]
+    }
 }
 
 impl Worker<'_> {
     fn new(load: &Load, pipeline: Pipeline<(Kind, Instant)>, number: u64) -> Worker<'_> {
-        let mut rng = Rng::new(load.seed.wrapping_add(number));
-        let words = load.value_bytes / 8 + 1024;
-        let material = (0..words).flat_map(|_| rng.u64().to_le_bytes()).collect();
-        let collected = Vec::with_capacity(load.multi);
-        Worker { load, pipeline, rng, measured: Measured::new(), collected, began: Instant::now(), material }
+        Worker {
+            load,
+            pipeline,
+            rng: Rng::new(load.seed.wrapping_add(number)),
+            measured: Measured::new(),
+            collected: Vec::with_capacity(load.multi),
+            began: Instant::now(),
+            values: Values::new(load),
+        }
     }
 
     /// A read or a write of any object. Its time counts from `due`.
@@ -188,8 +213,7 @@ impl Worker<'_> {
         let operation = match kind {
             Kind::Read => Operation::Read { table, key, rules },
             Kind::Write => {
-                let start = self.rng.below(4096) as usize;
-                let value = self.material[start..start + self.load.value_bytes].to_vec();
+                let value = self.values.of(object).to_vec();
                 Operation::Write { table, key, value, rules, expiry: None }
             }
         };
@@ -226,7 +250,7 @@ impl Worker<'_> {
 }
 
 /// The number in decimal with zeros in front.
-fn key(object: u64, bytes: usize) -> Vec<u8> {
+pub fn key(object: u64, bytes: usize) -> Vec<u8> {
     format!("{object:0bytes$}").into_bytes()
 }
 

@@ -46,6 +46,7 @@ impl Scene {
             dir: work_dir.clone(),
             ports: find_free(SERVER_COUNT + 1)?,
             memory_bytes: MEMORY_BYTES,
+            buffer_bytes: None,
             disk_bytes: DISK_BYTES,
             default_replicas: REPLICAS,
             placement: ReplicaPlacement::Scatter,

@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(BufferPlace::new(None, &dir).unwrap().path(), place.path());
         let other = BufferPlace::new(None, &dir.join("x")).unwrap();
         assert_ne!(other.path(), place.path());
-        let memory = MemoryPlan::new(512 << 20, Roles { master: true, backup: true }).unwrap();
+        let memory = MemoryPlan::new(512 << 20, Roles { master: true, backup: true }, None).unwrap();
         assert_eq!(place.held_bytes(), 0);
         assert_eq!(place.reserve(&memory).unwrap(), Buffers::Reserved { count: memory.buffer_count });
         assert!(place.held_bytes() >= memory.buffer_bytes);

@@ -1,0 +1,246 @@
+//! `bench recovery`: a cluster of processes on this machine loses the server that holds the data; how long until the
+//! last object can be read again, and how much of that this machine could not have done faster.
+//!
+//! Catalogue: F1-F5, F11.
+
+mod floor;
+mod probe;
+mod stage;
+
+use super::load::{self, Load};
+use super::machine;
+use crate::cli::Global;
+use crate::commands::recoveries::timeline;
+use crate::failure::{Failure, NOT_FOUND};
+use crate::interrupt;
+use crate::output;
+use crate::progress::Progress;
+use crate::size::{bytes_text, parse_bytes};
+use clap::Args;
+use floor::Floor;
+use probe::Probe;
+use ramhold_base::limits::{REPLICA_COUNT_MAX, VALUE_BYTES_MAX};
+use ramhold_client::RecoveryReport;
+use ramhold_log::OBJECT_OVERHEAD_BYTES;
+use serde_json::json;
+use stage::Stage;
+use std::hash::{BuildHasher, RandomState};
+use std::path::PathBuf;
+use std::time::Duration;
+
+const KEY_BYTES: usize = 30;
+const CLIENTS: u16 = 2;
+const PIPELINE: usize = 64;
+
+const HELP: &str = "\
+Examples:
+  ramhold bench recovery --data 200MiB
+  ramhold bench recovery --servers 6 --data 2GiB --object-bytes 1000
+  ramhold bench recovery --data 2GiB --buffers all       (no device in the way)
+
+One table in one tablet is filled, so that one server holds all of it; what it wrote is flushed; then the server is
+killed (SIGKILL). Some keys, spread over all, are asked for from then on; the clock stops when the last of them is
+answered. Afterwards every object is read and compared.
+
+The floor is what this machine needs for the same bytes, measured in the same run: every byte that was fetched or
+replicated once through the loopback, every byte fetched once verified and once copied, over all processors; or, if that is
+longer, what has to leave the buffers at the device's rate with fdatasync.";
+
+/// Measure how fast the data of a dead server can be read again.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = HELP)]
+pub struct Recovery {
+    /// Servers, the one that dies included.
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u16).range(2..=64))]
+    servers: u16,
+    /// Log that the dead server holds.
+    #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = parse_bytes)]
+    data: u64,
+    /// Bytes of a value.
+    #[arg(long, default_value_t = 1000)]
+    object_bytes: u32,
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=REPLICA_COUNT_MAX as i64))]
+    replicas: u8,
+    /// What each server has for others' writes that are not flushed yet: a size, or 'all' for enough to take everything;
+    /// by default what a server of this size takes.
+    #[arg(long, value_name = "SIZE", value_parser = parse_buffers)]
+    buffers: Option<Buffers>,
+    /// Keys that are asked for from the kill on.
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    probes: u64,
+    /// Where the cluster keeps its files; by default a temporary directory. They are removed at the end.
+    #[arg(long, value_name = "DIR")]
+    work_dir: Option<PathBuf>,
+    /// Leave the cluster's files and logs behind.
+    #[arg(long)]
+    keep: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Buffers {
+    All,
+    Bytes(u64),
+}
+
+fn parse_buffers(text: &str) -> Result<Buffers, String> {
+    if text == "all" { Ok(Buffers::All) } else { parse_bytes(text).map(Buffers::Bytes) }
+}
+
+/// What is told at the end.
+struct Outcome {
+    objects: u64,
+    /// From the kill until the first, the middle and the last key was read.
+    read: [Duration; 3],
+    /// From the kill until the recovery was over for the coordinator.
+    over: Duration,
+    report: RecoveryReport,
+    floor: Floor,
+    /// What all servers that are left have for others' writes.
+    buffer_bytes: u64,
+    wrong: u64,
+    steal: Option<f64>,
+}
+
+impl Recovery {
+    pub fn run(self, global: &Global) -> Result<(), Failure> {
+        let entry_bytes = (OBJECT_OVERHEAD_BYTES + KEY_BYTES) as u64 + u64::from(self.object_bytes);
+        let objects = self.data.div_ceil(entry_bytes).max(1);
+        if self.object_bytes as usize > VALUE_BYTES_MAX {
+            return Err(Failure::usage(format!("--object-bytes must be at most {VALUE_BYTES_MAX}")));
+        }
+        if u16::from(self.replicas) >= self.servers {
+            let text = "each replica needs a server besides the one with the data: fewer --replicas, or more --servers";
+            return Err(Failure::usage(text));
+        }
+        interrupt::watch()?;
+        let mut stage = Stage::set(&self)?;
+        let result = self.play(&mut stage, objects, global);
+        stage.clear_away();
+        let outcome = result?;
+        if global.json {
+            output::print_json(&self.json(&outcome))?;
+        } else {
+            output::print(&self.text(&outcome))?;
+        }
+        if outcome.wrong == 0 {
+            return Ok(());
+        }
+        Err(Failure::new(NOT_FOUND, format!("{} objects are lost or wrong", outcome.wrong)))
+    }
+
+    fn play(&self, stage: &mut Stage, objects: u64, global: &Global) -> Result<Outcome, Failure> {
+        let mut progress = Progress::new("measuring", global.json);
+        progress.show_text(|| "the machine".to_owned());
+        let mut floor = Floor::measure(&stage.work_dir)?;
+        progress.show_text(|| format!("starting {} servers", self.servers));
+        let table = stage.start(self.replicas)?;
+        progress.show_text(|| format!("filling {}", bytes_text(self.data)));
+        let global = stage.global(global);
+        let load = Load {
+            table,
+            objects,
+            key_bytes: KEY_BYTES,
+            value_bytes: self.object_bytes as usize,
+            read_percent: 0,
+            pipeline: PIPELINE,
+            multi: 1,
+            seed: RandomState::new().hash_one(std::process::id()),
+            rate: None,
+        };
+        let filled = load::fill(&load, &global, CLIENTS)?;
+        if let Some((error, count)) = filled.errors.first_key_value() {
+            return Err(Failure::usage(format!(
+                "{count} of {objects} objects could not be written: {error}"
+            )));
+        }
+        progress.show_text(|| "waiting until all of it is on the devices".to_owned());
+        let victim = stage.settle(objects)?;
+        progress.show_text(|| "recovering".to_owned());
+        let before = machine::Times::now();
+        let mut probe = Probe::new(&global, &load, self.probes)?;
+        stage.kill(victim);
+        probe.ask();
+        probe.wait()?;
+        let report = stage.wait_over(victim)?;
+        let (read, over) = (probe.times(), probe.elapsed());
+        let steal = machine::steal_percent(before, machine::Times::now());
+        progress.show_text(|| "reading everything back".to_owned());
+        let wrong = probe::wrong(&global, &load)?;
+        progress.finish();
+        let buffer_bytes = stage.buffer_bytes()?;
+        floor.weigh(report.bytes, u64::from(self.replicas), buffer_bytes);
+        Ok(Outcome { objects, read, over, report, floor, buffer_bytes, wrong, steal })
+    }
+
+    fn text(&self, outcome: &Outcome) -> String {
+        let Outcome { objects, read: [first, half, last], over, report, floor, .. } = outcome;
+        let seconds = |time: Duration| format!("{:.3} s", time.as_secs_f64());
+        let mut lines = vec![
+            format!(
+                "killed       one of {} servers, {objects} objects of {} B, {} of log, {} replicas",
+                self.servers,
+                self.object_bytes,
+                bytes_text(report.bytes),
+                self.replicas
+            ),
+            format!(
+                "readable     the first key after {}, half after {}, the last after {}",
+                seconds(*first),
+                seconds(*half),
+                seconds(*last)
+            ),
+            format!(
+                "recovery     {} partitions, {} segments, {} records, over after {}",
+                report.partitions,
+                report.segments,
+                report.records,
+                seconds(*over)
+            ),
+            format!("rate         {}/s", bytes_text((report.bytes as f64 / last.as_secs_f64()) as u64)),
+        ];
+        lines.extend(floor.lines());
+        lines.push(format!(
+            "of the floor {:.2} x ({} of buffers)",
+            last.as_secs_f64() / floor.seconds(),
+            bytes_text(outcome.buffer_bytes)
+        ));
+        if let Some(steal) = outcome.steal {
+            lines.push(format!("steal        {steal:.1} % of the processors' time while recovering"));
+        }
+        lines.push(format!("lost, wrong  {}", outcome.wrong));
+        lines.join("\n") + "\n\n" + &timeline::text(report)
+    }
+
+    fn json(&self, outcome: &Outcome) -> serde_json::Value {
+        let Outcome { objects, read: [first, half, last], over, report, floor, .. } = outcome;
+        json!({
+            "servers": self.servers,
+            "objects": objects,
+            "object_bytes": self.object_bytes,
+            "replicas": self.replicas,
+            "log_bytes": report.bytes,
+            "first_seconds": first.as_secs_f64(),
+            "half_seconds": half.as_secs_f64(),
+            "last_seconds": last.as_secs_f64(),
+            "over_seconds": over.as_secs_f64(),
+            "floor": floor.json(),
+            "of_floor": last.as_secs_f64() / floor.seconds(),
+            "buffer_bytes": outcome.buffer_bytes,
+            "recovery": crate::commands::recoveries::report_json(report),
+            "wrong": outcome.wrong,
+            "steal_percent": outcome.steal,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_all_or_a_size() {
+        assert_eq!(parse_buffers("all"), Ok(Buffers::All));
+        assert_eq!(parse_buffers("1MiB"), Ok(Buffers::Bytes(1 << 20)));
+        assert!(parse_buffers("some").is_err());
+    }
+}

@@ -1,0 +1,76 @@
+//! When a recovery came how far, for those who watch it (F11).
+//!
+//! Kept in the recovery's record, so that it is there afterwards and under the next coordinator; nothing is stored for its
+//! sake alone, so what came between two commits may be missing after a restart.
+
+use crate::machine::Coordinator;
+use ramhold_base::{Instant, RecoveryId, ServerId};
+use ramhold_wire::recovery::ReplayTimes;
+use ramhold_wire::status::{PartReport, RecoverySteps};
+
+/// Turns of partitions that a record holds.
+const PART_COUNT_MAX: usize = 4096;
+
+impl Coordinator {
+    /// Milliseconds since the verdict.
+    pub(crate) fn since_verdict(&mut self, now: Instant, id: RecoveryId) -> u64 {
+        let detected = self.state.recoveries.get(&id).map_or(0, |record| record.detected.0);
+        self.time(now).0.saturating_sub(detected)
+    }
+
+    /// Notes a step that was reached; it counts the first time.
+    pub(crate) fn note_step(
+        &mut self,
+        now: Instant,
+        id: RecoveryId,
+        step: impl FnOnce(&mut RecoverySteps) -> &mut Option<u64>,
+    ) {
+        let since = self.since_verdict(now, id);
+        if let Some(record) = self.state.recoveries.get_mut(&id) {
+            step(&mut record.steps).get_or_insert(since);
+        }
+    }
+
+    pub(crate) fn note_assigned(
+        &mut self,
+        now: Instant,
+        id: RecoveryId,
+        (plan, partition, attempt): (RecoveryId, u32, u32),
+        server: ServerId,
+    ) {
+        let assigned = self.since_verdict(now, id);
+        let Some(record) = self.state.recoveries.get_mut(&id) else { return };
+        if record.parts.len() < PART_COUNT_MAX {
+            record.parts.push(PartReport {
+                plan,
+                partition,
+                attempt,
+                server,
+                assigned,
+                accepted: None,
+                reported: None,
+                live: None,
+                failed: None,
+                bytes: 0,
+                records: 0,
+                times: ReplayTimes::default(),
+            });
+        }
+    }
+
+    /// Lets `note` change the present turn of a partition; it is given the time.
+    pub(crate) fn note_part(
+        &mut self,
+        now: Instant,
+        id: RecoveryId,
+        (plan, partition): (RecoveryId, u32),
+        note: impl FnOnce(&mut PartReport, u64),
+    ) {
+        let since = self.since_verdict(now, id);
+        let Some(record) = self.state.recoveries.get_mut(&id) else { return };
+        let mut parts = record.parts.iter_mut().rev();
+        if let Some(part) = parts.find(|part| (part.plan, part.partition) == (plan, partition)) {
+            note(part, since);
+        }
+    }
+}
