@@ -1,13 +1,13 @@
 //! One session with its connections, driven by the thread that calls it.
 
 use crate::{Error, address};
-use ramhold_base::{ClusterTime, Number, Status, TableId, Version};
+use ramhold_base::{ClusterTime, KeyHash, Number, Status, TableId, Version};
 use ramhold_client_core::{
     Expiry, Operation, OperationId, Outcome, RejectRules, Reply, Session, SessionConfig, WhichTable,
 };
 use ramhold_runtime::{Runtime, RuntimeConfig, Turn};
 use ramhold_wire::status::{ClusterStatus, Pong, ProcessStatus, RecoveryReport};
-use ramhold_wire::table::{LeftOpen, TableDescription, TableOptions, TableSummary};
+use ramhold_wire::table::{Division, LeftOpen, TableDescription, TableOptions, TableSummary};
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
@@ -250,6 +250,34 @@ impl Client {
     pub fn drop_table(&mut self, table: TableId) -> Result<(), Error> {
         match self.complete(Operation::DropTable { table })? {
             Reply::TableDropped => Ok(()),
+            _ => Err(Error::UnexpectedReply),
+        }
+    }
+
+    /// Cuts each tablet of a table into so many equal ones, or as many as it has hashes or slots. They stay where they are.
+    /// Tells how many the table has then, when their owners have it.
+    pub fn split_table(&mut self, table: TableId, parts: u32) -> Result<u32, Error> {
+        self.divide_table(table, Division::Parts { count: parts })
+    }
+
+    /// Has a tablet begin at a hash; of a table by slots at the first one of a slot.
+    pub fn split_table_at(&mut self, table: TableId, at: KeyHash) -> Result<u32, Error> {
+        self.divide_table(table, Division::Split { at })
+    }
+
+    /// Makes neighbouring tablets one wherever they have one owner.
+    pub fn merge_table(&mut self, table: TableId) -> Result<u32, Error> {
+        self.divide_table(table, Division::Join { at: None })
+    }
+
+    /// Makes the two tablets one that meet at a hash. Refused with `NotAllowed` when they have two owners.
+    pub fn merge_table_at(&mut self, table: TableId, at: KeyHash) -> Result<u32, Error> {
+        self.divide_table(table, Division::Join { at: Some(at) })
+    }
+
+    fn divide_table(&mut self, table: TableId, division: Division) -> Result<u32, Error> {
+        match self.complete(Operation::DivideTable { table, division })? {
+            Reply::TableDivided { tablets } => Ok(tablets),
             _ => Err(Error::UnexpectedReply),
         }
     }

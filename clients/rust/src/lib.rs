@@ -63,7 +63,7 @@ pub use error::Error;
 pub use scan::Scan;
 
 // What operations, outcomes and answers are made of.
-pub use ramhold_base::{ClusterTime, Number, ServerId, Status, TableId, Version};
+pub use ramhold_base::{ClusterTime, KeyHash, Number, ServerId, Status, TableId, Version};
 pub use ramhold_client_core::{
     Cause, CommitAction, CommitItem, Expiry, NoCursor, Operation, OperationId, Outcome, Page, PageLimits,
     RejectRules, Reply, ScanCursor, ScannedObject, TableCount, WhichTable,

@@ -30,6 +30,7 @@ impl Client {
                 Ok(Reply::Counted { last, objects }) => count.take(last, objects),
                 Ok(_) => return Err(Error::UnexpectedReply),
                 Err(Error::Refused { status: Status::Corrupt, .. }) => return self.count_keys(table),
+                Err(Error::Refused { status, .. }) if count.refused(status) => {}
                 Err(error) => return Err(error),
             }
         }

@@ -82,6 +82,10 @@ id!(
     TableId, u32, "t"
 );
 id!(
+    /// How a table is divided into tablets: raised by whatever an operator has cut or joined. 0: as it was made.
+    DivisionId, u64, "div"
+);
+id!(
     /// One reign of a coordinator; rises with each start.
     Term, u64, "term"
 );

@@ -13,7 +13,7 @@ pub const EXPIRY_MILLIS_MAX: u64 = 36_525 * 24 * 3600 * 1000;
 pub const TABLE_NAME_BYTES_MAX: usize = 255;
 /// Tables of one cluster; bounds the coordinator's memory.
 pub const TABLE_COUNT_MAX: usize = 65_536;
-/// Tablets a table may be created with; bounds one message.
+/// Tablets a table may be created with, or be cut into; bounds one message.
 pub const TABLET_COUNT_MAX: u32 = 4096;
 /// Replicas of a segment. More copies than this help nobody.
 pub const REPLICA_COUNT_MAX: u8 = 7;

@@ -182,6 +182,12 @@ defects! {
     DroppedTaken;
     /// A server's own Redis clients use a tablet that the coordinator may not have stored as that server's.
     UnconfirmedServed;
+    /// Tablets that are joined have one position, the newest of theirs.
+    JoinedAtNewest;
+    /// A master divides its tablets as an older division says.
+    OldDivisionTaken;
+    /// The parts of a tablet that is cut count what came while the walk was elsewhere.
+    RecountedTwice;
     /// A server answers requests for an earlier life.
     AnyLifeAnswers;
 

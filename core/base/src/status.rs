@@ -48,6 +48,7 @@ statuses! {
     TableExists = 11, "a table of this name exists already";
     NameTooLong = 12, "a table name has 1 to 255 bytes";
     TooManyTables = 13, "the cluster holds as many tables as it may";
+    TooManyTablets = 14, "the table, or a server, would have more tablets than it may";
     // Limits.
     KeyTooLarge = 20, "a key has at most 65535 bytes";
     ValueTooLarge = 21, "a value has at most 1048576 bytes";

@@ -13,7 +13,9 @@ use ramhold_wire::scan::ScanRequest;
 use ramhold_wire::status::{
     ClusterStatusRequest, LossAcknowledge, Ping, ProcessStatusRequest, RecoveriesRequest,
 };
-use ramhold_wire::table::{LeftOpen, TableCreate, TableDescribe, TableDrop, TableList, TableOptions};
+use ramhold_wire::table::{
+    Division, LeftOpen, TableCreate, TableDescribe, TableDivide, TableDrop, TableList, TableOptions,
+};
 use std::net::SocketAddr;
 
 /// How a table is meant.
@@ -84,6 +86,11 @@ pub enum Operation {
     /// Done when nobody serves the table any more.
     DropTable {
         table: TableId,
+    },
+    /// Cuts or joins tablets where they are. Done when their owners have it.
+    DivideTable {
+        table: TableId,
+        division: Division,
     },
     ListTables,
     DescribeTable {
@@ -194,6 +201,7 @@ impl Operation {
             }
             Operation::CreateTable { .. }
             | Operation::DropTable { .. }
+            | Operation::DivideTable { .. }
             | Operation::ListTables
             | Operation::DescribeTable { .. }
             | Operation::ClusterStatus
@@ -216,6 +224,7 @@ impl Operation {
             | Operation::Commit { .. }
             | Operation::CreateTable { .. }
             | Operation::DropTable { .. }
+            | Operation::DivideTable { .. }
             | Operation::AcknowledgeLoss { .. } => Repeat::Numbered,
             Operation::Read { .. }
             | Operation::Scan { .. }
@@ -242,6 +251,7 @@ impl Operation {
             Operation::Count { .. } => Opcode::Count,
             Operation::CreateTable { .. } => TableCreate::OPCODE,
             Operation::DropTable { .. } => TableDrop::OPCODE,
+            Operation::DivideTable { .. } => TableDivide::OPCODE,
             Operation::ListTables => TableList::OPCODE,
             Operation::DescribeTable { .. } => TableDescribe::OPCODE,
             Operation::ClusterStatus => ClusterStatusRequest::OPCODE,
@@ -285,6 +295,7 @@ impl Operation {
             }
             Operation::DescribeTable { which: WhichTable::Id(_) }
             | Operation::DropTable { .. }
+            | Operation::DivideTable { .. }
             | Operation::Count { .. }
             | Operation::ListTables
             | Operation::ClusterStatus
@@ -342,6 +353,9 @@ impl Operation {
                 encode_into(out, &TableCreate { name, options, left_open });
             }
             Operation::DropTable { table } => encode_into(out, &TableDrop { table: *table }),
+            Operation::DivideTable { table, division } => {
+                encode_into(out, &TableDivide { table: *table, division: *division });
+            }
             Operation::ListTables => encode_into(out, &TableList {}),
             Operation::DescribeTable { which } => {
                 let (name, table) = match which {

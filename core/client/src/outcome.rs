@@ -8,7 +8,7 @@ use ramhold_wire::count::CountReply;
 use ramhold_wire::data::{IncrementReply, ReadReply, decode_version};
 use ramhold_wire::lease::{LeaseOpened, LeaseRenewed};
 use ramhold_wire::status::{ClusterStatus, Pong, ProcessStatus, Recoveries, RecoveryReport};
-use ramhold_wire::table::{TableCreated, TableDescription, TableSummary, Tables};
+use ramhold_wire::table::{TableCreated, TableDescription, TableDivided, TableSummary, Tables};
 
 /// The three ways to end, never two.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,6 +84,10 @@ pub enum Reply {
         table: TableId,
     },
     TableDropped,
+    /// How many tablets the table has now.
+    TableDivided {
+        tablets: u32,
+    },
     Tables(Vec<TableSummary>),
     Table(TableDescription),
     ClusterStatus(Box<ClusterStatus>),
@@ -133,6 +137,9 @@ impl Reply {
                 Reply::TableCreated { table: decode::<TableCreated>(body)?.table }
             }
             Operation::DropTable { .. } => empty(body, Reply::TableDropped)?,
+            Operation::DivideTable { .. } => {
+                Reply::TableDivided { tablets: decode::<TableDivided>(body)?.tablets }
+            }
             Operation::ListTables => Reply::Tables(decode::<Tables>(body)?.tables),
             Operation::DescribeTable { .. } => Reply::Table(decode(body)?),
             Operation::ClusterStatus => Reply::ClusterStatus(Box::new(decode(body)?)),

@@ -23,7 +23,9 @@ mod timeline;
 mod updates;
 
 mod divide;
+mod division;
 mod losses;
+mod pieces;
 mod prove;
 mod publish;
 mod read_leases;

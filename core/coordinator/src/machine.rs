@@ -21,8 +21,8 @@ use crate::verify::{StartCheck, Suspect};
 use ramhold_base::limits::{COPYSET_RINGS_MAX, REPLICA_COUNT_MAX};
 use ramhold_base::time::earliest;
 use ramhold_base::{
-    ClusterId, ClusterTime, ConnId, Effects, Input, Instant, KeyHash, Level, Machine, Peer, RecoveryId, Rng,
-    ServerId, Status, StoreCondition, StoreRequest, StoreResult, StoreToken, TableId, Term,
+    ClusterId, ClusterTime, ConnId, DivisionId, Effects, Input, Instant, KeyHash, Level, Machine, Peer,
+    RecoveryId, Rng, ServerId, Status, StoreCondition, StoreRequest, StoreResult, StoreToken, TableId, Term,
 };
 use ramhold_wire::status::ClearedReport;
 use ramhold_wire::{Calls, Header, Kind, Message, Opcode, decode, frame, reply};
@@ -53,6 +53,7 @@ pub(crate) enum Asked {
     Verify(ServerId),
     Take { table: TableId, first: KeyHash, last: KeyHash, server: ServerId },
     Drop { table: TableId, server: ServerId },
+    Divide { table: TableId, division: DivisionId, server: ServerId },
     Fence { recovery: RecoveryId, server: ServerId },
     Recover { recovery: RecoveryId, plan: RecoveryId, partition: u32, attempt: u32, server: ServerId },
 }
@@ -324,6 +325,7 @@ impl Coordinator {
         self.resume_read_leases(now);
         self.resume_recoveries(now);
         self.resume_tables();
+        self.resume_divisions();
         self.resume_membership(now);
     }
 
@@ -387,6 +389,10 @@ impl Coordinator {
                 let message = decode(body)?;
                 self.on_update(from, header, |coordinator| coordinator.drop_table(&message))
             }
+            Opcode::TableDivide => {
+                let message = decode(body)?;
+                self.on_update(from, header, |coordinator| coordinator.divide_table(&message))
+            }
             Opcode::LossAcknowledge => {
                 let message = decode(body)?;
                 self.on_update(from, header, |coordinator| coordinator.acknowledge_loss(&message))
@@ -419,6 +425,7 @@ impl Coordinator {
             | Opcode::ServerListUpdate
             | Opcode::TabletTake
             | Opcode::TabletDrop
+            | Opcode::TabletDivide
             | Opcode::Publish => Err(Status::UnknownOpcode),
         }
     }
@@ -458,6 +465,7 @@ impl Coordinator {
                 self.on_taken(table, (first, last), server, status, body)
             }
             Asked::Drop { table, server } => self.on_dropped(table, server, status),
+            Asked::Divide { table, division, server } => self.on_divided(table, division, server, status),
             Asked::Fence { recovery, server } => self.on_fenced(now, recovery, server, status, body),
             Asked::Recover { recovery, plan, partition, attempt, server } => {
                 self.on_recover_answered(now, recovery, (plan, partition, attempt), server, status);
@@ -474,6 +482,7 @@ impl Coordinator {
                 | Asked::Push(_)
                 | Asked::Take { .. }
                 | Asked::Drop { .. }
+                | Asked::Divide { .. }
                 | Asked::Fence { .. }
                 | Asked::Recover { .. } => {}
             }

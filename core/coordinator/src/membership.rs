@@ -284,9 +284,7 @@ impl Coordinator {
     pub(crate) fn declare_crashed(&mut self, now: Instant, id: ServerId, cause: &str) -> RecoveryId {
         let detected = self.time(now);
         let directories = self.replica_directories(detected, id);
-        let tablets =
-            self.state.tables.values().flat_map(|t| &t.tablets).filter(|t| t.owner == id && t.taken);
-        let tablets = tablets.count() as u32;
+        let tablets = self.state.tablets().filter(|t| t.owner == id && t.taken).count() as u32;
         let recovery = self.state.meta.recoveries.next();
         self.state.meta.recoveries = recovery;
         self.cleared.remove(&id);

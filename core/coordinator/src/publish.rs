@@ -8,6 +8,7 @@
 
 use crate::machine::Coordinator;
 use crate::membership::sender_of;
+use crate::pieces::part_ways;
 use crate::recovery::hashes;
 use crate::replaying::Replay;
 use crate::state::{Key, PublishedRecord, TableRecord, TabletRecord};
@@ -148,6 +149,9 @@ impl Coordinator {
         }
         for (range, assignment) in ranges.iter().zip(assignments) {
             let Some(table) = self.state.tables.get_mut(&range.table) else { continue };
+            if table.tablets.iter().any(|t| t.joined && t.owner == crashed) {
+                self.outbox.report(Level::Debug, "mark:recovered_from_pieces");
+            }
             table.adopt(crashed, range, server, *assignment, floor);
             self.outbox.touch(Key::Table(range.table));
         }
@@ -195,7 +199,7 @@ impl TableRecord {
         self.tablets.iter().position(|t| t.owner == owner && t.taken && t.first <= first && last <= t.last)
     }
 
-    /// The range leaves its dead owner's tablet and becomes one of its own; the rest stays as it was. It keeps the floor
+    /// The range leaves its dead owner's tablet (or piece of one) and becomes one of its own; the rest stays as it was. It keeps the floor
     /// of its versions or rises to `floor`: keys that nobody writes before the next crash need it then.
     pub(crate) fn adopt(
         &mut self,
@@ -216,6 +220,7 @@ impl TableRecord {
             stream: assignment.stream,
             first_segment: assignment.first_segment,
             version_floor: old.version_floor.max(floor),
+            joined: false,
         };
         let mut parts = Vec::with_capacity(3);
         if old.first < range.first {
@@ -226,5 +231,6 @@ impl TableRecord {
             parts.push(TabletRecord { first: KeyHash(range.last.0 + 1), ..old });
         }
         self.tablets.splice(at..=at, parts);
+        part_ways(&mut self.tablets);
     }
 }

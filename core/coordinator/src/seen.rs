@@ -36,7 +36,7 @@ pub struct CoordinatorSeen {
 
 impl Coordinator {
     pub fn seen(&self, now: Instant) -> CoordinatorSeen {
-        let tablets = || self.state.tables.values().filter(|t| !t.dropping).flat_map(|t| &t.tablets);
+        let tablets = || self.state.live_tablets();
         let in_state = |state: ServerState| {
             self.state.servers.values().filter(|server| server.entry.state == state).count() as u64
         };

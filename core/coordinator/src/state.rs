@@ -5,19 +5,20 @@
 //!
 //! Invariants:
 //! - a record that cannot be read in full, or is of a newer format, stops the start: nothing is loaded in part;
-//! - the tablets of a table are in order and cover all hashes;
+//! - the tablets of a table are in order and cover all hashes, and joined ones may be joined;
 //! - ids are taken from `meta` and never given out twice.
 //!
 //! Format: docs/formats/store.md. Catalogue: G1, G3.
 
 mod lease;
 
+use crate::pieces::{may_join, tablets, whole};
 pub use lease::{LeaseRecord, UpdateRecord, UpdateResult};
 use minicbor::{Decode, Encode};
 use ramhold_base::hash::PlacementSeed;
 use ramhold_base::{
-    ClusterId, ClusterTime, DirectoryId, Epoch, KeyHash, LeaseId, RecoveryId, SegmentId, ServerId, ShardId,
-    StreamId, TableId, Term, Version,
+    ClusterId, ClusterTime, DirectoryId, DivisionId, Epoch, KeyHash, LeaseId, RecoveryId, SegmentId,
+    ServerId, ShardId, StreamId, TableId, Term, Version,
 };
 use ramhold_wire::control::Address;
 use ramhold_wire::membership::{Durability, ServerEntry, ServerState};
@@ -128,8 +129,20 @@ pub struct TableRecord {
     pub dropping: bool,
     #[n(6)]
     pub tablets: Vec<TabletRecord>,
+    /// Raised by whatever an operator has cut or joined.
+    #[n(7)]
+    #[cbor(default)]
+    pub division: DivisionId,
 }
 
+impl TableRecord {
+    /// Its tablets, each as if it were one piece.
+    pub fn whole_tablets(&self) -> impl Iterator<Item = TabletRecord> {
+        tablets(&self.tablets).map(whole)
+    }
+}
+
+/// A tablet, or a piece of one that was joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct TabletRecord {
     #[n(0)]
@@ -151,6 +164,10 @@ pub struct TabletRecord {
     /// Told to who takes or recovers it; never falls.
     #[n(7)]
     pub version_floor: Version,
+    /// Of one tablet with the piece before it, whose position may be another one (docs/protocols/tablets.md).
+    #[n(8)]
+    #[cbor(default)]
+    pub joined: bool,
 }
 
 /// The recovery of one crashed server; kept as a summary when it is over.
@@ -413,11 +430,22 @@ impl State {
         self.servers.values().filter(|s| s.entry.state == ServerState::Up)
     }
 
+    /// All tablets, each by its first piece.
+    pub fn tablets(&self) -> impl Iterator<Item = &TabletRecord> {
+        self.tables.values().flat_map(|t| &t.tablets).filter(|t| !t.joined)
+    }
+
+    /// Those of tables that are not being dropped.
+    pub fn live_tablets(&self) -> impl Iterator<Item = &TabletRecord> {
+        let live = self.tables.values().filter(|t| !t.dropping);
+        live.flat_map(|t| &t.tablets).filter(|t| !t.joined)
+    }
+
     /// How many tablets each Up master has, those not yet taken included.
     pub fn tablets_by_master(&self) -> BTreeMap<ServerId, u32> {
         let masters = self.all_up().filter(|s| s.entry.master);
         let mut counts: BTreeMap<ServerId, u32> = masters.map(|s| (s.entry.id, 0)).collect();
-        for tablet in self.tables.values().flat_map(|t| &t.tablets) {
+        for tablet in self.tablets() {
             if let Some(count) = counts.get_mut(&tablet.owner) {
                 *count += 1;
             }
@@ -485,6 +513,10 @@ fn check_tablets(key: &str, tablets: &[TabletRecord]) -> Result<(), LoadError> {
     }
     if tablets.is_empty() || next.is_some() {
         return Err(corrupt(key, "its tablets do not cover all hashes"));
+    }
+    let may_be = |pair: &[TabletRecord]| !pair[1].joined || may_join(&pair[0], &pair[1]);
+    if tablets[0].joined || !tablets.windows(2).all(may_be) {
+        return Err(corrupt(key, "tablets are joined that have not one owner and stream"));
     }
     Ok(())
 }

@@ -35,7 +35,7 @@ impl Coordinator {
         let status = ProcessStatus {
             version: env!("CARGO_PKG_VERSION").into(),
             uptime_millis: millis(self.uptime(now)),
-            tablets: self.state.tables.values().map(|t| t.tablets.len() as u64).sum(),
+            tablets: self.state.tablets().count() as u64,
             ..ProcessStatus::default()
         };
         self.outbox.reply_with(to, header, &status);
@@ -49,7 +49,7 @@ impl Coordinator {
         header: &Header,
     ) -> Result<(), Status> {
         let time = self.time(now);
-        let tablets = || self.state.tables.values().filter(|t| !t.dropping).flat_map(|t| &t.tablets);
+        let tablets = || self.state.live_tablets();
         let open = self.state.recoveries.values().filter(|r| !r.done);
         let status = ClusterStatus {
             cluster: self.state.meta.cluster,

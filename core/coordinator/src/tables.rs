@@ -4,7 +4,7 @@
 //! A table is stored with its tablets placed before anybody is told to take one; the client is answered when all are
 //! taken. A dropped table is stored as dropping, which frees its name; the record goes when no owner serves it any more.
 //!
-//! Not here: telling masters (`tablets`); that each update has its effect once, and its answer in time (`updates`).
+//! Not here: cutting and joining tablets (`division`); telling masters (`tablets`); that each update has its effect once, and its answer in time (`updates`).
 //! Catalogue: A1, B3.
 
 use crate::divide::{part, part_at_slots};
@@ -13,7 +13,9 @@ use crate::membership::check_durability;
 use crate::state::{Key, TableRecord, TabletRecord, UpdateResult};
 use ramhold_base::hash::{PlacementSeed, SLOT_COUNT};
 use ramhold_base::limits::{TABLE_COUNT_MAX, TABLE_NAME_BYTES_MAX, TABLET_COUNT_MAX};
-use ramhold_base::{KeyHash, Level, Peer, SegmentId, ServerId, ShardId, Status, StreamId, TableId, Version};
+use ramhold_base::{
+    DivisionId, KeyHash, Level, Peer, SegmentId, ServerId, ShardId, Status, StreamId, TableId, Version,
+};
 use ramhold_wire::Header;
 use ramhold_wire::membership::Durability;
 use ramhold_wire::table::{
@@ -55,6 +57,7 @@ impl Coordinator {
                 stream: StreamId::NONE,
                 first_segment: SegmentId::NONE,
                 version_floor: Version::NONE,
+                joined: false,
             }
         };
         let tablets = (0..count).map(|i| tablet(i, least_loaded(&mut masters))).collect();
@@ -65,6 +68,7 @@ impl Coordinator {
             seed: PlacementSeed(self.rng.u64()),
             dropping: false,
             tablets,
+            division: DivisionId::NONE,
         };
         let text = format!("table {id} '{}' is being created: {count} tablets", message.name.escape_debug());
         self.outbox.report(Level::Info, text);
@@ -100,7 +104,7 @@ impl Coordinator {
             table: t.id,
             name: t.name.clone(),
             options: t.options.clone(),
-            tablets: t.tablets.len() as u32,
+            tablets: t.whole_tablets().count() as u32,
             losses: losses.get(&t.id).copied().unwrap_or(0),
         };
         let tables = Tables { tables: live.map(summary).collect() };
@@ -125,7 +129,7 @@ impl Coordinator {
             name: table.name.clone(),
             options: table.options.clone(),
             seed: table.seed,
-            tablets: table.tablets.iter().map(|t| self.describe(table, t)).collect(),
+            tablets: table.whole_tablets().map(|t| self.describe(table, &t)).collect(),
         };
         self.outbox.reply_with(to, header, &description);
         Ok(())

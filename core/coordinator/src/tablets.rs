@@ -7,6 +7,7 @@
 //!
 //! Protocol: docs/protocols/membership.md (store), consistency rules 6 and 7. Catalogue: A1, B3, G3.
 
+use crate::division::Tellings;
 use crate::machine::{Asked, Coordinator};
 use crate::retry::Retry;
 use crate::state::{Key, TabletRecord, UpdateResult};
@@ -30,6 +31,8 @@ pub(crate) struct Progress {
     creating: BTreeMap<(TableId, KeyHash), Retry>,
     /// Of each dropping table the owners that have not answered; also of tables that are gone.
     dropping: BTreeMap<TableId, BTreeMap<ServerId, Retry>>,
+    /// Owners that have not heard of a table's division.
+    pub telling: Tellings,
     waiting: BTreeMap<TableId, Vec<Waiting>>,
     pub wake: Instant,
 }
@@ -39,6 +42,7 @@ impl Default for Progress {
         Progress {
             creating: BTreeMap::new(),
             dropping: BTreeMap::new(),
+            telling: Tellings::new(),
             waiting: BTreeMap::new(),
             wake: Instant::FAR,
         }
@@ -139,6 +143,7 @@ impl Coordinator {
         self.progress.wake = Instant::FAR;
         self.advance_takes(now);
         self.advance_drops(now);
+        self.advance_divisions(now);
         self.answer_waiting();
     }
 

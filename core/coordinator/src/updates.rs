@@ -8,7 +8,7 @@
 //! - no effect is in the store without its result, until that is acknowledged or its lease is over;
 //! - every refusal from here on is a result: one that nobody remembers would prove nothing.
 //!
-//! Not here: what the updates do (`tables`, `losses`), who lives (`leases`).
+//! Not here: what the updates do (`tables`, `division`, `losses`), who lives (`leases`).
 //! Protocol: docs/protocols/exactly-once.md, 12 to 16. Catalogue: A3, G1.
 
 use crate::machine::Coordinator;
@@ -17,7 +17,7 @@ use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ConnId, Level, Peer, Status, TableId};
 use ramhold_wire::Header;
 use ramhold_wire::control::Empty;
-use ramhold_wire::table::TableCreated;
+use ramhold_wire::table::{TableCreated, TableDivided};
 
 /// Results of one lease, and of all together; bound the records in the store and the memory.
 pub(crate) const UPDATE_COUNT_MAX: usize = 1024;
@@ -116,6 +116,7 @@ impl Coordinator {
                 (!table.dropping && table.tablets.iter().any(|t| !t.taken)).then_some(id)
             }
             UpdateResult::TableDropped(id) => self.state.tables.contains_key(&id).then_some(id),
+            UpdateResult::TableDivided(id, division, _) => self.is_being_told(id, division).then_some(id),
             UpdateResult::Refused(_) | UpdateResult::LossAcknowledged => None,
         }
     }
@@ -126,6 +127,9 @@ impl Coordinator {
             UpdateResult::Refused(status) => self.outbox.reply(to, header, status),
             UpdateResult::TableCreated(table) => {
                 self.outbox.reply_with(to, header, &TableCreated { table });
+            }
+            UpdateResult::TableDivided(_, _, tablets) => {
+                self.outbox.reply_with(to, header, &TableDivided { tablets });
             }
             UpdateResult::TableDropped(_) | UpdateResult::LossAcknowledged => {
                 self.outbox.reply_with(to, header, &Empty {});

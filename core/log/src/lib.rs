@@ -39,6 +39,7 @@ mod pieces;
 mod prefetch;
 mod ranges;
 mod reader;
+mod recount;
 mod repair;
 mod replay;
 mod results;

@@ -521,6 +521,10 @@ impl Log {
         index_hash(self.config.index_secret, table, hash)
     }
 
+    pub(crate) fn index_secret(&self) -> u64 {
+        self.config.index_secret
+    }
+
     pub(crate) fn floor(&self, purpose: Purpose) -> Floor {
         match purpose {
             Purpose::Ordinary => self.reserve,

@@ -3,9 +3,11 @@
 //! Invariant: a range is tracked from before its first key enters the index, so that nothing is taken off that was
 //! not put on.
 //!
-//! Catalogue: C3, F3.
+//! Not here: the walk by which parts of a range are counted anew (`recount`). Catalogue: A8, C3, F3.
 
 use crate::TabletStat;
+use ramhold_base::hash::index_hash;
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{KeyHash, TableId};
 use std::collections::BTreeMap;
 
@@ -35,10 +37,33 @@ struct Counter {
     records: u64,
 }
 
+type Counters = BTreeMap<(TableId, KeyHash), Counter>;
+
 /// The counters of all tracked ranges; they do not overlap.
 #[derive(Default)]
 pub(crate) struct TabletCounters {
-    ranges: BTreeMap<(TableId, KeyHash), Counter>,
+    ranges: Counters,
+    recount: Option<Recount>,
+}
+
+/// The parts of ranges of one table that are to be cut, counted anew by a walk in the order of positions. What lies
+/// before the walk is in the counters and changes with its keys; what lies behind is met as it is then.
+struct Recount {
+    table: TableId,
+    /// Of the index hash, by which positions are made.
+    secret: u64,
+    reached: u64,
+    parts: Counters,
+}
+
+impl Recount {
+    fn counter(&mut self, table: TableId, hash: KeyHash) -> Option<&mut Counter> {
+        let is_passed = || index_hash(self.secret, table, hash).reverse_bits() < self.reached;
+        if table != self.table || !(planted(Defect::RecountedTwice) || is_passed()) {
+            return None;
+        }
+        counter_in(&mut self.parts, table, hash)
+    }
 }
 
 impl TabletCounters {
@@ -49,7 +74,7 @@ impl TabletCounters {
             assert!(*table != range.table || *first > range.last, "tracked ranges do not overlap");
         }
         assert!(self.counter(range.table, range.first).is_none(), "tracked ranges do not overlap");
-        self.ranges.insert((range.table, range.first), Counter { last: range.last, bytes: 0, records: 0 });
+        self.ranges.insert((range.table, range.first), Counter::empty(range.last));
     }
 
     pub(crate) fn untrack(&mut self, range: HashRange) {
@@ -60,18 +85,68 @@ impl TabletCounters {
 
     pub(crate) fn add(&mut self, table: TableId, hash: KeyHash, bytes: u32) {
         if let Some(counter) = self.counter(table, hash) {
-            counter.bytes += u64::from(bytes);
-            counter.records += 1;
+            counter.add(bytes);
+        }
+        if let Some(counter) = self.recount.as_mut().and_then(|recount| recount.counter(table, hash)) {
+            counter.add(bytes);
         }
     }
 
     pub(crate) fn take_off(&mut self, table: TableId, hash: KeyHash, bytes: u32) {
         if let Some(counter) = self.counter(table, hash) {
-            let (bytes, records) =
-                (counter.bytes.checked_sub(u64::from(bytes)), counter.records.checked_sub(1));
-            counter.bytes = bytes.expect("a range is tracked from before its first key");
-            counter.records = records.expect("a range is tracked from before its first key");
+            counter.take_off(bytes);
         }
+        if let Some(counter) = self.recount.as_mut().and_then(|recount| recount.counter(table, hash)) {
+            counter.take_off(bytes);
+        }
+    }
+
+    /// The parts of tracked ranges of a table begin to be counted anew. A recount of before is over.
+    pub(crate) fn begin_recount(&mut self, table: TableId, parts: &[HashRange], secret: u64) {
+        let empty = |part: &HashRange| ((table, part.first), Counter::empty(part.last));
+        self.recount = Some(Recount { table, secret, reached: 0, parts: parts.iter().map(empty).collect() });
+    }
+
+    pub(crate) fn end_recount(&mut self) {
+        self.recount = None;
+    }
+
+    /// From where the recount's walk goes on.
+    pub(crate) fn recounted(&self) -> Option<u64> {
+        self.recount.as_ref().map(|recount| recount.reached)
+    }
+
+    /// What lies between the recount's place and this one; none: to the end.
+    pub(crate) fn met(&mut self, objects: &[(KeyHash, u32)], reached: Option<u64>) {
+        let Some(recount) = &mut self.recount else { return };
+        for (hash, bytes) in objects {
+            if let Some(counter) = counter_in(&mut recount.parts, recount.table, *hash) {
+                counter.add(*bytes);
+            }
+        }
+        recount.reached = reached.unwrap_or(u64::MAX);
+    }
+
+    /// The tracked ranges of a recount, which has come to its end, become its parts. What was lost is in none of them.
+    pub(crate) fn cut(&mut self) {
+        let Some(recount) = self.recount.take() else { return };
+        let is_cut = |(table, first): &(TableId, KeyHash), whole: &mut Counter| {
+            recount.parts.range((*table, *first)..=(*table, whole.last)).next().is_some()
+        };
+        self.ranges.extract_if(.., is_cut).for_each(drop);
+        self.ranges.extend(recount.parts);
+    }
+
+    /// The tracked ranges within this one become one.
+    pub(crate) fn join(&mut self, range: HashRange) {
+        let mut one = Counter::empty(range.last);
+        let within = (range.table, range.first)..=(range.table, range.last);
+        for (_, part) in self.ranges.extract_if(within, |_, _| true) {
+            assert!(part.last <= range.last, "ranges are joined whole");
+            one.bytes += part.bytes;
+            one.records += part.records;
+        }
+        self.ranges.insert((range.table, range.first), one);
     }
 
     /// Ranges that are tracked.
@@ -94,15 +169,34 @@ impl TabletCounters {
 
     /// The same ranges, with nothing in them.
     pub(crate) fn emptied(&self) -> TabletCounters {
-        let empty = |counter: &Counter| Counter { last: counter.last, bytes: 0, records: 0 };
-        TabletCounters { ranges: self.ranges.iter().map(|(key, counter)| (*key, empty(counter))).collect() }
+        let empty = |(key, counter): (&(TableId, KeyHash), &Counter)| (*key, Counter::empty(counter.last));
+        TabletCounters { ranges: self.ranges.iter().map(empty).collect(), recount: None }
     }
 
     fn counter(&mut self, table: TableId, hash: KeyHash) -> Option<&mut Counter> {
-        let before = self.ranges.range_mut(..=(table, hash)).next_back();
-        before
-            .filter(|((owner, _), counter)| *owner == table && hash <= counter.last)
-            .map(|(_, counter)| counter)
+        counter_in(&mut self.ranges, table, hash)
+    }
+}
+
+fn counter_in(counters: &mut Counters, table: TableId, hash: KeyHash) -> Option<&mut Counter> {
+    let before = counters.range_mut(..=(table, hash)).next_back();
+    before.filter(|((owner, _), counter)| *owner == table && hash <= counter.last).map(|(_, counter)| counter)
+}
+
+impl Counter {
+    fn empty(last: KeyHash) -> Counter {
+        Counter { last, bytes: 0, records: 0 }
+    }
+
+    fn add(&mut self, bytes: u32) {
+        self.bytes += u64::from(bytes);
+        self.records += 1;
+    }
+
+    fn take_off(&mut self, bytes: u32) {
+        let (bytes, records) = (self.bytes.checked_sub(u64::from(bytes)), self.records.checked_sub(1));
+        self.bytes = bytes.expect("a range is tracked from before its first key");
+        self.records = records.expect("a range is tracked from before its first key");
     }
 }
 

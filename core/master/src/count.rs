@@ -31,7 +31,7 @@ impl Master {
         let counted = CountRequest::decode(body).and_then(|request| {
             let tablet = self.serving_hash(request.table, request.first)?;
             // Of a part of a tablet nobody knows the number.
-            if tablet.range.first == request.first { Ok(tablet) } else { Err(Status::BadRequest) }
+            if tablet.range.first == request.first { Ok(tablet) } else { Err(Status::NotAllowed) }
         });
         let tablet = match counted {
             Ok(tablet) => tablet,

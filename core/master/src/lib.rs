@@ -19,6 +19,7 @@ mod cleaning;
 mod commit;
 mod confirm;
 mod count;
+mod division;
 mod increment;
 mod leases;
 mod local;
@@ -89,6 +90,8 @@ pub struct MasterConfig {
     pub scrub_round_min: Duration,
     /// How long a grant lets this shard answer reads; `None`: for ever, for a log that stands alone and is nobody's.
     pub read_lease: Option<Duration>,
+    /// Index buckets that one turn of the walk looks at by which the parts of a tablet are counted.
+    pub recount_buckets: u64,
     /// How often leases of which nothing certain is known are looked for.
     pub lease_sweep_interval: Duration,
     /// Segments asked for at the same time in a recovery, per partition.
@@ -125,6 +128,7 @@ impl MasterConfig {
             scrub_bytes_per_second: SCRUB_BYTES_PER_SECOND,
             scrub_round_min: Duration::from_secs(600),
             read_lease: Some(READ_LEASE),
+            recount_buckets: division::RECOUNT_BUCKETS,
             lease_sweep_interval: Duration::from_secs(30),
             fetches_max: 6,
             index_secret: None,
@@ -184,6 +188,10 @@ pub struct Master {
     sweeps: Vec<streams::Sweep>,
     /// The damaged segment in whose way the first sweep stands.
     sweep_waits_for: Option<SegmentId>,
+    /// Tablets that are to be cut and joined, one entry for each table.
+    divisions: Vec<division::Dividing>,
+    /// The damaged segment in whose way the first of them stands.
+    recount_waits_for: Option<SegmentId>,
     replays: BTreeMap<replay::PartitionKey, replay::PartitionReplay>,
     ceiling: Ceiling,
     calls: Calls<Context>,
@@ -258,6 +266,8 @@ impl Master {
             cleaning: cleaning::Cleaning::default(),
             scrub: repair::Scrub::default(),
             sweep_waits_for: None,
+            divisions: Vec::new(),
+            recount_waits_for: None,
             cleaning_runs: false,
             appended: false,
             side_appended: false,
@@ -316,6 +326,7 @@ impl Master {
             }
             Opcode::TabletTake => self.on_tablet_take(now, header, body, from, view, effects),
             Opcode::TabletDrop => self.on_tablet_drop(header, body, from, effects),
+            Opcode::TabletDivide => self.on_tablet_divide(header, body, from, effects),
             Opcode::Recover => self.on_recover(now, header, body, from, view, effects),
             // Its list may know an asker's directory under the id of an earlier life only: what it counts on there may
             // be the very replicas that are asked about.
@@ -465,9 +476,11 @@ impl Master {
         self.replicate_cleaning(now, view, effects);
         self.advance_takes(effects);
         self.advance_sweeps(now, effects);
+        self.advance_divisions(now, effects);
         self.release_parked(now, effects);
         self.advance_read_lease(now, view, effects);
         self.busy = (!self.sweeps.is_empty() && !self.is_sweep_waiting())
+            || self.is_dividing()
             || self.replays.values().any(|r| r.is_busy())
             || self.is_cleaning(now);
     }

@@ -2,7 +2,7 @@
 
 use ramhold_base::hash::{Placement, PlacementHasher};
 use ramhold_base::map::FastMap;
-use ramhold_base::{KeyHash, SegmentId, StreamId, TableId, Version};
+use ramhold_base::{DivisionId, KeyHash, SegmentId, StreamId, TableId, Version};
 use ramhold_log::HashRange;
 use std::collections::{BTreeSet, VecDeque};
 
@@ -36,6 +36,8 @@ struct Table {
     hasher: PlacementHasher,
     /// Ordered by first hash, disjoint.
     tablets: Vec<Tablet>,
+    /// The newest that was told.
+    division: DivisionId,
 }
 
 /// Dropped tables that are remembered. A frame is never so late that as many tables were dropped meanwhile.
@@ -92,6 +94,7 @@ impl Tablets {
             placement,
             hasher: PlacementHasher::new(placement),
             tablets: Vec::new(),
+            division: DivisionId::NONE,
         });
         let at = table.tablets.partition_point(|t| t.range.first < tablet.range.first);
         table.tablets.insert(at, tablet);
@@ -101,6 +104,27 @@ impl Tablets {
         let table = self.tables.get_mut(&range.table)?;
         let at = table.tablets.iter().position(|t| t.range == range)?;
         Some(table.tablets.remove(at))
+    }
+
+    /// Those of a table, in order.
+    pub fn of(&self, table: TableId) -> impl Iterator<Item = &Tablet> {
+        self.tables.get(&table).into_iter().flat_map(|t| &t.tablets)
+    }
+
+    /// Puts tablets of the same hashes in the place of these neighbours.
+    pub fn replace(&mut self, old: &[Tablet], new: Vec<Tablet>) {
+        for tablet in old {
+            self.remove(tablet.range).expect("it was found a moment ago");
+        }
+        for tablet in new {
+            let placement = self.tables[&tablet.range.table].placement;
+            self.insert(placement, tablet);
+        }
+    }
+
+    /// The number of a table's division, as it was last told.
+    pub fn division_mut(&mut self, table: TableId) -> Option<&mut DivisionId> {
+        self.tables.get_mut(&table).map(|t| &mut t.division)
     }
 
     pub fn note_dropped(&mut self, table: TableId) {

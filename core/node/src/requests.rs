@@ -46,7 +46,7 @@ impl ServerNode {
                 self.hand_to_master(now, opcode, header, body, from, effects);
             }
             Opcode::ServerListUpdate => self.on_server_list(now, header, body, to, effects),
-            Opcode::TabletTake | Opcode::TabletDrop | Opcode::Recover => {
+            Opcode::TabletTake | Opcode::TabletDrop | Opcode::TabletDivide | Opcode::Recover => {
                 if let Err(status) = self.check_serving(header).and_then(|()| self.check_term(header)) {
                     return reply(effects, to, header, status);
                 }
@@ -82,6 +82,7 @@ impl ServerNode {
             | Opcode::TableList
             | Opcode::TableDescribe
             | Opcode::TableDrop
+            | Opcode::TableDivide
             | Opcode::ClusterStatus
             | Opcode::Recoveries
             | Opcode::LossAcknowledge

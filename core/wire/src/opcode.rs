@@ -49,6 +49,7 @@ opcodes! {
     LossAcknowledge = 26;
     LeaseOpen = 27;
     LeaseRenew = 28;
+    TableDivide = 29;
 
     // Masters to backups (D1).
     Append = 30;
@@ -81,6 +82,7 @@ opcodes! {
     ServerListUpdate = 60;
     TabletTake = 61;
     TabletDrop = 62;
+    TabletDivide = 63;
 
     // Servers to servers (J1).
     Publish = 70;

@@ -5,7 +5,7 @@ use crate::control::{Address, Empty, Message};
 use crate::membership::Durability;
 use minicbor::{Decode, Encode};
 use ramhold_base::hash::{Placement, PlacementSeed};
-use ramhold_base::{KeyHash, SegmentId, ServerId, ShardId, StreamId, TableId};
+use ramhold_base::{DivisionId, KeyHash, SegmentId, ServerId, ShardId, StreamId, TableId};
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct TableOptions {
@@ -73,6 +73,50 @@ pub struct TableDrop {
 impl Message for TableDrop {
     const OPCODE: Opcode = Opcode::TableDrop;
     type Reply = Empty;
+}
+
+/// Client to coordinator, by id and under a number of the client's lease: tablets are cut or joined where they are.
+/// Answered when their owners have it, or are dead. Rules: docs/protocols/tablets.md.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct TableDivide {
+    #[n(0)]
+    pub table: TableId,
+    #[n(1)]
+    pub division: Division,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub enum Division {
+    #[n(0)]
+    Parts {
+        /// Each tablet is cut into so many equal ones, or as many as it has hashes or slots.
+        #[n(0)]
+        count: u32,
+    },
+    #[n(1)]
+    Split {
+        /// A tablet is to begin here; of a table by slots the first hash of a slot.
+        #[n(0)]
+        at: KeyHash,
+    },
+    #[n(2)]
+    Join {
+        /// The tablet that begins here becomes one with the one before it; absent: all neighbours that may be one.
+        #[n(0)]
+        at: Option<KeyHash>,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct TableDivided {
+    /// That the table has now.
+    #[n(0)]
+    pub tablets: u32,
+}
+
+impl Message for TableDivide {
+    const OPCODE: Opcode = Opcode::TableDivide;
+    type Reply = TableDivided;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
@@ -232,5 +276,32 @@ pub struct TabletDrop {
 
 impl Message for TabletDrop {
     const OPCODE: Opcode = Opcode::TabletDrop;
+    type Reply = Empty;
+}
+
+/// Coordinator to master: these are your tablets of this table. What you serve of it is cut and joined accordingly, each
+/// key as it is; the statistics too. Answered when that is done. Idempotent; what an older division says is refused.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct TabletDivide {
+    #[n(0)]
+    pub table: TableId,
+    #[n(1)]
+    pub division: DivisionId,
+    /// In order of hashes.
+    #[n(2)]
+    pub tablets: Vec<HashSpan>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct HashSpan {
+    #[n(0)]
+    pub first: KeyHash,
+    /// Inclusive.
+    #[n(1)]
+    pub last: KeyHash,
+}
+
+impl Message for TabletDivide {
+    const OPCODE: Opcode = Opcode::TabletDivide;
     type Reply = Empty;
 }

@@ -93,6 +93,8 @@ const OTHERS: &[Through] = &[
     message::<table::TableDescribe>,
     message::<table::TabletTake>,
     message::<table::TabletDrop>,
+    message::<table::TableDivide>,
+    message::<table::TabletDivide>,
     message::<status::Ping>,
     message::<status::ProcessStatusRequest>,
     message::<status::ClusterStatusRequest>,

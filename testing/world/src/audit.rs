@@ -10,6 +10,7 @@ use crate::scenario::Actor;
 use crate::world::World;
 use ramhold_backup::ReplicaState;
 use ramhold_base::{SegmentId, ServerId, StreamId, TableId};
+use ramhold_coordinator::TableRecord;
 use ramhold_log::SegmentInfo;
 use ramhold_master::{Master, TabletSeen};
 use ramhold_node::{Coordinator, Phase, ServerNode};
@@ -61,9 +62,24 @@ pub fn in_charge(world: &ClusterWorld) -> Option<&Coordinator> {
     })
 }
 
-/// The tables that the coordinator of a world knows; `None` while no coordinator is in charge.
-pub fn tables(world: &ClusterWorld) -> Option<BTreeSet<TableId>> {
-    Some(in_charge(world)?.state().tables.keys().copied().collect())
+/// A range of hashes, and whose it is.
+pub type Owned = (u64, u64, ServerId);
+
+/// The tablets of all tables, as the coordinator has stored them.
+pub fn stored(coordinator: &Coordinator) -> BTreeMap<TableId, Vec<Owned>> {
+    let tablets = |table: &TableRecord| {
+        table.whole_tablets().map(|t| (t.first.0, t.last.0, t.owner)).collect::<Vec<Owned>>()
+    };
+    coordinator.state().tables.values().map(|table| (table.id, tablets(table))).collect()
+}
+
+/// What the coordinator of a cluster has not brought to its end with its tables.
+pub fn changing(coordinator: &Coordinator) -> Option<String> {
+    let mut tables = coordinator.state().tables.values();
+    let changing = tables.find(|table| table.dropping || table.tablets.iter().any(|t| !t.taken));
+    let changing = changing.map(|table| format!("{} is being made or dropped", table.id));
+    let untold = coordinator.divisions_under_way();
+    changing.or_else(|| (untold > 0).then(|| format!("{untold} owners have to divide tablets")))
 }
 
 pub fn look(server: &ServerNode) -> ServerSeen {
@@ -153,8 +169,12 @@ fn masters(servers: &[ServerSeen]) -> impl Iterator<Item = (&ServerSeen, &Master
 }
 
 /// Everything that does not agree, in words. `replicas`: what all streams must have, where all have the same. `tables`:
-/// those that the coordinator knows.
-pub fn audit(replicas: Option<u8>, tables: &BTreeSet<TableId>, servers: &[&ServerNode]) -> Vec<String> {
+/// what the coordinator has stored.
+pub fn audit(
+    replicas: Option<u8>,
+    tables: &BTreeMap<TableId, Vec<Owned>>,
+    servers: &[&ServerNode],
+) -> Vec<String> {
     for server in servers {
         // The checksum of a damaged head does not hold, as it must.
         if server.master().is_none_or(|master| damaged(master, false).is_empty()) {
@@ -168,21 +188,25 @@ pub fn audit(replicas: Option<u8>, tables: &BTreeSet<TableId>, servers: &[&Serve
 /// The same of a picture.
 pub fn disagreements(
     replicas: Option<u8>,
-    tables: &BTreeSet<TableId>,
+    tables: &BTreeMap<TableId, Vec<Owned>>,
     servers: &[ServerSeen],
 ) -> Vec<String> {
     let mut findings = Vec::new();
     one_owner_for_every_hash(tables, servers, &mut findings);
+    tablets_are_as_stored(tables, servers, &mut findings);
     replicas_are_what_masters_think(replicas, servers, &mut findings);
     findings
 }
 
-fn one_owner_for_every_hash(known: &BTreeSet<TableId>, servers: &[ServerSeen], findings: &mut Vec<String>) {
-    let mut tables: BTreeMap<TableId, Vec<(u64, u64, ServerId)>> =
-        known.iter().map(|table| (*table, Vec::new())).collect();
+fn one_owner_for_every_hash(
+    known: &BTreeMap<TableId, Vec<Owned>>,
+    servers: &[ServerSeen],
+    findings: &mut Vec<String>,
+) {
+    let mut tables: BTreeMap<TableId, Vec<Owned>> = known.keys().map(|table| (*table, Vec::new())).collect();
     for (server, master) in masters(servers) {
         for tablet in master.tablets.iter().filter(|t| t.serving) {
-            if !known.contains(&tablet.table) {
+            if !known.contains_key(&tablet.table) {
                 findings.push(format!("{} serves {}, which is no table", server.id, tablet.table));
             }
             let ranges = tables.entry(tablet.table).or_default();
@@ -201,6 +225,26 @@ fn one_owner_for_every_hash(known: &BTreeSet<TableId>, servers: &[ServerSeen], f
         if next.is_some() {
             findings.push(format!("{table}: nobody serves the hashes from {next:016x?}"));
         }
+    }
+}
+
+/// Cuts and joins have come to whoever serves the tablets. // A8
+fn tablets_are_as_stored(
+    stored: &BTreeMap<TableId, Vec<Owned>>,
+    servers: &[ServerSeen],
+    findings: &mut Vec<String>,
+) {
+    let mut served: BTreeSet<(TableId, Owned)> = BTreeSet::new();
+    for (server, master) in masters(servers) {
+        let tablets = master.tablets.iter().filter(|t| t.serving);
+        served.extend(tablets.map(|t| (t.table, (t.first.0, t.last.0, server.id))));
+    }
+    let stored = stored.iter().flat_map(|(table, tablets)| tablets.iter().map(|tablet| (*table, *tablet)));
+    let stored: BTreeSet<(TableId, Owned)> = stored.collect();
+    for (table, (first, last, owner)) in stored.symmetric_difference(&served).take(20) {
+        let what =
+            if served.contains(&(*table, (*first, *last, *owner))) { "serves" } else { "does not serve" };
+        findings.push(format!("{table}: {owner} {what} {first:016x}-{last:016x}, unlike what is stored"));
     }
 }
 

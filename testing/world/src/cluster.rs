@@ -4,6 +4,7 @@
 //! Not here: which faults strike and what counts as right (fault, checker); what is audited at the end (audit).
 //! Catalogue: J3, E1.
 
+mod dividing;
 mod door;
 mod resp;
 mod scan;
@@ -19,6 +20,7 @@ use crate::system::{
 use crate::watch::Watch;
 use crate::workload::{Workload, sum_of};
 use crate::world::World;
+use dividing::Dividing;
 use door::Door;
 use ramhold_backup::{BackupConfig, Buffers};
 use ramhold_base::{
@@ -61,7 +63,7 @@ const DEADLINE: Duration = Duration::from_secs(8);
 const PACKED_LANES_MAX: u64 = 16;
 
 /// Crash points of masters; those of backups are listed there.
-const SERVER_MARKS: [&str; 19] = [
+const SERVER_MARKS: [&str; 21] = [
     "head_rolled",
     "combined_begun",
     "survivors_copied",
@@ -71,6 +73,8 @@ const SERVER_MARKS: [&str; 19] = [
     "compacted",
     "expired",
     "tablet_taken",
+    "tablet_cut",
+    "tablets_joined",
     "recovery_begun",
     "recovery_replayed",
     "recovery_entered",
@@ -339,6 +343,8 @@ impl Cluster {
                 // Damage is found within a run.
                 scrub_round_min: Duration::from_secs(2),
                 lease_sweep_interval: Duration::from_secs(2),
+                // A walk has many slices, and much happens between them.
+                recount_buckets: 2,
                 cleaning_runway_bytes: log_bytes - USED_BEFORE_CLEANING - plain.reserve_bytes,
                 ..plain
             },
@@ -499,7 +505,8 @@ impl System for Cluster {
                 .iter()
                 .chain(&SERVER_MARKS)
                 // Passed less often than the others: a share more.
-                .chain(&SERVER_MARKS[1..7])
+                .chain(&SERVER_MARKS[1..8])
+                .chain(&SERVER_MARKS[9..15])
                 .map(|mark| mark.strip_prefix("mark:").unwrap_or(mark))
                 .collect(),
             Role::Coordinator => COORDINATOR_MARKS.to_vec(),
@@ -528,12 +535,9 @@ impl System for Cluster {
     }
 
     fn unsettled(&self, world: &World<Actor<Process, ClusterSession>>) -> Option<String> {
-        use crate::audit::{in_charge, servers, unsettled};
+        use crate::audit::{changing, in_charge, servers, unsettled};
         let Some(coordinator) = in_charge(world) else { return Some("no coordinator is in charge".into()) };
-        let mut tables = coordinator.state().tables.values();
-        let changing = tables.find(|table| table.dropping || table.tablets.iter().any(|t| !t.taken));
-        let waiting = changing.map(|table| format!("{} is being made or dropped", table.id));
-        waiting.or_else(|| unsettled(self.servers, &servers(world)))
+        changing(coordinator).or_else(|| unsettled(self.servers, &servers(world)))
     }
 
     fn watch(&self, world: &World<Actor<Process, ClusterSession>>, watch: &mut Watch) {
@@ -541,10 +545,9 @@ impl System for Cluster {
     }
 
     fn audit(&self, world: &World<Actor<Process, ClusterSession>>) -> Vec<String> {
-        use crate::audit::{audit, servers};
-        let tables = crate::audit::tables(world).expect("a settled cluster has a coordinator");
-        let mut findings = audit(Some(self.replicas), &tables, &servers(world));
-        let coordinator = crate::audit::in_charge(world).expect("it has one");
+        use crate::audit::{audit, servers, stored};
+        let coordinator = crate::audit::in_charge(world).expect("a settled cluster has a coordinator");
+        let mut findings = audit(Some(self.replicas), &stored(coordinator), &servers(world));
         let there: Vec<&str> = coordinator.state().tables.values().map(|t| t.name.as_str()).collect();
         let facts = world.facts.iter().map(|fact| fact.text.as_str());
         findings.extend(tables::contradictions(facts, &there));
@@ -653,6 +656,8 @@ pub struct NativeSession {
     refusing: BTreeMap<usize, usize>,
     /// Made and dropped beside the table of all.
     beside: Tables,
+    /// Cuts and joins its tablets.
+    dividing: Dividing,
     rng: Rng,
     ends: VecDeque<(usize, End)>,
     retry_at: Option<Instant>,
@@ -686,6 +691,7 @@ impl NativeSession {
         let packs = rng.chance(1, 2);
         let slots = rng.chance(1, 2);
         let beside = Tables::new(seed, &mut rng);
+        let dividing = Dividing::new(&mut rng);
         NativeSession {
             session: core::Session::new(config, seed),
             options: TableOptions { durability: Durability::Buffered, replicas, tablets: 8, slots },
@@ -700,6 +706,7 @@ impl NativeSession {
             met: BTreeMap::new(),
             refusing: BTreeMap::new(),
             beside,
+            dividing,
             rng,
             ends: VecDeque::new(),
             retry_at: None,
@@ -785,7 +792,9 @@ impl NativeSession {
 
     fn take_outcomes(&mut self, now: Instant, effects: &mut Effects) {
         while let Some((id, outcome)) = self.session.take_outcome() {
-            if self.beside.take(now, id, &outcome, &mut self.session, effects) {
+            if self.beside.take(now, id, &outcome, &mut self.session, effects)
+                || self.dividing.take(now, id, &outcome, &mut self.session, effects)
+            {
                 continue;
             }
             if Some(id) == self.creating {
@@ -918,8 +927,9 @@ impl Session for NativeSession {
             Ask::Scan => Kind::Scan,
             Ask::Commit(parts) => Kind::Commit(parts.iter().map(commit_item).collect()),
         };
-        if matches!(kind, Kind::Write(..)) && self.table.is_some() {
+        if let (Kind::Write(..), Some(table)) = (&kind, self.table) {
             self.beside.occasion(now, &mut self.session, &mut self.rng, &self.options, effects);
+            self.dividing.occasion(now, table, &mut self.session, &mut self.rng, effects);
         }
         self.begun.push((lane, Wanted { key: request.key.to_vec(), kind }));
         if !self.packs {

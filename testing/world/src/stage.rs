@@ -20,10 +20,10 @@ use ramhold_base::{Effects, Input, Instant, Machine, Rng, SegmentId, ServerId, S
 use ramhold_client_core as core;
 use ramhold_client_core::{OperationId, RejectRules, Reply};
 use ramhold_coordinator::State;
-use ramhold_node::{Phase, ServerNode};
+use ramhold_node::{Coordinator, Phase, ServerNode};
 use ramhold_wire::membership::Durability;
-use ramhold_wire::table::TableOptions;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use ramhold_wire::table::{Division, TableOptions};
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -263,8 +263,13 @@ impl Stage {
 
     /// What the coordinator knows, while it runs and is in charge.
     pub fn state(&self) -> Option<&State> {
+        self.in_charge().map(Coordinator::state)
+    }
+
+    /// The coordinator, while it runs and is in charge.
+    pub fn in_charge(&self) -> Option<&Coordinator> {
         match self.world.machine(self.coordinator)? {
-            Player::Process(process) => process.coordinator().filter(|c| c.is_active()).map(|c| c.state()),
+            Player::Process(process) => process.coordinator().filter(|c| c.is_active()),
             Player::Client(_) | Player::Speaker(_) => None,
         }
     }
@@ -332,9 +337,9 @@ impl Stage {
         deaths
     }
 
-    /// The tables that the coordinator knows.
-    pub fn tables(&self) -> BTreeSet<TableId> {
-        self.state().into_iter().flat_map(|state| state.tables.keys().copied()).collect()
+    /// The tables that the coordinator knows, and whose their tablets are.
+    pub fn tables(&self) -> BTreeMap<TableId, Vec<crate::audit::Owned>> {
+        self.in_charge().map(crate::audit::stored).unwrap_or_default()
     }
 
     // What clients do.
@@ -398,6 +403,19 @@ impl Stage {
         let begun = self.begin_drop(table);
         let outcome = self.finish(begun);
         assert!(matches!(outcome, core::Outcome::Done(_)), "dropping {table:?}: {outcome:?}");
+    }
+
+    pub fn begin_divide(&mut self, table: TableId, division: Division) -> Begun {
+        self.give(0, core::Operation::DivideTable { table, division }, None)
+    }
+
+    /// Cuts or joins tablets of a table; answers how many it has then.
+    pub fn divide(&mut self, table: TableId, division: Division) -> u32 {
+        let begun = self.begin_divide(table, division);
+        match self.finish(begun) {
+            core::Outcome::Done(Reply::TableDivided { tablets }) => tablets,
+            other => panic!("dividing {table:?}: {other:?}"),
+        }
     }
 
     fn key_number(&mut self, table: TableId, key: &str) -> u32 {
@@ -519,6 +537,7 @@ impl Stage {
             let begun = self.give(1, operation, None);
             match self.finish(begun) {
                 core::Outcome::Done(Reply::Counted { last, objects }) => count.take(last, objects),
+                core::Outcome::Refused { status, .. } if count.refused(status) => {}
                 other => panic!("counting: {other:?}"),
             }
         }
@@ -701,8 +720,9 @@ impl Stage {
     }
 
     fn unsettled(&self) -> Option<String> {
-        let waiting = self.state().is_none().then(|| "no coordinator is in charge".to_string());
-        waiting.or_else(|| crate::audit::unsettled(self.cluster.servers, &self.nodes()))
+        let Some(coordinator) = self.in_charge() else { return Some("no coordinator is in charge".into()) };
+        crate::audit::changing(coordinator)
+            .or_else(|| crate::audit::unsettled(self.cluster.servers, &self.nodes()))
     }
 
     /// The cluster as the audit sees it.

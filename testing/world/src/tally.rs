@@ -100,6 +100,9 @@ impl Tally {
         demand("commits of several keys", self.sum("checked.commits"), 5);
         demand("increments recalled", self.sum("mark.increment_recalled"), 1);
         demand("frames of several operations", self.sum("mark.multi"), 100);
+        demand("cuts and joins of tablets that a client asked for", self.sum("mark.division_done"), 5);
+        demand("tablets cut by a walk", self.sum("mark.tablet_cut"), 2);
+        demand("tablets joined", self.sum("mark.tablets_joined"), 1);
         demand("pages of scans", self.sum("mark.page"), 50);
         demand("scans that came to their end", self.sum("scans"), 1);
         // The others were in segments that went before anybody looked, or died with their process.
@@ -113,6 +116,11 @@ impl Tally {
         if unknown * 5 > all {
             lacks.push(format!("{unknown} of {all} operations ended unknown, at most a fifth may"));
         }
+        // Places of tablets that are divided, which a part of the seeds comes to.
+        let places =
+            ["tablet_of_pieces", "count_began_again", "recovered_from_pieces", "division_told_again"];
+        let missing = places.iter().filter(|place| self.sum(&format!("mark.{place}")) == 0);
+        lacks.extend(missing.map(|place| format!("no division came to {place}")));
         // Places of the Redis front, which a part of the seeds comes to.
         let places = [
             "resp_answered_here",

@@ -1,10 +1,11 @@
-//! `table create|list|describe|drop` (A1).
+//! `table create|list|describe|split|merge|drop` (A1, A8).
 
 use crate::cli::Global;
 use crate::failure::{Failure, REFUSED};
 use crate::output::{self, Columns};
 use clap::{Args, Subcommand, ValueEnum};
-use ramhold_base::hash::slot_of_hash;
+use ramhold_base::KeyHash;
+use ramhold_base::hash::{SLOT_COUNT, first_hash_of, slot_of_hash};
 use ramhold_base::limits::{REPLICA_COUNT_DEFAULT, REPLICA_COUNT_MAX};
 use ramhold_client::{
     Client, Durability, Error, LeftOpen, Status, TableDescription, TableId, TableOptions, TableSummary,
@@ -16,7 +17,7 @@ use std::time::Duration;
 /// How long a description waits for each tablet's number of objects.
 const COUNT_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Make, list, describe and drop tables.
+/// Make, list, describe, divide and drop tables.
 #[derive(Args, Debug)]
 pub struct Table {
     #[command(subcommand)]
@@ -34,6 +35,8 @@ enum TableCommand {
     Describe {
         name: String,
     },
+    Split(Split),
+    Merge(Merge),
     /// Drop a table with all its objects, for good.
     #[command(after_help = "Example:\n  ramhold table drop users")]
     Drop {
@@ -60,6 +63,41 @@ struct Create {
     /// A table of this name that exists already is fine.
     #[arg(long)]
     if_absent: bool,
+}
+
+/// Cut a table's tablets into smaller ones; they stay on their servers.
+///
+/// Nothing moves and nobody waits. Smaller tablets are recovered, counted and later moved each by itself.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ramhold table split users
+  ramhold table split users --parts 4
+  ramhold table split users --at 8000000000000000
+  ramhold table split sessions --at 8192")]
+struct Split {
+    name: String,
+    /// How many equal ones each tablet becomes.
+    #[arg(long, default_value_t = 2, conflicts_with = "at", value_parser = clap::value_parser!(u32).range(2..))]
+    parts: u32,
+    /// Where a tablet is to begin: a hash as 'describe' shows it, or a slot of a table by slots.
+    #[arg(long)]
+    at: Option<String>,
+}
+
+/// Join a table's neighbouring tablets that one server has; they stay there.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ramhold table merge users
+  ramhold table merge users --at 8000000000000000
+  ramhold table merge sessions --at 8192")]
+struct Merge {
+    name: String,
+    /// Where two tablets meet that are to be one: a hash as 'describe' shows it, or a slot of a table by slots; by
+    /// default everywhere.
+    #[arg(long)]
+    at: Option<String>,
 }
 
 /// How a table keeps what is written to it.
@@ -160,6 +198,18 @@ impl Table {
                     output::print(&description_text(&description, objects))
                 }
             }
+            TableCommand::Split(Split { name, parts, at }) => {
+                divide(global, &name, at, |client, table, at| match at {
+                    None => client.split_table(table, parts),
+                    Some(at) => client.split_table_at(table, at),
+                })
+            }
+            TableCommand::Merge(Merge { name, at }) => {
+                divide(global, &name, at, |client, table, at| match at {
+                    None => client.merge_table(table),
+                    Some(at) => client.merge_table_at(table, at),
+                })
+            }
             TableCommand::Drop { name } => {
                 let (mut client, table) = global.connect_to_table(&name)?;
                 client.drop_table(table).map_err(|error| about(&name, error))?;
@@ -171,6 +221,51 @@ impl Table {
             }
         }
     }
+}
+
+/// Has a table's tablets cut or joined, and tells how many there are then.
+fn divide(
+    global: &Global,
+    name: &str,
+    at: Option<String>,
+    ask: impl FnOnce(&mut Client, TableId, Option<KeyHash>) -> Result<u32, Error>,
+) -> Result<(), Failure> {
+    let mut client = global.connect()?;
+    let table = client.describe_table(name).map_err(|error| about(name, error))?;
+    let at = at.map(|at| place(&at, table.options.slots)).transpose()?;
+    let before = table.tablets.len();
+    let tablets = ask(&mut client, table.table, at).map_err(|error| undivided(name, error))?;
+    if global.json {
+        let (table, id) = (name, table.table.raw());
+        output::print_json(
+            &json!({ "table": id, "name": table, "tablets": tablets, "tablets_before": before }),
+        )
+    } else {
+        output::print(&format!("table '{name}' ({}) has {tablets} tablets, it had {before}\n", table.table))
+    }
+}
+
+/// A place among a table's hashes, as descriptions show it.
+fn place(text: &str, slots: bool) -> Result<KeyHash, Failure> {
+    if slots {
+        let slot = text.parse().ok().filter(|slot| *slot < SLOT_COUNT);
+        let wrong = || {
+            Failure::usage(format!("--at {text}: this table is by slots, which are 0 to {}", SLOT_COUNT - 1))
+        };
+        return slot.map(first_hash_of).ok_or_else(wrong);
+    }
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    let hash = u64::from_str_radix(digits, 16).ok().filter(|_| digits.len() == 16);
+    hash.map(KeyHash).ok_or_else(|| Failure::usage(format!("--at {text}: a hash has 16 hexadecimal digits")))
+}
+
+/// Why a table's tablets stay as they are.
+fn undivided(name: &str, error: Error) -> Failure {
+    if let Error::Refused { status: Status::NotAllowed, .. } = error {
+        let text = "the tablets that would be joined there are not on one server";
+        return Failure::new(REFUSED, text).about(&format!("table '{name}'"));
+    }
+    about(name, error)
 }
 
 /// Why a table could not be made.
@@ -354,6 +449,18 @@ mod tests {
         assert_eq!(left_open(None, Some(DurabilityArgument::None)), None);
         assert_eq!(left_open(Some(2), None), None);
         assert_eq!(left_open(Some(2), Some(DurabilityArgument::Buffered)), None);
+    }
+
+    #[test]
+    fn a_place_is_a_hash_or_a_slot() {
+        // A8
+        assert_eq!(place("8000000000000000", false).unwrap(), KeyHash(1 << 63));
+        assert_eq!(place("0x00000000000000ff", false).unwrap(), KeyHash(255));
+        assert_eq!(place("0", true).unwrap(), KeyHash(0));
+        assert_eq!(slot_of_hash(place("16383", true).unwrap()), 16383);
+        for (text, slots) in [("80", false), ("-", false), ("16384", true), ("a", true)] {
+            assert!(place(text, slots).is_err(), "{text}");
+        }
     }
 
     #[test]

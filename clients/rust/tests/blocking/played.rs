@@ -197,6 +197,7 @@ impl Cluster {
                 | Opcode::Commit
                 | Opcode::TableCreate
                 | Opcode::TableDrop
+                | Opcode::TableDivide
                 | Opcode::LossAcknowledge
         ) {
             return self.answer(opcode, body);

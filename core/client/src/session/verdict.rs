@@ -94,6 +94,7 @@ fn is_result(operation: &Operation, status: Status) -> bool {
         Status::NotAllowed,
         Status::TableExists,
         Status::TooManyTables,
+        Status::TooManyTablets,
         Status::UnknownTable,
         Status::Unsupported,
     ];

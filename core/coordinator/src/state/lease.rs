@@ -6,7 +6,7 @@
 
 use crate::updates::UPDATE_COUNT_MAX;
 use minicbor::{Decode, Encode};
-use ramhold_base::{LeaseId, Sequence, Status, TableId};
+use ramhold_base::{DivisionId, LeaseId, Sequence, Status, TableId};
 
 /// A client's lease that is not over, and what its updates came to.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -69,6 +69,9 @@ pub enum UpdateResult {
     TableDropped(#[n(0)] TableId),
     #[n(3)]
     LossAcknowledged,
+    /// Its division, and how many tablets it has by it.
+    #[n(4)]
+    TableDivided(#[n(0)] TableId, #[n(1)] DivisionId, #[n(2)] u32),
 }
 
 mod status_code {

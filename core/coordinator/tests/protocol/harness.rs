@@ -42,6 +42,8 @@ pub struct Server {
     unanswered: Vec<(Header, TabletTake)>,
     /// Tables that it was told to drop, deaf or not.
     pub drops: Vec<ramhold_base::TableId>,
+    /// Tablets that it was told it has, unless it was deaf.
+    pub divides: Vec<TabletDivide>,
     pub recovers: Vec<Recover>,
     pub fences: u32,
     /// Its device has failed.
@@ -321,6 +323,10 @@ impl World {
                 self.answer_take(at, &header, &take);
             }
             Opcode::TabletDrop => self.answer(at, &header, Status::Ok, &Empty {}),
+            Opcode::TabletDivide => {
+                server.divides.push(decode(body).expect("tablets"));
+                self.answer(at, &header, Status::Ok, &Empty {});
+            }
             Opcode::Recover => {
                 let recover: Recover = decode(body).expect("a recovery");
                 server.recovers.push(recover.clone());
@@ -428,7 +434,7 @@ impl World {
         let mut body = vec![u8::try_from(M::OPCODE.code()).expect("a small number")];
         encode_into(&mut body, message);
         let header = match M::OPCODE {
-            Opcode::TableCreate | Opcode::TableDrop | Opcode::LossAcknowledge => {
+            Opcode::TableCreate | Opcode::TableDrop | Opcode::TableDivide | Opcode::LossAcknowledge => {
                 match self.numbers.get(&body) {
                     Some(header) => *header,
                     None => {
@@ -523,6 +529,7 @@ impl World {
             tardy: false,
             unanswered: Vec::new(),
             drops: Vec::new(),
+            divides: Vec::new(),
             recovers: Vec::new(),
             fences: 0,
             has_failed: false,

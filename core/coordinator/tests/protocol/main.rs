@@ -2,6 +2,7 @@
 
 mod harness;
 
+mod divisions;
 mod leases;
 mod membership;
 mod read_leases;

@@ -10,6 +10,7 @@ mod format;
 mod harness;
 mod limits;
 mod model;
+mod recount;
 mod replay;
 mod rot;
 mod scan;

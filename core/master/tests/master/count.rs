@@ -107,7 +107,7 @@ fn a_count_is_asked_for_where_a_tablet_begins() {
     let mut rig = Rig::new();
     rig.take_table();
     let within = ask(&mut rig, 7);
-    assert_eq!(rig.answer_to(within).unwrap().0, Status::BadRequest);
+    assert_eq!(rig.answer_to(within).unwrap().0, Status::NotAllowed);
     let malformed = rig.send(Opcode::Count, b"short");
     assert_eq!(rig.answer_to(malformed).unwrap().0, Status::BadRequest);
 }

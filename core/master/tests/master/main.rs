@@ -5,6 +5,7 @@
 mod commit;
 mod count;
 mod dirty;
+mod division;
 mod expiry;
 mod local;
 mod multi;

@@ -272,8 +272,10 @@ impl Resp {
                 return false;
             }
             Answer::Fault(fault)
-                if matches!(walk.kind, Kind::Size(_)) && fault == fault_of(Status::Corrupt, "") =>
+                if matches!(walk.kind, Kind::Size(_))
+                    && [Status::Corrupt, Status::NotAllowed].iter().any(|s| fault == fault_of(*s, "")) =>
             {
+                // Nobody knows the number of a tablet that has lost objects; or tablets were joined behind the count.
                 walk.kind = Kind::Tally;
                 Ok(walk.begin(0))
             }

@@ -49,6 +49,11 @@ const KINDS: &[(&str, Falsify)] = &[
         let tablet = master(p).tablets[0];
         master(p).tablets.push(ramhold_master::TabletSeen { table: TableId(999), ..tablet });
     }),
+    ("a tablet that is cut and not stored so", |p| {
+        let whole = master(p).tablets[0];
+        master(p).tablets[0].last = KeyHash(99);
+        master(p).tablets.push(ramhold_master::TabletSeen { first: KeyHash(100), ..whole });
+    }),
     ("the first hash has no owner", |p| master(p).tablets[0].first = KeyHash(1)),
     ("the last hash has no owner", |p| master(p).tablets[0].last = KeyHash(u64::MAX - 1)),
     ("a replica that is not held", |p| {

@@ -20,4 +20,5 @@ mod recovery;
 mod resp;
 mod starts;
 mod storage;
+mod tablets;
 mod updates;

@@ -1,0 +1,190 @@
+//! Cutting and joining tablets where they are, when an operator asks for it.
+//!
+//! The new division is stored, with a higher number; then each owner is told its tablets until it has answered. Nothing
+//! depends on when it hears: every key keeps its owner. The client is answered when all have, or are dead; who recovers
+//! their tablets gets them as they are stored. A new coordinator does not know who has heard, so it tells all.
+//!
+//! Not here: how pieces are cut (`pieces`), the cutting for a recovery (`divide`).
+//! Protocol: docs/protocols/tablets.md. Catalogue: A8, B3, G3.
+
+use crate::machine::{Asked, Coordinator};
+use crate::pieces::{Pieces, tablets, whole};
+use crate::retry::Retry;
+use crate::state::{Key, TableRecord, TabletRecord, UpdateResult};
+use ramhold_base::limits::TABLET_COUNT_MAX;
+use ramhold_base::{DivisionId, Instant, KeyHash, Level, ServerId, Status, TableId};
+use ramhold_wire::membership::Durability;
+use ramhold_wire::table::{Division, HashSpan, TableDivide, TabletDivide};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a tablet's statistics take in a head (docs/formats/log.md), and the part of a head that they may fill.
+const STAT_BYTES: u32 = 36;
+const STATS_SHARE: u32 = 8;
+
+/// An owner that has not answered, and the number that it has to.
+#[derive(Debug)]
+pub(crate) struct Telling {
+    retry: Retry,
+    division: DivisionId,
+}
+
+/// Owners that have not answered.
+pub(crate) type Tellings = BTreeMap<(TableId, ServerId), Telling>;
+
+impl Coordinator {
+    pub(crate) fn divide_table(&mut self, message: &TableDivide) -> Result<UpdateResult, Status> {
+        let table = self.state.tables.get(&message.table).filter(|t| !t.dropping);
+        let table = table.ok_or(Status::UnknownTable)?;
+        if !concerned(&table.tablets, message.division).all(|t| t.taken && self.state.is_up(t.owner)) {
+            // For this number for good: the client goes on under another.
+            return Err(Status::Retry);
+        }
+        let unreplicated = table.options.durability == Durability::None;
+        let mut pieces = Pieces::new(&table.tablets, table.options.slots, unreplicated);
+        match message.division {
+            Division::Parts { count } if count == 0 || count > TABLET_COUNT_MAX => {
+                return Err(Status::BadRequest);
+            }
+            Division::Parts { count } => {
+                if table.whole_tablets().count() as u64 * u64::from(count) > u64::from(TABLET_COUNT_MAX) {
+                    return Err(Status::TooManyTablets);
+                }
+                pieces.split_each(count)?;
+            }
+            Division::Split { at } => pieces.split(at)?,
+            Division::Join { at: Some(at) } => pieces.join(at)?,
+            Division::Join { at: None } => pieces.join_all(),
+        }
+        let changed = owners_of_changed(&table.tablets, &pieces);
+        let (count_before, division) = (table.tablets.len(), table.division);
+        if changed.iter().any(|owner| self.has_too_many(table, &pieces, *owner)) {
+            return Err(Status::TooManyTablets);
+        }
+        let now = pieces.into_inner();
+        if now.len() > count_before && now.len() > TABLET_COUNT_MAX as usize {
+            return Err(Status::TooManyTablets);
+        }
+        let count = u32::try_from(tablets(&now).count()).expect("bounded above, or not more than before");
+        if now == table.tablets {
+            return Ok(UpdateResult::TableDivided(message.table, division, count));
+        }
+        let division = division.next();
+        let record = self.state.tables.get_mut(&message.table).expect("found above");
+        (record.tablets, record.division) = (now, division);
+        let text = format!("table {} '{}' has {count} tablets now", record.id, record.name.escape_debug());
+        let has_two_positions = tablets(&record.tablets).any(|tablet| tablet.len() > 1);
+        self.outbox.report(Level::Info, text);
+        self.outbox.report(Level::Debug, "mark:table_divided");
+        if has_two_positions {
+            self.outbox.report(Level::Debug, "mark:tablet_of_pieces");
+        }
+        self.outbox.touch(Key::Table(message.table));
+        self.want_told(message.table, changed);
+        Ok(UpdateResult::TableDivided(message.table, division, count))
+    }
+
+    /// Whether this owner would have more tablets than before, and so many that its heads have no room for them.
+    fn has_too_many(&self, table: &TableRecord, after: &Pieces, owner: ServerId) -> bool {
+        let before = table.whole_tablets().filter(|t| t.owner == owner).count();
+        let more = after.of(owner).saturating_sub(before) as u64;
+        let present = self.state.tablets_by_master().get(&owner).copied().unwrap_or(0);
+        let most = u64::from(self.config.segment_bytes / STATS_SHARE / STAT_BYTES).max(1);
+        more > 0 && u64::from(present) + more > most
+    }
+
+    /// After a start: whoever has a tablet of a table that was ever divided may not know of it.
+    pub(crate) fn resume_divisions(&mut self) {
+        let divided = self.state.tables.values().filter(|t| !t.dropping && !t.division.is_none());
+        let owners = divided.map(|t| (t.id, t.tablets.iter().filter(|t| t.taken).map(|t| t.owner).collect()));
+        for (table, owners) in owners.collect::<Vec<(TableId, BTreeSet<ServerId>)>>() {
+            self.outbox.report(Level::Debug, "mark:division_told_again");
+            self.want_told(table, owners);
+        }
+    }
+
+    fn want_told(&mut self, table: TableId, owners: BTreeSet<ServerId>) {
+        let Some(division) = self.state.tables.get(&table).map(|t| t.division) else { return };
+        for owner in owners {
+            let telling = Telling { retry: Retry::new(&self.config), division };
+            self.progress.telling.insert((table, owner), telling);
+        }
+        self.progress.wake = Instant::ZERO;
+    }
+
+    pub(crate) fn advance_divisions(&mut self, now: Instant) {
+        let mut telling = std::mem::take(&mut self.progress.telling);
+        let mut wake = Instant::FAR;
+        telling.retain(|(table, owner), telling| {
+            let table = self.state.tables.get(table).filter(|t| !t.dropping);
+            let (Some(table), true) = (table, self.state.is_up(*owner)) else { return false };
+            if telling.retry.take(now, &self.config) {
+                let message = told(table, *owner);
+                let asked =
+                    Asked::Divide { table: message.table, division: message.division, server: *owner };
+                // At most `TABLET_COUNT_MAX` ranges by cuts, and a few by recoveries: they always fit.
+                let _ = self.ask(now, *owner, asked, &message);
+            }
+            wake = wake.min(telling.retry.next());
+            true
+        });
+        self.progress.wake = self.progress.wake.min(wake);
+        self.progress.telling = telling;
+    }
+
+    pub(crate) fn on_divided(
+        &mut self,
+        table: TableId,
+        division: DivisionId,
+        server: ServerId,
+        status: Status,
+    ) {
+        if status != Status::Ok {
+            let text = format!("{server} does not divide {table} yet: {status}");
+            return self.outbox.report(Level::Debug, text);
+        }
+        let heard = self.progress.telling.get(&(table, server)).is_some_and(|t| t.division <= division);
+        if heard {
+            self.progress.telling.remove(&(table, server));
+            self.progress.wake = Instant::ZERO;
+        }
+    }
+
+    /// Whether an owner has not answered that it has this division, or a later one.
+    pub(crate) fn is_being_told(&self, table: TableId, division: DivisionId) -> bool {
+        let mut owners = self.progress.telling.range((table, ServerId::NONE)..=(table, ServerId(u64::MAX)));
+        owners.any(|(_, telling)| telling.division <= division)
+    }
+
+    /// Owners that have not heard of a table's division.
+    pub fn divisions_under_way(&self) -> usize {
+        self.progress.telling.len()
+    }
+}
+
+/// The pieces that a change is about.
+fn concerned(pieces: &[TabletRecord], division: Division) -> impl Iterator<Item = &TabletRecord> {
+    let touches = move |piece: &TabletRecord| match division {
+        Division::Parts { .. } | Division::Join { at: None } => true,
+        Division::Split { at } => piece.first <= at && at <= piece.last,
+        Division::Join { at: Some(at) } => {
+            let before = KeyHash(at.0.saturating_sub(1));
+            piece.first <= at && before <= piece.last
+        }
+    };
+    pieces.iter().filter(move |piece| touches(piece))
+}
+
+fn owners_of_changed(before: &[TabletRecord], after: &Pieces) -> BTreeSet<ServerId> {
+    let spans = |pieces: &[TabletRecord]| -> BTreeSet<(ServerId, KeyHash, KeyHash)> {
+        tablets(pieces).map(|t| (t[0].owner, t[0].first, whole(t).last)).collect()
+    };
+    let (before, after) = (spans(before), spans(after.as_slice()));
+    before.symmetric_difference(&after).map(|(owner, ..)| *owner).collect()
+}
+
+/// The tablets of one owner.
+fn told(table: &TableRecord, owner: ServerId) -> TabletDivide {
+    let own = table.whole_tablets().filter(|t| t.owner == owner && t.taken);
+    let spans = own.map(|t| HashSpan { first: t.first, last: t.last });
+    TabletDivide { table: table.id, division: table.division, tablets: spans.collect() }
+}

@@ -1,0 +1,92 @@
+//! The tablets of the table of all, cut and joined by its sessions while everything else goes on, and counted in between.
+//!
+//! What these come to is no matter of histories: what clients write and read must be as right as if nobody had. The state
+//! at rest is audited: tablets, and counts of objects. A count under way is told of a tablet that begins where it was asked
+//! for, or refused.
+//!
+//! Rules: docs/protocols/tablets.md. Catalogue: A6, A8, J3.
+
+use ramhold_base::hash::{SLOT_COUNT, first_hash_of};
+use ramhold_base::{Effects, Instant, Level, Rng, TableId};
+use ramhold_client_core::{Operation, OperationId, Outcome, Reply, Session, TableCount};
+use ramhold_wire::table::Division;
+
+/// So many places at which all sessions cut and join, so that they meet.
+const PLACES: u16 = 24;
+
+pub struct Dividing {
+    /// Asks for one at so many occasions; none: never.
+    one_in: Option<u64>,
+    asked: Option<OperationId>,
+    count: Option<(TableCount, OperationId)>,
+}
+
+impl Dividing {
+    pub fn new(rng: &mut Rng) -> Dividing {
+        let one_in = rng.chance(1, 3).then(|| rng.between(10, 100));
+        Dividing { one_in, asked: None, count: None }
+    }
+
+    /// An occasion to ask for the next one.
+    pub fn occasion(
+        &mut self,
+        now: Instant,
+        table: TableId,
+        session: &mut Session,
+        rng: &mut Rng,
+        effects: &mut Effects,
+    ) {
+        if self.asked.is_some() || !self.one_in.is_some_and(|one_in| rng.chance(1, one_in)) {
+            return;
+        }
+        // The beginning of a slot, for tables of both kinds.
+        let place = |rng: &mut Rng| {
+            let slot =
+                SLOT_COUNT / PLACES * u16::try_from(rng.between(1, u64::from(PLACES) - 1)).expect("few");
+            first_hash_of(slot)
+        };
+        let division = match rng.below(10) {
+            0 => Division::Parts { count: 2 },
+            1..=3 => Division::Join { at: None },
+            4..=6 => Division::Join { at: Some(place(rng)) },
+            _ => Division::Split { at: place(rng) },
+        };
+        self.asked = Some(session.start(now, Operation::DivideTable { table, division }, effects));
+        if self.count.is_none() {
+            let count = TableCount::new(table);
+            let operation = count.ask().expect("it has just begun");
+            self.count = Some((count, session.start(now, operation, effects)));
+        }
+    }
+
+    /// Whether this was the end of an operation of its own.
+    pub fn take(
+        &mut self,
+        now: Instant,
+        id: OperationId,
+        outcome: &Outcome,
+        session: &mut Session,
+        effects: &mut Effects,
+    ) -> bool {
+        if self.asked == Some(id) {
+            self.asked = None;
+            if let Outcome::Done(Reply::TableDivided { .. }) = outcome {
+                effects.report(Level::Debug, "mark:division_done");
+            }
+            return true;
+        }
+        let Some((mut count, _)) = self.count.filter(|(_, asked)| *asked == id) else { return false };
+        self.count = None;
+        match outcome {
+            Outcome::Done(Reply::Counted { last, objects }) => count.take(*last, *objects),
+            Outcome::Refused { status, .. } if count.refused(*status) => {
+                effects.report(Level::Debug, "mark:count_began_again");
+            }
+            Outcome::Done(_) | Outcome::Refused { .. } | Outcome::Unknown { .. } => return true,
+        }
+        if let Some(operation) = count.ask() {
+            self.count = Some((count, session.start(now, operation, effects)));
+        }
+        true
+    }
+}
