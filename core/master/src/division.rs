@@ -104,7 +104,10 @@ impl Master {
             return reply(effects, to, &header, Status::UnknownTable);
         }
         let cut = self.tablets.parts(ranges);
-        if !cut.is_empty() {
+        if cut.is_empty() {
+            // A walk for an older division, if there was one, did not come to its end.
+            self.log.end_recount();
+        } else {
             if parts.as_ref() != Some(&cut) {
                 self.log.begin_recount(table, &cut);
                 self.divisions[0].parts = Some(cut);

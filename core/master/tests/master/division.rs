@@ -98,6 +98,22 @@ fn an_older_division_undoes_nothing_and_what_is_not_served_is_not_divided() {
     assert_eq!(divide(&mut rig, 9, &whole), Status::UnknownTable);
 }
 
+// A6: a walk that did not come to its end counts nothing.
+#[test]
+fn a_cut_that_is_overtaken_by_a_join_leaves_the_counts_alone() {
+    let mut rig = Rig::new();
+    rig.take_table();
+    (0..9000).for_each(|key| put(&mut rig, key));
+    rig.settle();
+    let all = counts(&mut rig);
+    let rpc = ask(&mut rig, 1, &[(0, HALF - 1), (HALF, u64::MAX)]);
+    assert_eq!(rig.answer_to(rpc), None, "the walk has slices");
+    assert_eq!(divide(&mut rig, 2, &[(0, u64::MAX)]), Status::Ok);
+    assert_eq!(counts(&mut rig), all);
+    assert_eq!(divide(&mut rig, 3, &[(0, HALF - 1), (HALF, u64::MAX)]), Status::Ok);
+    assert_eq!(counts(&mut rig).iter().map(|(_, objects)| objects).sum::<u64>(), all[0].1);
+}
+
 #[test]
 fn a_table_that_is_dropped_during_the_walk_is_divided_no_more() {
     let mut rig = Rig::new();
