@@ -135,6 +135,10 @@ pub fn under_way(count: u8, servers: &[ServerSeen]) -> Option<String> {
             return Some(format!("{id} knows {} servers: a recovery is not over", server.listed));
         }
         let Some(master) = &server.master else { return Some(format!("{id} has no master")) };
+        // The coordinator's answer that makes it serve is on its way, or was lost and is asked for again.
+        if let Some(tablet) = master.tablets.iter().find(|tablet| !tablet.serving) {
+            return Some(format!("{id} does not serve yet from {:?} of {}", tablet.first, tablet.table));
+        }
         if !master.fully_replicated {
             return Some(format!("{id} has segments with fewer than R replicas: {:?}", master.replicas));
         }
