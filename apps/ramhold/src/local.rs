@@ -29,7 +29,7 @@ use std::ffi::OsString;
 use std::fs::DirBuilder;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
@@ -110,6 +110,18 @@ impl Plan {
         }
         arguments.insert(0, if member == 0 { "coordinator" } else { "server" }.into());
         arguments
+    }
+}
+
+/// Removes what a run has made; what cannot be removed is told.
+pub fn remove_directories(dirs: [&Path; 2]) {
+    for dir in dirs {
+        match std::fs::remove_dir_all(dir) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                eprintln!("ramhold: cannot remove {}: {error}", dir.display());
+            }
+            _ => {}
+        }
     }
 }
 

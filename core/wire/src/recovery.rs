@@ -244,10 +244,10 @@ pub struct ReplayTimes {
     /// The sum of the times from asking to having the answer.
     #[n(6)]
     pub fetching: u64,
-    /// Of that: what the backups needed to read the segments, each told to all who ask for it, and to divide them.
+    /// What the backups needed to read the segments, each told to all who ask for it; mostly before they are asked.
     #[n(7)]
     pub reading: u64,
-    /// Of that: from the backup having the question to its answer, reading included.
+    /// Of `fetching`: from the backup having the question to its answer.
     #[n(8)]
     pub waiting: u64,
 }

@@ -354,7 +354,7 @@ pub struct RecoverySteps {
     /// How long before the verdict the first suspicion came, and verification began.
     #[n(0)]
     pub suspected_before: Option<u64>,
-    /// The verdict was durable, and the backups were asked.
+    /// Questions to the backups were made out; they leave when the verdict is durable.
     #[n(1)]
     pub asked: Option<u64>,
     /// Every backup had answered, and refuses the dead server.
@@ -387,6 +387,7 @@ pub struct PartReport {
     /// Its success was reported; it may wait then for the dead server's lease.
     #[n(6)]
     pub reported: Option<u64>,
+    /// Its publication was decided; it counts, and is answered, when it is stored.
     #[n(7)]
     pub live: Option<u64>,
     /// Its turn ended without success.

@@ -23,7 +23,8 @@ Times are milliseconds after the coordinator declared the server dead:
 With the name of a recovery, its course: what was done when, and how each recovery master fared with its partition.
   fetched     the last records had come from the backups
   replayed    and were taken in; replicated: and stood on their backups; durable: and a head named them
-  fetch       the mean time of a request for records; of that 'backup' at the backup, of that 'read' reading
+  fetch       the mean time of a request for records, 'backup' that part of it at the backup; 'read' is how long the
+              backup needed to read the segment, mostly before it was asked for
 While a recovery runs, what is not reached yet is '-'.
 
 Examples:

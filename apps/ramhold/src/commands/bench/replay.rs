@@ -50,8 +50,8 @@ verified and the objects taken in: found in the index, copied into segments of t
 Nothing is replicated or sent. Memory has been touched before. Rates are per second of CPU time of the one thread;
 medians of the runs.
 
-'records/s' begins with the smallest index, which grows meanwhile; 'index ready' with one that has room for all, as a
-server that knows how many are coming makes it. 'MB/s' is log, not values. Of the nanoseconds per record, 'checksum' is
+'records/s' begins with the smallest index, which grows meanwhile; 'index ready' with one that has room for all
+from the start, which a server does not make yet. 'MB/s' is log, not values. Of the nanoseconds per record, 'checksum' is
 a walk over the segments that only verifies, 'copy' a plain copy of the same bytes into the same memory, and 'rest'
 what a record takes besides. 'of copy' compares replay with the plain copy alone. 'divide', which is not part of it, is a
 backup's work: it sorts the records into 8 partitions and copies them together.";

@@ -5,12 +5,14 @@ use super::tree::Tree;
 use super::{DISK_BYTES, Demo, MEMORY_BYTES, PATIENCE, REPLICAS, SERVER_COUNT};
 use crate::failure::Failure;
 use crate::interrupt;
-use crate::local::{Child, LOOK_INTERVAL, LocalCluster, Output, Plan, connect_to, find_free};
+use crate::local::{
+    Child, LOOK_INTERVAL, LocalCluster, Output, Plan, connect_to, find_free, remove_directories,
+};
 use crate::memory::check_available;
 use crate::size::bytes_text;
 use ramhold_client::{ServerId, ServerState};
 use ramhold_wire::ReplicaPlacement;
-use std::fs::{self, DirBuilder};
+use std::fs::DirBuilder;
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -195,13 +197,6 @@ impl Scene {
     }
 
     fn remove_directories(&self) {
-        for dir in [&self.work_dir, &self.buffer_dir] {
-            match fs::remove_dir_all(dir) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    eprintln!("ramhold: cannot remove {}: {error}", dir.display());
-                }
-                _ => {}
-            }
-        }
+        remove_directories([&self.work_dir, &self.buffer_dir]);
     }
 }

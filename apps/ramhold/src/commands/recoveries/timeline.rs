@@ -24,12 +24,11 @@ pub fn steps(report: &RecoveryReport) -> Vec<Span> {
         }
     };
     add("verify", at(steps.suspected_before).map(|before| -before), Some(0.0));
-    add("store the verdict", Some(0.0), at(steps.asked));
-    add("fence, ask", at(steps.asked), at(steps.fenced));
+    add("store the verdict, ask", at(steps.asked), at(steps.fenced));
     add("prove complete", at(steps.asked), at(report.complete_millis));
     add("read lease runs out", Some(0.0), at(steps.lease_over));
     let assigned = report.parts.iter().map(|part| part.assigned as f64).reduce(f64::min);
-    add("divide, store", at(report.complete_millis), assigned);
+    add("divide", at(report.complete_millis), assigned);
     add("replay", assigned, at(steps.last_live));
     add("forget the server", at(steps.last_live), at(report.done_millis));
     spans

@@ -4,14 +4,16 @@ use super::{Buffers, Recovery};
 use crate::cli::Global;
 use crate::failure::Failure;
 use crate::interrupt;
-use crate::local::{LOOK_INTERVAL, LocalCluster, Output, Plan, connect_to, find_free, wait_until_healthy};
+use crate::local::{
+    LOOK_INTERVAL, LocalCluster, Output, Plan, connect_to, find_free, remove_directories, wait_until_healthy,
+};
 use crate::memory::{PLACE_BYTES, check_available};
 use crate::size::bytes_text;
 use ramhold_base::limits::SEGMENT_BYTES;
 use ramhold_client::{
     Client, Durability, ProcessStatus, RecoveryPhase, RecoveryReport, ServerState, TableId, TableOptions,
 };
-use std::fs::{self, DirBuilder};
+use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -192,13 +194,6 @@ impl Stage {
     }
 
     fn remove_directories(&self) {
-        for dir in [&self.work_dir, &self.buffer_dir] {
-            match fs::remove_dir_all(dir) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    eprintln!("ramhold: cannot remove {}: {error}", dir.display());
-                }
-                _ => {}
-            }
-        }
+        remove_directories([&self.work_dir, &self.buffer_dir]);
     }
 }
