@@ -5,6 +5,8 @@
 //!
 //! Invariants:
 //! - a cut, stale or side replica never proves a head; a segment that is not the head counts only closed and whole;
+//! - the end of a head is where the shortest replica ends that may be it: each of them holds all that was acknowledged,
+//!   and can be replayed up to it, whichever is lost later;
 //! - once ends are fixed, another end is never given: the fixed one can be had, or something is missing;
 //! - a loss is accepted only when everybody who could hold a replica has answered.
 //!
@@ -14,6 +16,7 @@ use crate::state::{EndRecord, StreamRecord};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ClusterTime, Epoch, SegmentId, ServerId, ShardId, StreamId, Version};
 use ramhold_wire::recovery::{Opening, ReplicaReport, TabletStat};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -184,7 +187,7 @@ type Held<'a> = BTreeMap<SegmentId, Vec<HeldReplica<'a>>>;
 
 /// The usual proof: the oldest open replica that may count is the head, all others must be closed and whole.
 fn stream_complete(record: &StreamRecord, held: &Held<'_>) -> Result<StreamProof, Vec<Missing>> {
-    let Some(head) = held.values().find_map(|replicas| longest_head(record, replicas)) else {
+    let Some(head) = held.values().find_map(|replicas| shortest_head(record, replicas)) else {
         let StreamRecord { shard, stream, segment, epoch, .. } = *record;
         return Err(vec![Missing::Head { shard, stream, segment, epoch }]);
     };
@@ -201,17 +204,21 @@ fn stream_complete(record: &StreamRecord, held: &Held<'_>) -> Result<StreamProof
     segments_of(record, held, opening, &[end])
 }
 
-/// Of a segment's replicas that may be the head: the longest among those with the highest epoch.
-fn longest_head<'a>(record: &StreamRecord, replicas: &[HeldReplica<'a>]) -> Option<HeldReplica<'a>> {
+/// The shortest of a segment's replicas that may be the head.
+fn shortest_head<'a>(record: &StreamRecord, replicas: &[HeldReplica<'a>]) -> Option<HeldReplica<'a>> {
     let candidates = replicas.iter().filter(|r| may_be_head(record, r.report));
-    candidates.max_by_key(|r| (r.report.epoch, r.report.certified)).copied()
+    candidates.min_by_key(|r| (r.report.certified, Reverse(r.report.epoch))).copied()
 }
 
 /// Open, whole, of the head order, with a digest that names it, and not below the record.
 fn may_be_head(record: &StreamRecord, report: &ReplicaReport) -> bool {
-    let current =
-        (report.segment, report.epoch) >= (record.segment, record.epoch) || planted(Defect::OldHeadProves);
-    current && !report.closed && !report.cut && opening_of(report).is_some()
+    is_current(record, report) && !report.closed && !report.cut && opening_of(report).is_some()
+}
+
+/// Whether a replica has all that was ever acknowledged of its segment, if that is the head. Above the recorded epoch
+/// nothing was acknowledged, and at it all that have it took part.
+fn is_current(record: &StreamRecord, report: &ReplicaReport) -> bool {
+    (report.segment, report.epoch) >= (record.segment, record.epoch) || planted(Defect::OldHeadProves)
 }
 
 /// The opening of a replica in the head order, if it is one.
@@ -253,7 +260,7 @@ fn segments_of(
         let replicas = held.get(&segment).map_or(&[][..], Vec::as_slice);
         let (end, sources) = match ends.iter().find(|e| e.segment == segment) {
             Some(end) if end.end == 0 => continue,
-            Some(end) => (end.end, sources(replicas, |r| reaches(r, end))),
+            Some(end) => (end.end, sources(replicas, |r| reaches(record, r, end))),
             None => (u32::MAX, sources(replicas, is_whole)),
         };
         if sources.is_empty() && planted(Defect::MissingLeftOut) {
@@ -279,10 +286,10 @@ fn is_whole(report: &ReplicaReport) -> bool {
     (report.closed && !report.cut) || planted(Defect::OpenCountsAsWhole)
 }
 
-/// Whether a replica can be replayed up to an end. After a loss whatever is certified counts, of any epoch: a segment
-/// only grows, so a longer certificate covers what a shorter one does.
-fn reaches(report: &ReplicaReport, end: &EndRecord) -> bool {
-    report.certified >= end.end && (end.lost || (!report.cut && report.epoch == end.epoch))
+/// Whether a replica can be replayed up to an end. A segment only grows, so a longer certificate covers what a shorter
+/// one does, of whatever epoch. After a loss whatever is certified counts.
+fn reaches(record: &StreamRecord, report: &ReplicaReport, end: &EndRecord) -> bool {
+    report.certified >= end.end && (end.lost || (!report.cut && is_current(record, report)))
 }
 
 fn sources(replicas: &[HeldReplica<'_>], usable: impl Fn(&ReplicaReport) -> bool) -> Vec<Source> {

@@ -240,6 +240,7 @@ pub struct EndRecord {
     pub stream: StreamId,
     #[n(2)]
     pub segment: SegmentId,
+    /// Of the replica that it was taken from.
     #[n(3)]
     pub epoch: Epoch,
     #[n(4)]

@@ -79,8 +79,8 @@ fn a_head_and_its_closed_segments_are_a_whole_log() {
     let held =
         vec![(1, open(5, 0, 700, &[4, 5])), (2, open(5, 0, 900, &[4, 5])), (3, closed(4)), (4, primary)];
     let proof = proven(stream(1, 0), &held).unwrap();
-    assert_eq!(head(&proof), (5, 900));
-    assert_eq!(sources(&proof, 5), [2], "only who holds the head up to its end");
+    assert_eq!(head(&proof), (5, 700), "what was acknowledged is in both");
+    assert_eq!(sources(&proof, 5), [1, 2], "so either will do");
     assert_eq!(sources(&proof, 4), [4, 3], "primaries first");
     assert_eq!(proof.safe_version, Version(5));
     assert!(!proof.has_loss());
@@ -118,13 +118,17 @@ fn a_replica_below_the_recorded_epoch_is_no_head() {
     assert!(proven(stream(4, 9), &held).is_ok(), "a higher segment counts with any epoch");
 }
 
-// D8
+// D8, F2: an epoch that was never recorded acknowledged nothing, and what was before it is in every replica.
 #[test]
-fn among_replicas_of_the_head_the_highest_epoch_counts() {
-    let held = vec![(1, open(5, 0, 950, &[5])), (2, open(5, 2, 800, &[5])), (3, open(5, 2, 700, &[5]))];
-    let proof = proven(stream(1, 0), &held).unwrap();
-    assert_eq!(head(&proof), (5, 800));
-    assert_eq!(sources(&proof, 5), [2], "what a stale replica holds beyond is not of this history");
+fn among_replicas_of_the_head_the_shortest_of_a_recorded_epoch_counts() {
+    let held = vec![(1, open(5, 0, 950, &[5])), (2, open(5, 2, 800, &[5])), (3, open(5, 1, 700, &[5]))];
+    for (recorded, end, usable) in [(0, 700, &[1, 2, 3][..]), (1, 700, &[2, 3]), (2, 800, &[2])] {
+        let proof = proven(stream(5, recorded), &held).unwrap();
+        assert_eq!(head(&proof), (5, end));
+        assert_eq!(sources(&proof, 5), usable, "stale is what is below the recorded epoch");
+        let again = with(stream(5, recorded), &held, &proof.ends(), Evidence::Partial).unwrap();
+        assert!(again.replays_like(&proof));
+    }
 }
 
 // Schedule 1A: a backup that lost power holds a short head with a valid certificate.
@@ -216,6 +220,19 @@ fn a_fixed_end_is_kept_or_waited_for() {
     assert!(matches!(missing[..], [Missing::FixedEnd { end: 500, .. }]), "also when nothing more can come");
     let older = vec![(7, open(4, 0, 50, &[4])), (1, open(5, 0, 500, &[4, 5])), (2, closed(4))];
     assert_eq!(head(&with(stream(1, 0), &older, &ends, Evidence::Partial).unwrap()), (5, 500));
+}
+
+// F2, D9: what stands on one backup alone was never acknowledged, and must not be waited for when that one is lost.
+#[test]
+fn a_partition_is_not_held_up_by_the_end_of_a_lost_replica() {
+    let (long, short) = (open(5, 0, 900, &[4, 5]), open(5, 0, 700, &[4, 5]));
+    let all = vec![(1, long), (2, short.clone()), (6, short), (3, closed(4))];
+    let ends = proven(stream(1, 0), &all).unwrap().ends();
+    for lost in [vec![1], vec![2], vec![6], vec![1, 2], vec![1, 6], vec![2, 6]] {
+        let left: Held = all.iter().filter(|(b, _)| !lost.contains(b)).cloned().collect();
+        let proof = with(stream(1, 0), &left, &ends, Evidence::Final).unwrap();
+        assert_eq!(proof.ends(), ends, "without {lost:?}");
+    }
 }
 
 // Schedule 1C, D2
