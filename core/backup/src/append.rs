@@ -7,7 +7,7 @@
 //! Protocol: docs/protocols/replication.md. Catalogue: D1, D6, D8.
 
 use crate::Backup;
-use crate::disk::Task;
+use crate::disk::{SyncWaiter, Task};
 use crate::marks::{self, mark};
 use crate::replica::{Held, Operation, Replica, ReplicaKey, ReplicaNumber};
 use ramhold_base::checksum::crc_append;
@@ -137,6 +137,7 @@ impl Backup {
         let incarnation = self.next_sequence();
         let mut replica = Replica::new(key, incarnation, buffer, frame);
         replica.side = request.side;
+        replica.synced = request.synced && !self.config.buffers_survive_power;
         self.replicas.insert(number, replica);
         self.present.insert(key, number);
         mark(effects, marks::OPENED);
@@ -180,12 +181,16 @@ impl Backup {
         if accepted.held.epoch > replica.accepted.epoch && replica.accepted.certificate.is_some() {
             mark(effects, marks::EPOCH_RAISED);
         }
+        if replica.append_count() == 0 {
+            replica.opened_epoch = accepted.held.epoch;
+        }
         replica.accepted = accepted.held;
         replica.crc = accepted.crc;
         replica.operations.push_back(Operation {
             data_written: data.is_empty(),
             slot_needed,
             after: accepted.held,
+            certifies: request.certificate.is_some(),
             header: *header,
             from,
         });
@@ -218,21 +223,37 @@ impl Backup {
     /// Certifies and answers the operations whose data is written.
     fn advance_operations(&mut self, now: Instant, number: ReplicaNumber, effects: &mut Effects) {
         let replica = self.replicas.get_mut(&number).expect("a replica stays while it has operations");
-        if replica.slot_writing.is_some() {
+        if replica.slot_writing.is_some() || replica.data_syncing.is_some() {
             return;
         }
         let count = replica.operations.iter().take_while(|operation| operation.data_written).count();
         if count == 0 {
             return;
         }
-        if replica.operations.iter().take(count).any(|operation| operation.slot_needed) {
-            let after = replica.operations[count - 1].after;
-            let at = (replica.place(), replica.ring);
-            let slot = self.write_slot(Task::Slot(number), number, (after, false), at, effects);
-            self.replicas.get_mut(&number).expect("it was there above").slot_writing = Some((count, slot));
-        } else {
+        if !replica.operations.iter().take(count).any(|operation| operation.slot_needed) {
             self.answer_operations(now, number, count, effects);
+        } else if replica.synced && replica.buffer.is_none() {
+            // One sync of both could leave a certificate without its bytes, which looks like rot.
+            replica.data_syncing = Some(count);
+            self.disk.wait_for_sync(SyncWaiter::Data(number));
+        } else {
+            self.certify(number, count, effects);
         }
+    }
+
+    /// The data of so many operations of a synced replica, written straight into its frame, is on the device.
+    pub(crate) fn on_data_synced(&mut self, number: ReplicaNumber, effects: &mut Effects) {
+        let replica = self.replicas.get_mut(&number).expect("a replica stays while it is written");
+        let count = replica.data_syncing.take().expect("this sync was for its data");
+        self.certify(number, count, effects);
+    }
+
+    fn certify(&mut self, number: ReplicaNumber, count: usize, effects: &mut Effects) {
+        let replica = &self.replicas[&number];
+        let after = replica.operations[count - 1].after;
+        let at = (replica.place(), replica.ring);
+        let slot = self.write_slot(Task::Slot(number), number, (after, false), at, effects);
+        self.replicas.get_mut(&number).expect("it was there above").slot_writing = Some((count, slot));
     }
 
     pub(crate) fn on_slot_written(&mut self, now: Instant, number: ReplicaNumber, effects: &mut Effects) {
@@ -256,27 +277,45 @@ impl Backup {
         effects: &mut Effects,
     ) {
         let replica = self.replicas.get_mut(&number).expect("a replica stays while it has operations");
-        let is_first_certificate = replica.stored.certificate.is_none();
         let stored = replica.operations[count - 1].after;
         let has_changed = !stored.is_certified_like(&replica.stored);
         replica.stored = stored;
         replica.operations_over += count as u64;
         let reply = replica.reply(stored.length);
-        for operation in replica.operations.drain(..count) {
-            Backup::answer_append(&operation.header, operation.from, Status::Ok, &reply, effects);
+        for operation in replica.operations.drain(..count).collect::<Vec<_>>() {
+            if replica.has_reached(&operation) {
+                Backup::answer_append(&operation.header, operation.from, Status::Ok, &reply, effects);
+            } else {
+                replica.unsynced.push_back(operation);
+            }
         }
-        let key = replica.key;
         self.settling.insert(number);
         if stored.certificate.is_some() && has_changed {
             self.want_flush(now, number);
         }
-        let is_new = is_first_certificate && stored.certificate.is_some();
-        if is_new
-            && self.present.get(&key) == Some(&number)
-            && let Some(older) = self.found.get(&key).copied()
+        self.free_older(number);
+    }
+
+    /// What a replica replaces goes when the new one has a certificate that counts.
+    fn free_older(&mut self, number: ReplicaNumber) {
+        let replica = &self.replicas[&number];
+        if replica.counts()
+            && self.present.get(&replica.key) == Some(&number)
+            && let Some(older) = self.found.get(&replica.key).copied()
         {
             self.free(older);
         }
+    }
+
+    /// More of a replica is on the device: whoever waited for that is answered.
+    pub(crate) fn answer_synced(&mut self, number: ReplicaNumber, effects: &mut Effects) {
+        let replica = self.replicas.get_mut(&number).expect("a replica stays while it is flushed");
+        let reply = replica.reply(replica.stored.length);
+        while let Some(operation) = replica.unsynced.front().filter(|it| replica.has_reached(it)) {
+            Backup::answer_append(&operation.header, operation.from, Status::Ok, &reply, effects);
+            replica.unsynced.pop_front();
+        }
+        self.free_older(number);
     }
 
     pub(crate) fn answer_append(
@@ -351,7 +390,7 @@ fn accept(replica: &Replica, header: &Header, request: &AppendRequest<'_>) -> Re
     if replica.corrupt {
         return Err(Status::CorruptReplica);
     }
-    if replica.operations.len() >= OPERATION_COUNT_MAX {
+    if replica.operations.len() + replica.unsynced.len() >= OPERATION_COUNT_MAX {
         return Err(Status::TooMany);
     }
     // A certificate among uncertified bytes: start again from the last certificate.

@@ -223,7 +223,7 @@ impl Backup {
         if self.failed.is_some() {
             return None;
         }
-        let flush = self.flush_due.first().filter(|_| self.may_flush()).map(|(at, _)| *at);
+        let flush = self.next_flush().map(|(at, _)| at);
         let ask = self.ask_at.filter(|_| self.is_serving);
         earliest(earliest(flush, ask), self.calls.deadline())
     }

@@ -26,7 +26,8 @@ const PRIMARY: u16 = 2;
 const SIDE: u16 = 4;
 const INTERIM: u16 = 8;
 const CUT: u16 = 16;
-const KNOWN: u16 = CLOSED | PRIMARY | SIDE | INTERIM | CUT;
+const SYNCED: u16 = 32;
+const KNOWN: u16 = CLOSED | PRIMARY | SIDE | INTERIM | CUT | SYNCED;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Slot {
@@ -45,6 +46,8 @@ pub(crate) struct Slot {
     pub interim: bool,
     /// Known to hold less than was acknowledged, or suspected of it.
     pub cut: bool,
+    /// Nothing was acknowledged beyond what the device has.
+    pub synced: bool,
     /// The id of the buffers when this was written.
     pub buffer_id: u64,
     /// Where it was written: a slot found elsewhere was misdirected.
@@ -59,7 +62,8 @@ impl Slot {
             | bit(self.primary, PRIMARY)
             | bit(self.side, SIDE)
             | bit(self.interim, INTERIM)
-            | bit(self.cut, CUT);
+            | bit(self.cut, CUT)
+            | bit(self.synced, SYNCED);
         out.put_u32(MAGIC);
         out.put_u16(FORMAT);
         out.put_u16(flags);
@@ -124,6 +128,7 @@ impl Slot {
             side: flags & SIDE != 0,
             interim: flags & INTERIM != 0,
             cut: flags & CUT != 0,
+            synced: flags & SYNCED != 0,
             buffer_id,
             place,
         })
@@ -201,6 +206,7 @@ mod tests {
             side: false,
             interim: true,
             cut: false,
+            synced: false,
             buffer_id: 11,
             place,
         }

@@ -11,6 +11,8 @@ pub struct BackupConfig {
     /// How many frames are reserved on the device in one step, at least 1.
     pub frames_grow_by: u32,
     pub buffers: Buffers,
+    /// The operator's word that the buffers outlive a loss of power: they then count as the device does.
+    pub buffers_survive_power: bool,
     /// How long data may be only where it survives the process.
     pub flush_interval: Duration,
     /// Memory for divided segments of dead servers, at least one segment.

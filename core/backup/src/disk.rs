@@ -53,6 +53,7 @@ pub(crate) enum Task {
 /// Who waits for a sync of the frame file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SyncWaiter {
+    Data(ReplicaNumber),
     FlushData(ReplicaNumber),
     FlushSlot(ReplicaNumber),
     FrameWiped(u32),
@@ -173,6 +174,7 @@ impl Backup {
         self.disk.is_syncing = false;
         for waiter in std::mem::take(&mut self.disk.sync_covered) {
             match waiter {
+                SyncWaiter::Data(replica) => self.on_data_synced(replica, effects),
                 SyncWaiter::FlushData(replica) => self.on_flush_data_synced(replica, effects),
                 SyncWaiter::FlushSlot(replica) => self.on_flushed(now, replica, effects),
                 SyncWaiter::FrameWiped(frame) => {
@@ -238,11 +240,12 @@ impl Backup {
         self.failed = Some(reason);
         for replica in self.replicas.values_mut() {
             let reply = replica.reply(replica.stored.length);
-            for operation in replica.operations.drain(..) {
+            for operation in replica.unsynced.drain(..).chain(replica.operations.drain(..)) {
                 let Operation { header, from, .. } = operation;
                 Backup::answer_append(&header, from, Status::DeviceFailed, &reply, effects);
             }
             replica.slot_writing = None;
+            replica.data_syncing = None;
         }
         self.fail_fences(effects);
         self.fail_divisions(effects);

@@ -21,6 +21,8 @@ use ramhold_base::{Effects, Instant};
 
 /// Flushes at a time: enough to fill a device's queue and to share its syncs.
 const FLUSH_COUNT_MAX: u32 = 16;
+/// When a flush is due that an answer waits for: before all others.
+const AWAITED: Instant = Instant::ZERO;
 
 /// How far the end in order has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,8 +82,11 @@ impl Backup {
         self.stopping = Some(Stop::Marking);
     }
 
-    pub(crate) fn may_flush(&self) -> bool {
-        self.flush_count < FLUSH_COUNT_MAX && self.is_scanned
+    /// The next flush, if one may begin. Those that somebody waits for come first, and wait for no others.
+    pub(crate) fn next_flush(&self) -> Option<(Instant, ReplicaNumber)> {
+        let first = self.flush_due.first().copied()?;
+        let is_awaited = first.0 == AWAITED;
+        (self.is_scanned && (is_awaited || self.flush_count < FLUSH_COUNT_MAX)).then_some(first)
     }
 
     fn is_flush_needed(&self, number: ReplicaNumber) -> bool {
@@ -106,7 +111,11 @@ impl Backup {
             return; // Its end looks again.
         }
         let is_urgent = replica.stored.closed || replica.found || self.stopping.is_some();
-        let due = if is_urgent { now } else { now + self.config.flush_interval };
+        let due = match () {
+            () if replica.synced && !replica.found => AWAITED,
+            () if is_urgent => now,
+            () => now + self.config.flush_interval,
+        };
         if replica.flush_due.is_some_and(|before| before <= due) {
             return;
         }
@@ -117,11 +126,7 @@ impl Backup {
     }
 
     pub(crate) fn advance_flushes(&mut self, now: Instant, effects: &mut Effects) {
-        while self.may_flush() {
-            let Some((due, number)) = self.flush_due.first().copied() else { return };
-            if due > now {
-                return;
-            }
+        while let Some((due, number)) = self.next_flush().filter(|(due, _)| *due <= now) {
             self.flush_due.remove(&(due, number));
             self.replicas.get_mut(&number).expect("what is due exists").flush_due = None;
             self.begin_flush(now, number, effects);
@@ -195,6 +200,7 @@ impl Backup {
         replica.flushed_for_good = !flush.interim;
         self.flush_count -= 1;
         self.settling.insert(number);
+        self.answer_synced(number, effects);
         mark(effects, marks::FLUSH_CERTIFIED);
         self.want_flush(now, number);
     }
@@ -231,6 +237,8 @@ impl Backup {
         let replica = self.replicas.get_mut(&number).expect("what is freed exists");
         assert!(!replica.freeing);
         replica.freeing = true;
+        // Who frees it waits for nothing of it any more.
+        replica.unsynced.clear();
         let key = replica.key;
         if let Some(due) = replica.flush_due.take() {
             self.flush_due.remove(&(due, number));

@@ -1,7 +1,8 @@
 //! One replica: what is accepted, what is stored where it outlives the process, what is on the device.
 //!
 //! Appends become operations, in order. An operation is done when its data and every certificate up to it are written;
-//! one certificate may serve several. Uncertified bytes may be dropped at any time: they do not exist.
+//! one certificate may serve several. Uncertified bytes may be dropped at any time: they do not exist. Of a *synced*
+//! replica only what is on the device is told, and who brings a certificate is answered when it is there.
 //!
 //! Invariants:
 //! - the certificate covers at most `length` bytes, `stored` is at most `accepted`;
@@ -65,6 +66,8 @@ pub(crate) struct Operation {
     pub data_written: bool,
     pub slot_needed: bool,
     pub after: Held,
+    /// It brought a certificate, so that its answer means something.
+    pub certifies: bool,
     pub header: Header,
     pub from: ConnId,
 }
@@ -90,6 +93,10 @@ pub(crate) struct Replica {
     pub key: ReplicaKey,
     pub incarnation: u64,
     pub side: bool,
+    /// What is told counts from the device.
+    pub synced: bool,
+    /// The epoch at which it was opened.
+    pub opened_epoch: Epoch,
     /// Found at start, or replaced by a newer opening: takes no appends; its master is asked about it.
     pub found: bool,
     pub buffer: Option<u32>,
@@ -104,6 +111,11 @@ pub(crate) struct Replica {
     pub operations_over: u64,
     /// A certificate is being written for this many operations.
     pub slot_writing: Option<(usize, u8)>,
+    /// Without a buffer: a sync of the data of this many operations, which has to be over before their certificate is
+    /// written.
+    pub data_syncing: Option<usize>,
+    /// Operations that are over but for the device.
+    pub unsynced: VecDeque<Operation>,
     /// Slots of the place that takes appends.
     pub ring: Ring,
     /// Slots of the frame while there is a buffer.
@@ -134,6 +146,8 @@ impl Replica {
             key,
             incarnation,
             side: false,
+            synced: false,
+            opened_epoch: Epoch::default(),
             found: false,
             buffer,
             frame,
@@ -143,6 +157,8 @@ impl Replica {
             operations: VecDeque::new(),
             operations_over: 0,
             slot_writing: None,
+            data_syncing: None,
+            unsynced: VecDeque::new(),
             ring: Ring::default(),
             frame_ring: Ring::default(),
             flushed: Held::default(),
@@ -180,18 +196,40 @@ impl Replica {
     /// What a master is told of it. What to go on from is what is accepted or stored, as the caller says; what counts is
     /// what is stored.
     pub fn reply(&self, length: u32) -> AppendReply {
-        AppendReply {
-            length,
-            certified: self.stored.certified(),
-            epoch: self.stored.epoch,
-            closed: self.stored.closed,
-            flushed: self.flushed_bytes(),
+        let told = self.told();
+        let (certified, epoch, closed) = (told.certified(), told.epoch, told.closed);
+        AppendReply { length, certified, epoch, closed, flushed: self.flushed_bytes() }
+    }
+
+    /// What counts: what outlives the process, or of a synced replica the power.
+    fn told(&self) -> Held {
+        match self.flushed.certificate {
+            _ if !self.synced || planted(Defect::SyncedEarly) => self.stored,
+            Some(_) => self.flushed,
+            // A raised epoch is told with the certificate that has it: the first on the device may be an older one.
+            None => Held { certificate: None, closed: false, epoch: self.opened_epoch, ..self.stored },
         }
+    }
+
+    /// Whether a certificate of it is where it counts.
+    pub fn counts(&self) -> bool {
+        self.told().certificate.is_some()
+    }
+
+    /// Whether an operation may be answered: what it certifies is where it counts.
+    pub fn has_reached(&self, operation: &Operation) -> bool {
+        let (after, told) = (&operation.after, self.told());
+        !operation.certifies
+            || (told.certificate.is_some()
+                && told.epoch >= after.epoch
+                && told.certified() >= after.certified()
+                && (told.closed || !after.closed))
     }
 
     /// What a loss of power would leave, if it would still be of this epoch, and closed if this is.
     pub fn flushed_bytes(&self) -> u32 {
-        let is_current = self.flushed.epoch == self.stored.epoch && self.flushed.closed == self.stored.closed;
+        let told = self.told();
+        let is_current = self.flushed.epoch == told.epoch && self.flushed.closed == told.closed;
         if planted(Defect::FlushedClaimed) {
             return self.stored.certified();
         }
@@ -217,6 +255,7 @@ impl Replica {
             side: self.side,
             interim: stamp.interim,
             cut: self.cut,
+            synced: self.synced,
             buffer_id: stamp.buffer_id,
             place,
         })

@@ -5,7 +5,8 @@
 //!
 //! A replica is *whole* when it is closed with matching bytes, or when the newest certificate that was ever written to it
 //! is certainly the one found: in an intact buffer, or in a frame by the present buffers and not followed by one in a
-//! buffer. All others are *cut*.
+//! buffer; of a *synced* replica also the newest found in a frame, since nothing beyond that was ever acknowledged. All
+//! others are *cut*.
 //!
 //! Invariants:
 //! - nothing serves before the identity of this life is durable and all that was found is on the device;
@@ -415,6 +416,7 @@ impl Backup {
             primary: slot.primary,
         };
         replica.side = slot.side;
+        replica.synced = slot.synced;
         replica.accepted = held;
         replica.stored = held;
         replica.crc = slot.certificate.crc;
@@ -513,7 +515,7 @@ fn candidate(place: Place, head: &Head, bytes: Option<&[u8]>, buffer_id: u64) ->
     let is_newest = at == 0 && !head.damaged;
     let is_last_word = match place {
         Place::Buffer(_) => true,
-        Place::Frame(_) => !slot.interim && slot.buffer_id == buffer_id,
+        Place::Frame(_) => slot.synced || (!slot.interim && slot.buffer_id == buffer_id),
     };
     let is_whole = !slot.cut && (slot.closed || (is_newest && is_last_word));
     Some(Candidate { place, slot_index, slot, is_whole })

@@ -156,6 +156,8 @@ defects! {
     CutNotTold;
     /// A backup says that what is in its buffer is on its device.
     FlushedClaimed;
+    /// A backup answers for a synced replica when the buffer has what the device is to have.
+    SyncedEarly;
     /// A backup frees the replicas of crashed masters.
     FreedEarly;
     /// The checksum of a frame is not looked at.

@@ -55,7 +55,7 @@ impl Coordinator {
                 id: 0,
                 crashed,
                 stream: stream.stream,
-                durability: Durability::Buffered,
+                durability: stream.durability,
                 tables,
                 certified: loss.certified,
                 crash,

@@ -502,10 +502,9 @@ pub(crate) fn check_durability(durability: Durability, replicas: u8) -> Result<(
         return Err(Status::BadRequest);
     }
     match durability {
-        Durability::Synced => Err(Status::Unsupported),
         Durability::None if replicas == 0 => Ok(()),
-        Durability::Buffered if replicas > 0 => Ok(()),
-        Durability::None | Durability::Buffered => Err(Status::BadRequest),
+        Durability::Buffered | Durability::Synced if replicas > 0 => Ok(()),
+        Durability::None | Durability::Buffered | Durability::Synced => Err(Status::BadRequest),
     }
 }
 

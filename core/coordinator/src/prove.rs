@@ -15,6 +15,7 @@
 use crate::state::{EndRecord, StreamRecord};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ClusterTime, Epoch, SegmentId, ServerId, ShardId, StreamId, Version};
+use ramhold_wire::membership::Durability;
 use ramhold_wire::recovery::{Opening, ReplicaReport, TabletStat};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -73,6 +74,7 @@ impl Proof {
 pub struct StreamProof {
     pub shard: ShardId,
     pub stream: StreamId,
+    pub durability: Durability,
     /// The head's, and after a loss those of all segments that are not whole; what recovery must keep to.
     pub ends: Vec<EndRecord>,
     pub segments: Vec<SegmentProof>,
@@ -252,7 +254,7 @@ fn segments_of(
     opening: &Opening,
     ends: &[EndRecord],
 ) -> Result<StreamProof, Vec<Missing>> {
-    let StreamRecord { shard, stream, .. } = *record;
+    let StreamRecord { shard, stream, durability, .. } = *record;
     let mut segments = Vec::new();
     let mut missing = Vec::new();
     let digest: BTreeSet<SegmentId> = opening.digest.iter().copied().collect();
@@ -279,7 +281,8 @@ fn segments_of(
     if !missing.is_empty() {
         return Err(missing);
     }
-    Ok(StreamProof { shard, stream, ends: ends.to_vec(), segments, stats: opening.stats.clone(), loss: None })
+    let (ends, stats) = (ends.to_vec(), opening.stats.clone());
+    Ok(StreamProof { shard, stream, durability, ends, segments, stats, loss: None })
 }
 
 fn is_whole(report: &ReplicaReport) -> bool {
@@ -342,6 +345,6 @@ fn stream_after_loss(record: &StreamRecord, held: &Held<'_>, missing: &[Missing]
 }
 
 fn nothing_found(record: &StreamRecord, ends: Vec<EndRecord>) -> StreamProof {
-    let StreamRecord { shard, stream, .. } = *record;
-    StreamProof { shard, stream, ends, segments: Vec::new(), stats: Vec::new(), loss: None }
+    let StreamRecord { shard, stream, durability, .. } = *record;
+    StreamProof { shard, stream, durability, ends, segments: Vec::new(), stats: Vec::new(), loss: None }
 }

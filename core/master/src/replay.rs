@@ -208,7 +208,8 @@ impl Master {
         if !is_sound(&mine) || mine.iter().any(|r| !self.tablets.agrees(r.table, r.placement())) {
             return Status::BadRequest;
         }
-        if mine.iter().any(|r| r.durability != Durability::Buffered) {
+        // Of what is in no backup nothing can be read there.
+        if mine.iter().any(|r| r.durability == Durability::None) {
             return Status::Unsupported;
         }
         if mine.iter().any(|r| self.is_sweeping(hash_range(r))) {

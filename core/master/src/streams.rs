@@ -68,9 +68,6 @@ impl Master {
         if take.first > take.last || take.replicas > REPLICA_COUNT_MAX || !consistent || !agrees {
             return Err(Status::BadRequest);
         }
-        if take.durability == Durability::Synced {
-            return Err(Status::Unsupported);
-        }
         // The network has doubled or held the request: ids of tables are never used again.
         if self.tablets.was_dropped(take.table) && !planted(Defect::DroppedTaken) {
             return Err(Status::UnknownTable);

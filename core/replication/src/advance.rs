@@ -5,7 +5,7 @@ use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Effects, Instant, Peer, Position, SegmentId, ServerId, StreamId, time::earliest};
 use ramhold_placement::{Wish, choose_backup};
 use ramhold_wire::data::{AppendRequest, Certificate};
-use ramhold_wire::membership::{HeadRecord, StreamRegister};
+use ramhold_wire::membership::{Durability, HeadRecord, StreamRegister};
 use ramhold_wire::{Header, Opcode, View, frame, request};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -173,6 +173,7 @@ impl Replicator {
         let is_head = self.is_in_order(id);
         let segment = self.segments.get_mut(&id).expect("callers pass segments of ours");
         let (side, epoch) = (segment.side, segment.epoch);
+        let synced = self.streams[&segment.stream].durability == Durability::Synced;
         let place = &mut segment.places[index];
         let Some(backup) = place.backup else { return false };
         let missing =
@@ -199,6 +200,7 @@ impl Replicator {
             // Only a replica that we know to hold a lower epoch is raised as it is. One that an earlier choice of the
             // same backup left behind is opened anew instead: raised before it is whole, it would pass for a head.
             raise_epoch: place.epoch.is_some_and(|held| held != epoch),
+            synced,
             certificate: whole.then(|| Certificate { length: to, crc: limit.crc, time: view.time(now) }),
             offset: from,
             data: &[],

@@ -324,6 +324,7 @@ pub struct Certificate {
 /// - `close`: nothing follows; with a certificate of the whole.
 /// - `primary`: this replica is read first in a recovery. `side`: the segment is outside the head order.
 /// - `certificate`: without one the data counts only when a later message brings one.
+/// - `synced`, with `open`: an append with a certificate is answered when what it certifies outlives a loss of power.
 /// - `raise_epoch`: the replica takes the header's epoch even if its own is lower; otherwise epochs must be equal.
 ///
 /// An append without data and with the present certificate is a keepalive: checked like any other. One without flags
@@ -335,6 +336,7 @@ pub struct AppendRequest<'a> {
     pub primary: bool,
     pub side: bool,
     pub raise_epoch: bool,
+    pub synced: bool,
     pub certificate: Option<Certificate>,
     pub offset: u32,
     pub data: &'a [u8],
@@ -347,7 +349,8 @@ impl<'a> AppendRequest<'a> {
     const SIDE: u32 = 8;
     const RAISE: u32 = 16;
     const CERTIFICATE: u32 = 32;
-    const KNOWN: u32 = 63;
+    const SYNCED: u32 = 64;
+    const KNOWN: u32 = 127;
 
     /// Everything but the data, which the caller appends after it.
     pub fn encode_head(&self, out: &mut Vec<u8>) {
@@ -358,6 +361,7 @@ impl<'a> AppendRequest<'a> {
                 | bit(self.primary, Self::PRIMARY)
                 | bit(self.side, Self::SIDE)
                 | bit(self.raise_epoch, Self::RAISE)
+                | bit(self.synced, Self::SYNCED)
                 | bit(self.certificate.is_some(), Self::CERTIFICATE),
         );
         out.put_u32(self.offset);
@@ -392,6 +396,7 @@ impl<'a> AppendRequest<'a> {
             primary: flags & Self::PRIMARY != 0,
             side: flags & Self::SIDE != 0,
             raise_epoch: flags & Self::RAISE != 0,
+            synced: flags & Self::SYNCED != 0,
             certificate: has_certificate.then_some(certificate),
             offset,
             data,
@@ -404,7 +409,8 @@ impl<'a> AppendRequest<'a> {
 pub struct AppendReply {
     /// Bytes held without a gap.
     pub length: u32,
-    /// Bytes that a certificate covers.
+    /// Bytes that a certificate covers. Of a replica that was opened as `synced` this, the epoch and the closing are
+    /// what its device has.
     pub certified: u32,
     pub epoch: Epoch,
     pub closed: bool,
@@ -605,11 +611,11 @@ mod tests {
         }
 
         #[test]
-        fn appends_round_trip(open: bool, close: bool, primary: bool, side: bool, raise: bool, certified: bool,
+        fn appends_round_trip(open: bool, close: bool, primary: bool, side: bool, raise: bool, synced: bool, certified: bool,
                               offset in 0u32..1_000_000, crc: u32, time: u64,
                               data in proptest::collection::vec(any::<u8>(), 0..50)) {
             let certificate = certified.then_some(Certificate { length: offset + data.len() as u32, crc, time: ClusterTime(time) });
-            let request = AppendRequest { open, close, primary, side, raise_epoch: raise, certificate, offset, data: &data };
+            let request = AppendRequest { open, close, primary, side, raise_epoch: raise, synced, certificate, offset, data: &data };
             let mut bytes = Vec::new();
             request.encode_head(&mut bytes);
             bytes.extend_from_slice(&data);

@@ -155,7 +155,7 @@ fn the_statuses_of_each_opcode_are_statuses() {
         assert!(!named.is_empty() || line.contains("see above"), "{heading}");
         for name in named {
             let is_one = known.iter().any(|status| status == name);
-            assert!(is_one || ["Synced", "Recovered"].contains(&name), "{heading} names {name}");
+            assert!(is_one || ["Recovered"].contains(&name), "{heading} names {name}");
         }
     }
 }

@@ -236,6 +236,8 @@ impl Machine for Process {
 pub struct Cluster {
     pub servers: u8,
     pub replicas: u8,
+    /// Tables are `synced`, not `buffered`.
+    pub synced: bool,
     /// So little memory that clients fill it: writes are refused, and everything else has to go on.
     pub tight: bool,
     /// Draws limits and timeouts, so that what is rare with good ones is common; none: the usual ones.
@@ -247,12 +249,15 @@ pub struct Cluster {
 
 /// One of so many seeds has Redis clients among the others.
 const RESP_ONE_IN: u64 = 3;
+/// One of so many of the others has synced tables.
+const SYNCED_ONE_IN: u64 = 4;
 
 impl Default for Cluster {
     fn default() -> Cluster {
         Cluster {
             servers: 5,
             replicas: 3,
+            synced: false,
             tight: false,
             limits: None,
             resp: false,
@@ -267,7 +272,7 @@ fn coordinator_address() -> SocketAddr {
 
 impl Cluster {
     /// Half of the seeds have limits of their own, and some fewer replicas: what only their loss shows is common there.
-    /// Half place by copysets.
+    /// Half place by copysets. Some keep synced tables, and lose the power of all their servers at once.
     #[must_use]
     pub fn varied(self, seed: u64) -> Cluster {
         if self.tight {
@@ -279,7 +284,9 @@ impl Cluster {
             true => ReplicaPlacement::Copysets { rings: rng.between(1, 2) as u8 },
             false => ReplicaPlacement::Scatter,
         };
-        let drawn = Cluster { resp, placement, ..self };
+        // Redis clients make tables of the usual durability.
+        let synced = !resp && rng.chance(1, SYNCED_ONE_IN);
+        let drawn = Cluster { resp, placement, synced, ..self };
         let limits = (seed % 4 >= 2).then_some(seed);
         match seed % 8 {
             2 | 6 => Cluster { replicas: 2, servers: self.servers - 1, limits, ..drawn },
@@ -353,6 +360,7 @@ impl Cluster {
                 frames_max: 1000,
                 frames_grow_by: 16,
                 buffers: Buffers::Reserved { count: 6 },
+                buffers_survive_power: false,
                 flush_interval: Duration::from_millis(100),
                 recovery_cache_bytes: 1024 * 1024,
                 needed_interval: Duration::from_secs(2),
@@ -458,13 +466,14 @@ impl System for Cluster {
 
     fn sessions(&self) -> MakeSession<ClusterSession> {
         let (replicas, resp) = (self.replicas, self.resp);
+        let durability = if self.synced { Durability::Synced } else { Durability::Buffered };
         let servers: Vec<SocketAddr> =
             self.members().into_iter().filter(|m| m.role == Role::Server).map(|m| m.addr).collect();
         Box::new(move |seed| {
             if resp && Rng::new(seed ^ 0x4E5B).chance(1, 2) {
                 ClusterSession::Resp(Box::new(RespSession::new(seed, servers.clone())))
             } else {
-                ClusterSession::Native(Box::new(NativeSession::new(seed, replicas)))
+                ClusterSession::Native(Box::new(NativeSession::new(seed, durability, replicas)))
             }
         })
     }
@@ -474,8 +483,8 @@ impl System for Cluster {
             // Killed processes keep what they held: any number may be down for a while.
             down_at_once: usize::from(self.servers) - 1,
             // What takes one replica away for good needs two others, since the next may be lost before it is made anew.
-            power_cut: self.replicas >= 3,
-            power_cut_of_all: false,
+            power_cut: self.replicas >= 3 || self.synced,
+            power_cut_of_all: self.synced,
             rotting: usize::from(self.replicas).saturating_sub(2),
             memory_flips: self.replicas >= 3,
             disk_errors: self.replicas >= 3,
@@ -494,9 +503,10 @@ impl System for Cluster {
         true
     }
 
-    /// Every acknowledged write is on R whole backups again: another host may lose its buffers.
+    /// Every acknowledged write is on R whole backups again: another host may lose its buffers. If it was on R devices
+    /// before it was acknowledged, nobody need wait for that.
     fn may_cut_power(&self, world: &World<Actor<Process, ClusterSession>>) -> bool {
-        self.unsettled(world).is_none()
+        self.synced || self.unsettled(world).is_none()
     }
 
     fn crash_points(&self, role: Role) -> Vec<&'static str> {
@@ -683,7 +693,7 @@ enum Kind {
 }
 
 impl NativeSession {
-    fn new(seed: u64, replicas: u8) -> NativeSession {
+    fn new(seed: u64, durability: Durability, replicas: u8) -> NativeSession {
         let mut config = core::SessionConfig::new(vec![coordinator_address()]);
         config.deadline = DEADLINE;
         let mut rng = Rng::new(seed);
@@ -694,7 +704,7 @@ impl NativeSession {
         let dividing = Dividing::new(&mut rng);
         NativeSession {
             session: core::Session::new(config, seed),
-            options: TableOptions { durability: Durability::Buffered, replicas, tablets: 8, slots },
+            options: TableOptions { durability, replicas, tablets: 8, slots },
             table: None,
             creating: None,
             lanes: rng.between(1, if packs { PACKED_LANES_MAX } else { LANES_MAX }) as usize,

@@ -322,6 +322,7 @@ impl Faults {
             }
             FaultKind::CutPowerOfAll => {
                 if self.rng.chance(1, 3) {
+                    world.note_fault("power cut of all", 0);
                     for node in [&self.servers[..], &self.coordinators[..]].concat() {
                         world.cut_power(node);
                         let back = self.rng.below(duration);

@@ -381,8 +381,18 @@ impl Stage {
         self.begin_table_of(0, name, replicas)
     }
 
+    /// A table whose writes are acknowledged when they are on devices.
+    pub fn synced_table(&mut self, name: &str, replicas: u8) -> TableId {
+        let begun = self.begin_table_with(0, name, Durability::Synced, replicas);
+        self.finish_table(begun)
+    }
+
     pub fn begin_table_of(&mut self, client: usize, name: &str, replicas: u8) -> Begun {
         let durability = if replicas == 0 { Durability::None } else { Durability::Buffered };
+        self.begin_table_with(client, name, durability, replicas)
+    }
+
+    fn begin_table_with(&mut self, client: usize, name: &str, durability: Durability, replicas: u8) -> Begun {
         let options = TableOptions { durability, replicas, tablets: 1, slots: false };
         let create = core::Operation::CreateTable { name: name.into(), options, left_open: None };
         self.give(client, create, None)

@@ -131,6 +131,10 @@ pub struct Server {
         value_parser = parse_duration
     )]
     flush_interval: Duration,
+    /// State that the buffers outlive a loss of power (battery, NVDIMM): writes to synced tables then wait for them, not
+    /// for the device.
+    #[arg(long, env = "RAMHOLD_BUFFERS_SURVIVE_POWER")]
+    buffers_survive_power: bool,
     /// Where else to listen for Redis clients, at the address of --bind: several servers of one machine may share a port,
     /// and each connection goes to one of them. Redis clients are heard at --bind too.
     #[arg(long, env = "RAMHOLD_RESP_PORT", value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
@@ -341,6 +345,7 @@ impl Prepared {
                 frames_max: self.frames_max,
                 frames_grow_by: FRAMES_GROW_BY,
                 buffers: self.mode,
+                buffers_survive_power: arguments.buffers_survive_power,
                 flush_interval: arguments.flush_interval,
                 recovery_cache_bytes: self.memory.recovery_cache_bytes.max(u64::from(SEGMENT_BYTES)),
                 needed_interval: NEEDED_INTERVAL,
@@ -390,7 +395,8 @@ impl Prepared {
             lines.push(format!("  buffers      {}", self.mode_text()));
             lines.push(format!(
                 "  promise      an acknowledged write survives the death of every process at once; \
-                 a power cut of all its backups can take what is younger than {interval:?}"
+                 a power cut of all its backups can take what is younger than {interval:?}, \
+                 of a synced table nothing"
             ));
         }
         println!("{}", lines.join("\n"));

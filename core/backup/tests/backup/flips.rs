@@ -48,6 +48,7 @@ fn one_frame() -> BackupConfig {
         frames_max: 1,
         frames_grow_by: 1,
         buffers: Buffers::InFrames,
+        buffers_survive_power: false,
         // What is being read counts with its whole length.
         recovery_cache_bytes: (UNDER_WAY_COUNT as u64 + 1) * LOG_BYTES as u64,
         ..config()

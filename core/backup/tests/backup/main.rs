@@ -13,4 +13,5 @@ mod giving_back;
 mod grants;
 mod lives;
 mod reading;
+mod synced;
 mod torture;

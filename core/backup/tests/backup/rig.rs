@@ -26,6 +26,7 @@ pub fn config() -> BackupConfig {
         frames_max: 12,
         frames_grow_by: 4,
         buffers: Buffers::Reserved { count: 6 },
+        buffers_survive_power: false,
         flush_interval: Duration::from_millis(100),
         recovery_cache_bytes: 2 * u64::from(SEGMENT_BYTES),
         needed_interval: Duration::from_secs(1),

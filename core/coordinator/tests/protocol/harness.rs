@@ -370,7 +370,8 @@ impl World {
         let server = self.servers.get_mut(&at).expect("a server");
         let stream = match durability {
             Durability::None => StreamId(100),
-            Durability::Buffered | Durability::Synced => StreamId(u16::from(replicas)),
+            Durability::Buffered => StreamId(u16::from(replicas)),
+            Durability::Synced => StreamId(10 + u16::from(replicas)),
         };
         server.segment += 1;
         let segment = SegmentId(server.segment);

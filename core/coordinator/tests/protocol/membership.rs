@@ -333,7 +333,9 @@ fn stream_records_only_rise() {
     let stream = world.state().servers[&ServerId(1)].streams[0];
     assert_eq!((stream.segment, stream.epoch), (SegmentId(6), Epoch(0)));
     let synced = StreamRegister { durability: Durability::Synced, stream: StreamId(2), ..register };
-    assert_eq!(world.server(at, &synced), Some(Err(Status::Unsupported)));
+    assert!(world.server(at, &synced).unwrap().is_ok());
+    let unreplicated = StreamRegister { replicas: 0, stream: StreamId(3), ..synced };
+    assert_eq!(world.server(at, &unreplicated), Some(Err(Status::BadRequest)));
     let other = StreamRegister { replicas: 2, ..register };
     assert_eq!(world.server(at, &other), Some(Err(Status::NotAllowed)));
 }

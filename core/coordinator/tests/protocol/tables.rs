@@ -65,11 +65,11 @@ fn limits_of_tables_are_answers() {
     let create =
         |name: &str, options: TableOptions| TableCreate { name: name.into(), options, left_open: None };
     let none = |replicas| TableOptions { durability: Durability::None, replicas, tablets: 0, slots: false };
-    let synced = TableOptions { durability: Durability::Synced, replicas: 3, tablets: 0, slots: false };
+    let synced = TableOptions { durability: Durability::Synced, replicas: 0, tablets: 0, slots: false };
     let cases = [
         (create("", buffered(3, 0)), Status::NameTooLong),
         (create(&"x".repeat(256), buffered(3, 0)), Status::NameTooLong),
-        (create("t", synced), Status::Unsupported),
+        (create("t", synced), Status::BadRequest),
         (create("t", buffered(0, 0)), Status::BadRequest),
         (create("t", none(1)), Status::BadRequest),
         (create("t", buffered(8, 0)), Status::BadRequest),
@@ -131,7 +131,8 @@ fn what_a_creator_leaves_open_is_the_clusters_default() {
     assert_eq!(has(&mut world, "cache"), (Durability::None, 0));
     let synced = TableOptions { durability: Durability::Synced, ..buffered(3, 0) };
     let synced = TableCreate { options: synced, ..leaving(LeftOpen::Replicas, "synced") };
-    assert_eq!(world.client(&synced), Some(Err(Status::Unsupported)));
+    assert!(world.client(&synced).unwrap().is_ok());
+    assert_eq!(has(&mut world, "synced"), (Durability::Synced, 2));
 }
 
 // A1, D2, G1

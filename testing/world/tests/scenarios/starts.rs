@@ -1,5 +1,6 @@
 //! Whole clusters that stop and start. Catalogue: D2, F7, F10.
 
+use ramhold_world::history::Condition;
 use ramhold_world::stage::{Setting, Stage};
 
 /// Everything dies; `power`: with what was in memory.
@@ -38,6 +39,32 @@ fn what_was_flushed_outlives_the_power_of_all() {
     start(&mut stage, &all);
     stage.expect_filled(table, "key", 80);
     stage.close();
+}
+
+/// O1, D2: whenever the power goes, right after an acknowledgement or in the midst of the next write.
+#[test]
+fn what_a_synced_table_acknowledged_outlives_the_power_of_all() {
+    for seed in 0..12 {
+        let mut stage = Stage::with(Setting { seed, ..Setting::of(5) });
+        let table = stage.synced_table("t", 3);
+        stage.fill(table, "old", 40);
+        for round in 0..3 {
+            let version = (0..10u8).map(|n| stage.write(table, "newest", &[n])).last().unwrap();
+            // It is going on when the power goes.
+            let key = format!("going on {round}");
+            let begun = stage.begin_write(0, table, &key, b"v", Condition::Free);
+            stage.pass(seed % 4);
+            stop_all(&mut stage, true);
+            let all = stage.others(&[]);
+            start(&mut stage, &all);
+            assert_eq!(stage.peek(table, "newest"), Some(version), "seed {seed}, round {round}");
+            stage.expect_filled(table, "old", 40);
+            stage.finish(begun);
+        }
+        assert!(stage.state().unwrap().losses.is_empty(), "seed {seed}");
+        stage.settle();
+        stage.close();
+    }
 }
 
 /// Schedule 1C: what was not flushed may be gone, but never silently, and its versions are not given again.

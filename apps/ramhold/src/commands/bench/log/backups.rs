@@ -110,6 +110,7 @@ impl Backups {
                 frames_max,
                 frames_grow_by: FRAMES_GROW_BY,
                 buffers: Buffers::Reserved { count: BUFFER_COUNT },
+                buffers_survive_power: false,
                 flush_interval: FLUSH_INTERVAL,
                 recovery_cache_bytes: u64::from(segment_bytes),
                 needed_interval: Duration::from_secs(1),
