@@ -61,6 +61,8 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
     ("StreamNotRegistered", "ramhold-replication", "replication", "lossy_backups::"),
     ("OldEpochTaken", "ramhold-backup", "backup", "appends::an_epoch_moves_only_up"),
     ("CutNotTold", "ramhold-backup", "backup", "lives::lost_buffers_cut"),
+    ("SyncedEarly", "ramhold-backup", "backup", "synced::an_answer_waits"),
+    ("AwayBelieved", "ramhold-world", "scenarios", "recovery::who_still_answers_somebody"),
     ("FlushedClaimed", "ramhold-backup", "backup", "flushed::bytes_are_told_as_flushed"),
     ("FirstSegmentIgnored", "ramhold-backup", "backup", "reading::"),
     ("CorruptPassedOver", "ramhold-master", "master", "recovery::damaged_records_are_fetched"),

@@ -1,10 +1,10 @@
 //! What can be typed. Each command's own arguments are beside its code in `commands`.
 
 use crate::commands::{
-    acknowledge_loss::AcknowledgeLoss, bench::Bench, coordinator::Coordinator, demo::Demo, demo::DemoWriter,
-    dev::Dev, import::Import, object::Delete, object::Get, object::Increment, object::Put, plan::Plan,
-    recoveries::Recoveries, scan::Export, scan::Scan, server::Server, status::Status, stop::Stop,
-    table::Table, verify::Verify,
+    accept_loss::AcceptLoss, acknowledge_loss::AcknowledgeLoss, bench::Bench, coordinator::Coordinator,
+    demo::Demo, demo::DemoWriter, dev::Dev, import::Import, object::Delete, object::Get, object::Increment,
+    object::Put, plan::Plan, recoveries::Recoveries, scan::Export, scan::Scan, server::Server,
+    status::Status, stop::Stop, table::Table, verify::Verify,
 };
 use crate::size::parse_duration;
 use clap::{Args, Parser, Subcommand};
@@ -64,6 +64,7 @@ pub enum Command {
     Verify(Verify),
     Status(Status),
     Recoveries(Recoveries),
+    AcceptLoss(AcceptLoss),
     AcknowledgeLoss(AcknowledgeLoss),
     Plan(Box<Plan>),
     Bench(Bench),

@@ -1,5 +1,6 @@
 //! The commands, one file each, and who runs which.
 
+pub mod accept_loss;
 pub mod acknowledge_loss;
 pub mod bench;
 pub mod coordinator;
@@ -33,6 +34,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Verify(verify) => verify.run(&global),
         Command::Status(status) => status.run(&global),
         Command::Recoveries(recoveries) => recoveries.run(&global),
+        Command::AcceptLoss(accept) => accept.run(&global),
         Command::AcknowledgeLoss(acknowledge) => acknowledge.run(&global),
         Command::Plan(plan) => plan.run(&global),
         Command::Bench(bench) => bench.run(&global),

@@ -1,12 +1,12 @@
 //! One session with its connections, driven by the thread that calls it.
 
 use crate::{Error, address};
-use ramhold_base::{ClusterTime, KeyHash, Number, Status, TableId, Version};
+use ramhold_base::{ClusterTime, DirectoryId, KeyHash, Number, RecoveryId, Status, TableId, Version};
 use ramhold_client_core::{
     Expiry, Operation, OperationId, Outcome, RejectRules, Reply, Session, SessionConfig, WhichTable,
 };
 use ramhold_runtime::{Runtime, RuntimeConfig, Turn};
-use ramhold_wire::status::{ClusterStatus, Pong, ProcessStatus, RecoveryReport};
+use ramhold_wire::status::{ClusterStatus, LossAccepted, Pong, ProcessStatus, RecoveryReport};
 use ramhold_wire::table::{Division, LeftOpen, TableDescription, TableOptions, TableSummary};
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
@@ -324,6 +324,20 @@ impl Client {
     pub fn acknowledge_loss(&mut self, id: u64) -> Result<(), Error> {
         match self.complete(Operation::AcknowledgeLoss { id })? {
             Reply::LossAcknowledged => Ok(()),
+            _ => Err(Error::UnexpectedReply),
+        }
+    }
+
+    /// Gives up servers that a recovery waits for (`RecoveryReport::away`): the caller states that all of them are
+    /// switched off for good, and accepts the loss of what only they had. Refused, by naming them, while one of them
+    /// answers anybody, or when a server cannot tell.
+    pub fn accept_loss(
+        &mut self,
+        recovery: RecoveryId,
+        directories: Vec<DirectoryId>,
+    ) -> Result<LossAccepted, Error> {
+        match self.complete(Operation::AcceptLoss { recovery, directories })? {
+            Reply::LossAccepted(accepted) => Ok(accepted),
             _ => Err(Error::UnexpectedReply),
         }
     }

@@ -63,15 +63,18 @@ pub use error::Error;
 pub use scan::Scan;
 
 // What operations, outcomes and answers are made of.
-pub use ramhold_base::{ClusterTime, KeyHash, Number, ServerId, Status, TableId, Version};
+pub use ramhold_base::{
+    ClusterTime, DirectoryId, KeyHash, Number, RecoveryId, ServerId, Status, TableId, Version,
+};
 pub use ramhold_client_core::{
     Cause, CommitAction, CommitItem, Expiry, NoCursor, Operation, OperationId, Outcome, Page, PageLimits,
     RejectRules, Reply, ScanCursor, ScannedObject, TableCount, WhichTable,
 };
 pub use ramhold_wire::membership::{Durability, Label, ServerEntry, ServerState};
 pub use ramhold_wire::status::{
-    BackupStatus, CleaningStatus, ClearedReport, ClusterStatus, LossReport, PartReport, Pong, ProcessStatus,
-    ReadLeaseStatus, RecoveryPhase, RecoveryReport, RecoverySteps, ResultsStatus, ScrubStatus, StreamStatus,
+    AwayReport, BackupStatus, CleaningStatus, ClearedReport, ClusterStatus, LossAccepted, LossReport,
+    PartReport, Pong, ProcessStatus, ReadLeaseStatus, RecoveryPhase, RecoveryReport, RecoverySteps,
+    ResultsStatus, ScrubStatus, StreamStatus,
 };
 pub use ramhold_wire::table::{
     LeftOpen, TableDescription, TableOptions, TableSummary, TabletDescription, TabletState,

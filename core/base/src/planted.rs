@@ -174,6 +174,8 @@ defects! {
     MissingLeftOut;
     /// A recovered partition is entered before it is replicated.
     RecoveredEarly;
+    /// An operator's word that servers are switched off is taken though one of them answers somebody.
+    AwayBelieved;
     /// Segments from before a tablet's first one are replayed too.
     FirstSegmentIgnored;
     /// The coordinator's messages do not wait for the store.

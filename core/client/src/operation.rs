@@ -2,7 +2,7 @@
 
 use crate::scan::{PageLimits, ScanCursor};
 use ramhold_base::limits::{KEY_BYTES_MAX, TABLE_NAME_BYTES_MAX, VALUE_BYTES_MAX};
-use ramhold_base::{KeyHash, LeaseId, Number, Status, TableId};
+use ramhold_base::{DirectoryId, KeyHash, LeaseId, Number, RecoveryId, Status, TableId};
 use ramhold_wire::Opcode;
 use ramhold_wire::commit;
 use ramhold_wire::control::{Message, encode_into};
@@ -11,7 +11,7 @@ use ramhold_wire::data::{Expiry, IncrementRequest, KeyRequest, RejectRules, Writ
 use ramhold_wire::lease::{LeaseOpen, LeaseRenew};
 use ramhold_wire::scan::ScanRequest;
 use ramhold_wire::status::{
-    ClusterStatusRequest, LossAcknowledge, Ping, ProcessStatusRequest, RecoveriesRequest,
+    ClusterStatusRequest, LossAccept, LossAcknowledge, Ping, ProcessStatusRequest, RecoveriesRequest,
 };
 use ramhold_wire::table::{
     Division, LeftOpen, TableCreate, TableDescribe, TableDivide, TableDrop, TableList, TableOptions,
@@ -105,6 +105,11 @@ pub enum Operation {
     /// The operator has seen the loss report with this id.
     AcknowledgeLoss {
         id: u64,
+    },
+    /// Servers that this recovery waits for are switched off and are given up: all of those that it tells to be away.
+    AcceptLoss {
+        recovery: RecoveryId,
+        directories: Vec<DirectoryId>,
     },
     /// To the process at this address, or to the coordinator.
     Ping {
@@ -207,6 +212,7 @@ impl Operation {
             | Operation::ClusterStatus
             | Operation::Recoveries
             | Operation::AcknowledgeLoss { .. }
+            | Operation::AcceptLoss { .. }
             | Operation::OpenLease { .. }
             | Operation::RenewLease { .. }
             | Operation::Ping { address: None } => Place::Coordinator,
@@ -234,6 +240,7 @@ impl Operation {
             | Operation::ClusterStatus
             | Operation::Recoveries
             | Operation::ServerStatus { .. }
+            | Operation::AcceptLoss { .. }
             | Operation::OpenLease { .. }
             | Operation::RenewLease { .. }
             | Operation::Ping { .. } => Repeat::Freely,
@@ -258,6 +265,7 @@ impl Operation {
             Operation::Recoveries => RecoveriesRequest::OPCODE,
             Operation::ServerStatus { .. } => ProcessStatusRequest::OPCODE,
             Operation::AcknowledgeLoss { .. } => LossAcknowledge::OPCODE,
+            Operation::AcceptLoss { .. } => LossAccept::OPCODE,
             Operation::Ping { .. } => Ping::OPCODE,
             Operation::OpenLease { .. } => LeaseOpen::OPCODE,
             Operation::RenewLease { .. } => LeaseRenew::OPCODE,
@@ -302,6 +310,7 @@ impl Operation {
             | Operation::Recoveries
             | Operation::ServerStatus { .. }
             | Operation::AcknowledgeLoss { .. }
+            | Operation::AcceptLoss { .. }
             | Operation::OpenLease { .. }
             | Operation::RenewLease { .. }
             | Operation::Ping { .. } => Ok(()),
@@ -368,6 +377,10 @@ impl Operation {
             Operation::Recoveries => encode_into(out, &RecoveriesRequest {}),
             Operation::ServerStatus { .. } => encode_into(out, &ProcessStatusRequest {}),
             Operation::AcknowledgeLoss { id } => encode_into(out, &LossAcknowledge { id: *id }),
+            Operation::AcceptLoss { recovery, directories } => {
+                let (recovery, directories) = (*recovery, directories.clone());
+                encode_into(out, &LossAccept { recovery, directories });
+            }
             Operation::Ping { .. } => encode_into(out, &Ping {}),
             Operation::OpenLease { term_millis } => {
                 encode_into(out, &LeaseOpen { term_millis: *term_millis })

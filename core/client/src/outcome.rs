@@ -7,7 +7,7 @@ use ramhold_wire::control::{Empty, decode};
 use ramhold_wire::count::CountReply;
 use ramhold_wire::data::{IncrementReply, ReadReply, decode_version};
 use ramhold_wire::lease::{LeaseOpened, LeaseRenewed};
-use ramhold_wire::status::{ClusterStatus, Pong, ProcessStatus, Recoveries, RecoveryReport};
+use ramhold_wire::status::{ClusterStatus, LossAccepted, Pong, ProcessStatus, Recoveries, RecoveryReport};
 use ramhold_wire::table::{TableCreated, TableDescription, TableDivided, TableSummary, Tables};
 
 /// The three ways to end, never two.
@@ -94,6 +94,7 @@ pub enum Reply {
     Recoveries(Vec<RecoveryReport>),
     ServerStatus(Box<ProcessStatus>),
     LossAcknowledged,
+    LossAccepted(LossAccepted),
     Pong(Pong),
     /// A session's own.
     #[doc(hidden)]
@@ -146,6 +147,7 @@ impl Reply {
             Operation::Recoveries => Reply::Recoveries(decode::<Recoveries>(body)?.recoveries),
             Operation::ServerStatus { .. } => Reply::ServerStatus(Box::new(decode(body)?)),
             Operation::AcknowledgeLoss { .. } => empty(body, Reply::LossAcknowledged)?,
+            Operation::AcceptLoss { .. } => Reply::LossAccepted(decode(body)?),
             Operation::Ping { .. } => Reply::Pong(decode(body)?),
             Operation::OpenLease { .. } => Reply::LeaseOpened(decode(body)?),
             Operation::RenewLease { .. } => Reply::LeaseRenewed(decode(body)?),

@@ -8,6 +8,7 @@
 //! Protocols: docs/protocols/membership.md, docs/protocols/recovery.md. Format: docs/formats/store.md.
 //! Catalogue: B1, B3, A1, F1-F3, F5-F7, D8, G1.
 
+mod accept;
 mod config;
 mod machine;
 mod outbox;

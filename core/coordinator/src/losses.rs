@@ -28,7 +28,8 @@ impl Coordinator {
         Ok(UpdateResult::LossAcknowledged)
     }
 
-    /// One report per stream whose end is gone; `None`: what was filed before stands.
+    /// One report per stream whose end is gone. While no partition is live they take the place of those filed before;
+    /// afterwards they come to them. `None`: what was filed before stands.
     pub(crate) fn file_losses(
         &mut self,
         id: RecoveryId,
@@ -37,14 +38,18 @@ impl Coordinator {
         proof: &Proof,
     ) -> Option<Vec<u64>> {
         let record = self.state.recoveries.get(&id)?;
-        if !record.published.is_empty() {
-            return None;
-        }
-        for old in record.losses.clone() {
-            self.state.losses.remove(&old);
-            self.outbox.touch(Key::Loss(old));
-        }
         let mut filed = Vec::new();
+        if !record.published.is_empty() {
+            if proof.streams.iter().all(|stream| stream.loss.is_none()) {
+                return None;
+            }
+            filed.clone_from(&record.losses);
+        } else {
+            for old in record.losses.clone() {
+                self.state.losses.remove(&old);
+                self.outbox.touch(Key::Loss(old));
+            }
+        }
         for stream in &proof.streams {
             let Some(loss) = &stream.loss else { continue };
             let here =

@@ -10,6 +10,7 @@
 //! Catalogue: B1, G1, G3.
 
 use crate::CoordinatorConfig;
+use crate::accept::Acceptance;
 use crate::leases::Leases;
 use crate::membership::{Link, ListHistory};
 use crate::outbox::Outbox;
@@ -51,11 +52,36 @@ pub(crate) enum Asked {
     Push(ServerId),
     Ping(ServerId),
     Verify(ServerId),
-    Take { table: TableId, first: KeyHash, last: KeyHash, server: ServerId },
-    Drop { table: TableId, server: ServerId },
-    Divide { table: TableId, division: DivisionId, server: ServerId },
-    Fence { recovery: RecoveryId, server: ServerId },
-    Recover { recovery: RecoveryId, plan: RecoveryId, partition: u32, attempt: u32, server: ServerId },
+    Take {
+        table: TableId,
+        first: KeyHash,
+        last: KeyHash,
+        server: ServerId,
+    },
+    Drop {
+        table: TableId,
+        server: ServerId,
+    },
+    Divide {
+        table: TableId,
+        division: DivisionId,
+        server: ServerId,
+    },
+    Fence {
+        recovery: RecoveryId,
+        server: ServerId,
+    },
+    /// Whether it reaches any of those that are to be given up.
+    Reach(ServerId),
+    /// One of those, whether it answers.
+    Away(ServerId),
+    Recover {
+        recovery: RecoveryId,
+        plan: RecoveryId,
+        partition: u32,
+        attempt: u32,
+        server: ServerId,
+    },
 }
 
 #[derive(Debug)]
@@ -110,6 +136,8 @@ pub struct Coordinator {
     pub(crate) recoveries: BTreeMap<RecoveryId, Recovery>,
     pub(crate) recovery_wake: Instant,
     pub(crate) cold_until: Instant,
+    /// An operator wants not to wait for some servers any more.
+    pub(crate) acceptance: Option<Acceptance>,
 }
 
 impl Coordinator {
@@ -146,6 +174,7 @@ impl Coordinator {
             recoveries: BTreeMap::new(),
             recovery_wake: Instant::FAR,
             cold_until: Instant::ZERO,
+            acceptance: None,
         }
     }
 
@@ -397,6 +426,7 @@ impl Coordinator {
                 let message = decode(body)?;
                 self.on_update(from, header, |coordinator| coordinator.acknowledge_loss(&message))
             }
+            Opcode::LossAccept => self.on_loss_accept(now, from, header, decode(body)?),
             Opcode::TableList => self.answer_table_list(to, header),
             Opcode::TableDescribe => self.answer_table_describe(to, header, &decode(body)?),
             Opcode::Enlist => self.on_enlist(now, to, header, decode(body)?),
@@ -426,6 +456,7 @@ impl Coordinator {
             | Opcode::TabletTake
             | Opcode::TabletDrop
             | Opcode::TabletDivide
+            | Opcode::Reach
             | Opcode::Publish => Err(Status::UnknownOpcode),
         }
     }
@@ -467,6 +498,8 @@ impl Coordinator {
             Asked::Drop { table, server } => self.on_dropped(table, server, status),
             Asked::Divide { table, division, server } => self.on_divided(table, division, server, status),
             Asked::Fence { recovery, server } => self.on_fenced(now, recovery, server, status, body),
+            Asked::Reach(server) => self.on_reached(server, status, body),
+            Asked::Away(server) => self.on_away_pong(server, body),
             Asked::Recover { recovery, plan, partition, attempt, server } => {
                 self.on_recover_answered(now, recovery, (plan, partition, attempt), server, status);
             }
@@ -484,6 +517,8 @@ impl Coordinator {
                 | Asked::Drop { .. }
                 | Asked::Divide { .. }
                 | Asked::Fence { .. }
+                | Asked::Reach(_)
+                | Asked::Away(_)
                 | Asked::Recover { .. } => {}
             }
         }
@@ -502,6 +537,7 @@ impl Coordinator {
     fn advance(&mut self, now: Instant) {
         self.advance_leases(now);
         self.advance_verification(now);
+        self.advance_acceptance(now);
         self.advance_recoveries(now);
         self.advance_tablets(now);
         self.advance_pushes(now);
@@ -575,6 +611,7 @@ impl Machine for Coordinator {
             self.verification_wake(),
             self.progress.wake,
             self.recovery_wake,
+            self.acceptance_wake(),
             self.leases.wake(),
         ];
         wakes

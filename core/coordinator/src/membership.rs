@@ -322,6 +322,7 @@ impl Coordinator {
                 ..RecoverySteps::default()
             },
             parts: Vec::new(),
+            given_up: Vec::new(),
         };
         let text =
             format!("{id} at {} is dead: {cause}; {recovery} begins, {tablets} tablets", record.address.0);
@@ -355,7 +356,7 @@ impl Coordinator {
     pub(crate) fn remove_server(&mut self, now: Instant, id: ServerId) {
         let at = self.time(now);
         let Some(server) = self.state.servers.remove(&id) else { return };
-        let directory = server.entry.directory;
+        let (directory, address) = (server.entry.directory, Some(server.entry.address));
         let all_reached = self.links.values().map(|link| link.reached).min().unwrap_or(u64::MAX);
         // The one that this removal makes.
         let version = self.state.meta.list_version + 1;
@@ -363,7 +364,7 @@ impl Coordinator {
         let counts = |d: &Departed| d.at.0 + DEPARTED_MILLIS > at.0 || d.version > all_reached;
         departed.retain(|d| counts(d) && d.directory != directory);
         if server.entry.backup && !self.state.servers.values().any(|s| s.entry.directory == directory) {
-            departed.push(Departed { directory, at, version });
+            departed.push(Departed { directory, at, version, server: id, address });
             let excess = departed.len().saturating_sub(DEPARTED_COUNT_MAX);
             departed.drain(..excess);
         }

@@ -7,8 +7,9 @@
 //! - a cut, stale or side replica never proves a head; a segment that is not the head counts only closed and whole;
 //! - the end of a head is where the shortest replica ends that may be it: each of them holds all that was acknowledged,
 //!   and can be replayed up to it, whichever is lost later;
-//! - once ends are fixed, another end is never given: the fixed one can be had, or something is missing;
-//! - a loss is accepted only when everybody who could hold a replica has answered.
+//! - once ends are fixed, another end is never given: the fixed one can be had, or something is missing; but for what an
+//!   operator gives up;
+//! - a loss is accepted only when everybody who could hold a replica has answered, or was given up by an operator.
 //!
 //! Protocol: docs/protocols/recovery.md, 3. Catalogue: D8, D9, F2. Source: SOSP11 3.4.
 
@@ -35,6 +36,8 @@ pub enum Evidence {
     Partial,
     /// Every directory that could hold a replica has answered: what is not there will not come.
     Final,
+    /// Every one has answered or was given up by an operator, who gives up also what recovery has begun with.
+    GivenUp,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -162,10 +165,15 @@ pub fn prove(
         let ends: Vec<EndRecord> =
             fixed.iter().filter(|e| e.shard == stream.shard && e.stream == stream.stream).copied().collect();
         let result = match ends.iter().find(|e| e.head) {
-            Some(head) => stream_as_fixed(stream, held, head, &ends),
+            Some(head) => stream_as_fixed(stream, held, head, &ends).or_else(|missing| match evidence {
+                Evidence::Partial | Evidence::Final => Err(missing),
+                Evidence::GivenUp => Ok(stream_after_loss(stream, held, &missing, evidence)),
+            }),
             None => stream_complete(stream, held).or_else(|missing| match evidence {
                 Evidence::Partial => Err(missing),
-                Evidence::Final => Ok(stream_after_loss(stream, held, &missing)),
+                Evidence::Final | Evidence::GivenUp => {
+                    Ok(stream_after_loss(stream, held, &missing, evidence))
+                }
             }),
         };
         match result {
@@ -303,13 +311,21 @@ fn sources(replicas: &[HeldReplica<'_>], usable: impl Fn(&ReplicaReport) -> bool
 }
 
 /// The newest digest that is left, each segment as far as it is certified.
-fn stream_after_loss(record: &StreamRecord, held: &Held<'_>, missing: &[Missing]) -> StreamProof {
+fn stream_after_loss(
+    record: &StreamRecord,
+    held: &Held<'_>,
+    missing: &[Missing],
+    evidence: Evidence,
+) -> StreamProof {
     let StreamRecord { shard, stream, .. } = *record;
     let all = held.values().flatten();
     let newest = all.clone().filter(|r| opening_of(r.report).is_some());
     let newest = newest.max_by_key(|r| (r.report.segment, r.report.epoch, r.report.certified, r.backup));
     let mut reasons: Vec<String> = missing.iter().take(8).map(Missing::to_string).collect();
-    reasons.push("every directory of the cluster has answered".into());
+    reasons.push(match evidence {
+        Evidence::GivenUp => "an operator has given up the servers that have not answered".into(),
+        Evidence::Partial | Evidence::Final => "every directory of the cluster has answered".to_owned(),
+    });
     let loss = StreamLoss {
         certified: all.map(|r| r.report.time).max().unwrap_or_default(),
         reason: reasons.join("; "),

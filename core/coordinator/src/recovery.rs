@@ -104,7 +104,7 @@ impl Recovery {
         self.lease_over || (self.proof.is_some() && (now >= self.lease_until || planted(Defect::OpenedEarly)))
     }
 
-    fn all_answered(&self) -> bool {
+    pub(crate) fn all_answered(&self) -> bool {
         self.asks.values().all(|a| a.answer.is_some())
     }
 
@@ -118,6 +118,14 @@ impl Recovery {
         self.proof = None;
         self.complete_since = None;
         self.changed = true;
+        self.wake = Instant::ZERO;
+    }
+
+    /// What counts as evidence has changed, and the dead server may have been granted a lease until then.
+    pub(crate) fn look_anew(&mut self, lease_until: Instant) {
+        self.lease_until = self.lease_until.max(lease_until);
+        self.changed = true;
+        self.look_at = Instant::ZERO;
         self.wake = Instant::ZERO;
     }
 
@@ -332,7 +340,11 @@ impl Coordinator {
         let Some(server) = self.state.servers.get(&record.crashed) else { return };
         let final_answer =
             all_answered && self.start_check.is_none() && self.all_directories(record, recovery);
-        let evidence = if final_answer { Evidence::Final } else { Evidence::Partial };
+        let evidence = match (final_answer, record.given_up.is_empty()) {
+            (false, _) => Evidence::Partial,
+            (true, true) => Evidence::Final,
+            (true, false) => Evidence::GivenUp,
+        };
         let held: Vec<HeldReplica<'_>> = recovery
             .asks
             .iter()
@@ -377,12 +389,22 @@ impl Coordinator {
         }
     }
 
-    /// Whether every directory that may hold a replica has answered in its present life.
+    /// Whether every directory that may hold a replica has answered in its present life, or was given up.
     fn all_directories(&self, record: &RecoveryRecord, recovery: &Recovery) -> bool {
+        self.silent_directories(record, recovery).is_empty()
+    }
+
+    /// Directories that may hold a replica, have not answered in their present life, and were not given up.
+    pub(crate) fn silent_directories(
+        &self,
+        record: &RecoveryRecord,
+        recovery: &Recovery,
+    ) -> BTreeSet<DirectoryId> {
         let answered = |id: &ServerId| recovery.asks.get(id).is_some_and(|a| a.answer.is_some());
-        let present: BTreeSet<DirectoryId> =
-            self.state.all_up().filter(|s| answered(&s.entry.id)).map(|s| s.entry.directory).collect();
-        record.directories.iter().all(|d| present.contains(d))
+        let present = self.state.all_up().filter(|s| answered(&s.entry.id)).map(|s| s.entry.directory);
+        let given_up = record.given_up.iter().map(|away| away.directory);
+        let settled: BTreeSet<DirectoryId> = present.chain(given_up).collect();
+        record.directories.iter().copied().filter(|d| !settled.contains(d)).collect()
     }
 
     fn may_divide(&self, now: Instant, id: RecoveryId, recovery: &mut Recovery, cold_ready: bool) -> bool {

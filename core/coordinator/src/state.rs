@@ -22,7 +22,7 @@ use ramhold_base::{
 };
 use ramhold_wire::control::Address;
 use ramhold_wire::membership::{Durability, ServerEntry, ServerState};
-use ramhold_wire::status::{LossReport, PartReport, RecoverySteps};
+use ramhold_wire::status::{AwayReport, LossReport, PartReport, RecoverySteps};
 use ramhold_wire::table::TableOptions;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -75,6 +75,12 @@ pub struct Departed {
     #[n(2)]
     #[cbor(default)]
     pub version: u64,
+    /// The last server that ran on it.
+    #[n(3)]
+    #[cbor(default)]
+    pub server: ServerId,
+    #[n(4)]
+    pub address: Option<Address>,
 }
 
 /// One life of one server, until nothing is left to recover of it.
@@ -229,6 +235,10 @@ pub struct RecoveryRecord {
     #[n(23)]
     #[cbor(default)]
     pub parts: Vec<PartReport>,
+    /// Directories that an operator has given up: they are waited for no more.
+    #[n(24)]
+    #[cbor(default)]
+    pub given_up: Vec<AwayReport>,
 }
 
 /// Up to where a segment is replayed: for the head of each stream, and after a loss for every segment that is not whole.

@@ -20,6 +20,9 @@ const RECOVERY_COUNT_MAX: usize = 100;
 /// Turns of partitions that are told of, of each: all of them together fit a frame.
 const PART_COUNT_MAX: usize = 512;
 
+/// Servers that are away, of each recovery that is told of.
+const AWAY_COUNT_MAX: usize = 256;
+
 impl Coordinator {
     pub(crate) fn answer_ping(&mut self, to: Peer, header: &Header) -> Result<(), Status> {
         self.outbox.reply_with(to, header, &Pong { server: ServerId::NONE, list_version: 0 });
@@ -100,6 +103,8 @@ impl Coordinator {
             cause: record.cause.clone(),
             steps: record.steps,
             parts: record.parts.iter().take(PART_COUNT_MAX).copied().collect(),
+            away: self.away(record).into_iter().take(AWAY_COUNT_MAX).collect(),
+            given_up: record.given_up.iter().take(AWAY_COUNT_MAX).copied().collect(),
         }
     }
 

@@ -9,6 +9,7 @@
 mod config;
 mod enlisting;
 mod prefetch;
+mod reach;
 mod requests;
 mod resp;
 mod seen;

@@ -4,7 +4,7 @@ use crate::server::{Phase, ServerNode};
 use ramhold_base::{ConnId, Effects, Instant, Level, Peer, ServerId, Status};
 use ramhold_wire::membership::{ServerListReached, ServerListUpdate, ServerState};
 use ramhold_wire::pubsub::{Publish, Published};
-use ramhold_wire::status::{Pong, ProcessStatus};
+use ramhold_wire::status::{Pong, ProcessStatus, Reach};
 use ramhold_wire::{Header, Opcode, ReplicaPlacement, Standing, decode, reply, reply_with};
 
 impl ServerNode {
@@ -52,6 +52,13 @@ impl ServerNode {
                 }
                 self.hand_to_master(now, opcode, header, body, from, effects);
             }
+            Opcode::Reach => {
+                let checked = self.check_identity(header).and_then(|()| self.check_term(header));
+                match checked.and_then(|()| decode::<Reach>(body)) {
+                    Ok(message) => self.on_reach(now, header, from, &message, effects),
+                    Err(status) => reply(effects, to, header, status),
+                }
+            }
             Opcode::Fence => {
                 if let Err(status) = self.check_identity(header).and_then(|()| self.check_term(header)) {
                     return reply(effects, to, header, status);
@@ -86,6 +93,7 @@ impl ServerNode {
             | Opcode::ClusterStatus
             | Opcode::Recoveries
             | Opcode::LossAcknowledge
+            | Opcode::LossAccept
             | Opcode::LeaseOpen
             | Opcode::LeaseRenew
             | Opcode::LeaseCheck

@@ -1,5 +1,6 @@
 //! A storage server: its phases, its roles, and the routing between them.
 
+use crate::reach::ReachCheck;
 use crate::resp::For;
 use crate::{EXIT_DECLARED_DEAD, EXIT_MEMORY_DAMAGED, ServerConfig};
 use ramhold_backup::Backup;
@@ -46,6 +47,11 @@ pub(crate) enum Context {
     Enlist,
     Verify,
     Suspect,
+    /// For a question of the coordinator's.
+    Reach {
+        question: u64,
+        server: ServerId,
+    },
 }
 
 pub struct ServerNode {
@@ -68,6 +74,8 @@ pub struct ServerNode {
     /// Why the coordinator put this server off, if it answered at all.
     pub(crate) enlist_refusal: Option<Status>,
     pub(crate) verifying: bool,
+    /// Whom the coordinator wants to know to be out of reach.
+    pub(crate) reach: ReachCheck,
     /// When the coordinator last spoke to this server, or was last asked.
     pub(crate) heard: Instant,
     pub(crate) bad_frames: u64,
@@ -95,6 +103,7 @@ impl ServerNode {
             enlist_reported: Instant::ZERO,
             enlist_refusal: None,
             verifying: false,
+            reach: ReachCheck::default(),
             heard: Instant::ZERO,
             bad_frames: 0,
             started: Instant::ZERO,
@@ -208,6 +217,10 @@ impl ServerNode {
                     self.verify(now, effects);
                 }
             }
+            Context::Reach { question, server } => {
+                let is_it = decode::<Pong>(body).is_ok_and(|pong| pong.server == server);
+                self.reach.heard(question, server, is_it, effects);
+            }
         }
     }
 
@@ -280,6 +293,7 @@ impl ServerNode {
             Context::Enlist => self.enlist_at = Some(now + self.config.enlist_interval),
             Context::Verify => self.verifying = false,
             Context::Suspect => {}
+            Context::Reach { question, server } => self.reach.heard(question, server, false, effects),
         }
     }
 

@@ -83,7 +83,11 @@ opcodes! {
     TabletTake = 61;
     TabletDrop = 62;
     TabletDivide = 63;
+    Reach = 64;
 
     // Servers to servers (J1).
     Publish = 70;
+
+    // Operators to the coordinator (F2).
+    LossAccept = 80;
 }

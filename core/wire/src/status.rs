@@ -5,7 +5,7 @@ use crate::control::{Address, Empty, Message};
 use crate::membership::{Durability, ServerEntry};
 use crate::recovery::ReplayTimes;
 use minicbor::{Decode, Encode};
-use ramhold_base::{ClusterId, ClusterTime, RecoveryId, ServerId, StreamId, TableId, Term};
+use ramhold_base::{ClusterId, ClusterTime, DirectoryId, RecoveryId, ServerId, StreamId, TableId, Term};
 
 /// Anybody to anybody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
@@ -346,6 +346,14 @@ pub struct RecoveryReport {
     #[n(18)]
     #[cbor(default)]
     pub parts: Vec<PartReport>,
+    /// Servers that may hold a part of the log and have not answered in their present life; bounded.
+    #[n(19)]
+    #[cbor(default)]
+    pub away: Vec<AwayReport>,
+    /// Those that an operator has declared to be switched off, and will not be waited for.
+    #[n(20)]
+    #[cbor(default)]
+    pub given_up: Vec<AwayReport>,
 }
 
 /// When a recovery came how far: milliseconds after the verdict, but for the first.
@@ -433,4 +441,68 @@ pub struct LossAcknowledge {
 impl Message for LossAcknowledge {
     const OPCODE: Opcode = Opcode::LossAcknowledge;
     type Reply = Empty;
+}
+
+/// A data directory that may hold replicas, by the last server that ran on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct AwayReport {
+    #[n(0)]
+    pub directory: DirectoryId,
+    /// None where that was forgotten.
+    #[n(1)]
+    pub server: ServerId,
+    #[n(2)]
+    pub address: Option<Address>,
+}
+
+/// Operator to coordinator: these servers, all that are away for this recovery, are switched off and need not be waited
+/// for; what only they had is lost.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct LossAccept {
+    #[n(0)]
+    pub recovery: RecoveryId,
+    #[n(1)]
+    pub directories: Vec<DirectoryId>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode)]
+pub struct LossAccepted {
+    /// Servers that are said to be switched off, and answered somebody. None, and nobody unsure: it is accepted.
+    #[n(0)]
+    pub answering: Vec<ServerId>,
+    /// Servers that are up and could not be asked whether they reach any of them.
+    #[n(1)]
+    pub unsure: Vec<ServerId>,
+}
+
+impl Message for LossAccept {
+    const OPCODE: Opcode = Opcode::LossAccept;
+    type Reply = LossAccepted;
+}
+
+/// Coordinator to server: does any of these answer you?
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Reach {
+    #[n(0)]
+    pub servers: Vec<ReachTarget>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct ReachTarget {
+    #[n(0)]
+    pub server: ServerId,
+    #[n(1)]
+    pub address: Address,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode)]
+pub struct Reached {
+    /// Those that answered under these ids.
+    #[n(0)]
+    pub answering: Vec<ServerId>,
+}
+
+impl Message for Reach {
+    const OPCODE: Opcode = Opcode::Reach;
+    type Reply = Reached;
 }

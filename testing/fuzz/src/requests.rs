@@ -100,6 +100,8 @@ const OTHERS: &[Through] = &[
     message::<status::ClusterStatusRequest>,
     message::<status::RecoveriesRequest>,
     message::<status::LossAcknowledge>,
+    message::<status::LossAccept>,
+    message::<status::Reach>,
     message::<pubsub::Publish>,
 ];
 

@@ -22,6 +22,7 @@ use ramhold_client_core::{OperationId, RejectRules, Reply};
 use ramhold_coordinator::State;
 use ramhold_node::{Coordinator, Phase, ServerNode};
 use ramhold_wire::membership::Durability;
+use ramhold_wire::status::{LossAccepted, RecoveryReport};
 use ramhold_wire::table::{Division, TableOptions};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -369,6 +370,26 @@ impl Stage {
     pub fn finish(&mut self, begun: Begun) -> core::Outcome {
         self.wait("the end of an operation", |stage| stage.outcome(begun).is_some());
         self.outcome(begun).expect("waited for it").clone()
+    }
+
+    /// What the coordinator tells of recoveries, newest first.
+    pub fn recoveries(&mut self) -> Vec<RecoveryReport> {
+        let begun = self.give(1, core::Operation::Recoveries, None);
+        match self.finish(begun) {
+            core::Outcome::Done(Reply::Recoveries(recoveries)) => recoveries,
+            other => panic!("asking for recoveries: {other:?}"),
+        }
+    }
+
+    /// An operator says that all who are away for a recovery are switched off.
+    pub fn accept_loss(&mut self, report: &RecoveryReport) -> LossAccepted {
+        let directories = report.away.iter().map(|away| away.directory).collect();
+        let accept = core::Operation::AcceptLoss { recovery: report.recovery, directories };
+        let begun = self.give(1, accept, None);
+        match self.finish(begun) {
+            core::Outcome::Done(Reply::LossAccepted(accepted)) => accepted,
+            other => panic!("accepting a loss: {other:?}"),
+        }
     }
 
     /// A table of one tablet with so many replicas of each segment.

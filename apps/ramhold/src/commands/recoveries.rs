@@ -8,7 +8,7 @@ use crate::failure::{Failure, NOT_FOUND};
 use crate::output::{self, Columns};
 use crate::size::bytes_text;
 use clap::Args;
-use ramhold_client::{RecoveryPhase, RecoveryReport};
+use ramhold_client::{AwayReport, RecoveryPhase, RecoveryReport};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -60,14 +60,14 @@ impl Recoveries {
             };
         }
         match chosen {
-            Some(report) => output::print(&timeline::text(report)),
+            Some(report) => output::print(&(timeline::text(report) + &waits_text(report))),
             None if recoveries.is_empty() => output::print("no recoveries\n"),
             None => output::print(&reports_text(&recoveries)),
         }
     }
 }
 
-fn find<'a>(recoveries: &'a [RecoveryReport], name: &str) -> Result<&'a RecoveryReport, Failure> {
+pub fn find<'a>(recoveries: &'a [RecoveryReport], name: &str) -> Result<&'a RecoveryReport, Failure> {
     let found = match name {
         "last" => recoveries.first(),
         _ => recoveries.iter().find(|report| report.recovery.to_string() == name),
@@ -114,13 +114,49 @@ pub fn reports_text(recoveries: &[RecoveryReport]) -> String {
         ]);
     }
     let mut text = columns.text();
-    for report in recoveries {
-        for missing in &report.missing {
-            let missing = output::bytes_for_eyes(missing.as_bytes());
-            text.push_str(&format!("{} waits for: {missing}\n", report.recovery));
-        }
+    recoveries.iter().for_each(|report| text.push_str(&waits_text(report)));
+    text
+}
+
+/// What is missing, who is away or was given up, and what can be done.
+pub fn waits_text(report: &RecoveryReport) -> String {
+    let list = |some: &[AwayReport]| some.iter().map(away_text).collect::<Vec<_>>().join(", ");
+    let mut text = String::new();
+    for missing in &report.missing {
+        let missing = output::bytes_for_eyes(missing.as_bytes());
+        text.push_str(&format!("{} waits for: {missing}\n", report.recovery));
+    }
+    if !report.away.is_empty() {
+        text.push_str(&format!(
+            "{} goes on when one of these comes back: {}; if all are gone for good, see 'ramhold accept-loss --help'\n",
+            report.recovery,
+            list(&report.away)
+        ));
+    }
+    if !report.given_up.is_empty() {
+        text.push_str(&format!(
+            "{} does not wait for {}: given up\n",
+            report.recovery,
+            list(&report.given_up)
+        ));
     }
     text
+}
+
+pub fn away_text(away: &AwayReport) -> String {
+    match (away.server.is_none(), away.address) {
+        (true, _) => away.directory.to_string(),
+        (false, None) => away.server.to_string(),
+        (false, Some(address)) => format!("{} ({})", away.server, address.0),
+    }
+}
+
+fn away_json(away: &AwayReport) -> serde_json::Value {
+    json!({
+        "server": away.server.raw(),
+        "address": away.address.map(|address| address.0.to_string()),
+        "directory": away.directory.to_string(),
+    })
 }
 
 pub fn report_json(report: &RecoveryReport) -> serde_json::Value {
@@ -140,6 +176,8 @@ pub fn report_json(report: &RecoveryReport) -> serde_json::Value {
         "bytes": report.bytes,
         "records": report.records,
         "missing": report.missing,
+        "away": report.away.iter().map(away_json).collect::<Vec<_>>(),
+        "given_up": report.given_up.iter().map(away_json).collect::<Vec<_>>(),
         "failed_attempts": report.failed_attempts,
         "cause": report.cause,
         "steps": timeline::steps_json(report),

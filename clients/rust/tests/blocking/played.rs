@@ -519,5 +519,7 @@ fn recovery(address: SocketAddr) -> RecoveryReport {
         cause: "connection refused twice".into(),
         steps: Default::default(),
         parts: Vec::new(),
+        away: Vec::new(),
+        given_up: Vec::new(),
     }
 }

@@ -9,7 +9,7 @@ use ramhold_wire::control::{Address, Empty, encode_into};
 use ramhold_wire::lease::LeaseOpen;
 use ramhold_wire::membership::*;
 use ramhold_wire::recovery::*;
-use ramhold_wire::status::{ClusterStatus, ClusterStatusRequest, Pong};
+use ramhold_wire::status::{ClusterStatus, ClusterStatusRequest, Pong, Reach, ReachTarget, Reached};
 use ramhold_wire::table::*;
 use ramhold_wire::{Header, Kind, Message, Opcode, decode, frame};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -50,6 +50,8 @@ pub struct Server {
     pub has_failed: bool,
     /// What it reports to be left of a dead server's read lease.
     pub lease_millis: u64,
+    /// Servers that have left and still answer this one.
+    pub reaches: Vec<ServerId>,
     /// As the last update of the list told.
     pub copyset_rings: Option<u8>,
     /// It finishes what it is told to recover by itself.
@@ -314,6 +316,12 @@ impl World {
                 let lease_millis = server.lease_millis;
                 self.answer(at, &header, Status::Ok, &Fenced { replicas, lease_millis });
             }
+            Opcode::Reach => {
+                let reach: Reach = decode(body).expect("servers");
+                let reaches = |target: &&ReachTarget| server.reaches.contains(&target.server);
+                let answering = reach.servers.iter().filter(reaches).map(|target| target.server).collect();
+                self.answer(at, &header, Status::Ok, &Reached { answering });
+            }
             Opcode::TabletTake => {
                 let take: TabletTake = decode(body).expect("a tablet");
                 server.takes.push(take.clone());
@@ -537,6 +545,7 @@ impl World {
             lease_millis: 0,
             copyset_rings: None,
             diligent: true,
+            reaches: Vec::new(),
             registered: BTreeMap::new(),
             segment: 0,
         };

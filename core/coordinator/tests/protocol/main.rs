@@ -2,6 +2,7 @@
 
 mod harness;
 
+mod accepting;
 mod divisions;
 mod leases;
 mod membership;

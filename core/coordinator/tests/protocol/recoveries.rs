@@ -15,7 +15,7 @@ fn everything(table: TableId, bytes: u64) -> TabletStat {
 }
 
 /// Four servers, one tablet at server 1, which is then killed; nobody finishes by himself.
-fn killed() -> (World, TableId) {
+pub fn killed() -> (World, TableId) {
     let mut world = World::cluster(4);
     let id = world.create("users", buffered(2, 1));
     assert_eq!(world.describe("users").tablets[0].owner, ServerId(1));
@@ -26,7 +26,7 @@ fn killed() -> (World, TableId) {
     (world, id)
 }
 
-fn running(world: &World) -> Option<(std::net::SocketAddr, Recover)> {
+pub fn running(world: &World) -> Option<(std::net::SocketAddr, Recover)> {
     let told = |s: &Server| s.recovers.last().cloned();
     let all = world.servers.iter().filter_map(|(at, s)| told(s).map(|r| (*at, r)));
     all.max_by_key(|(_, r)| (r.recovery, r.attempt))

@@ -184,3 +184,63 @@ fn what_could_not_be_freed_is_freed_later() {
     stage.pass(1000);
     stage.close();
 }
+
+/// B3: the master and all backups of its head are gone for good; what is left is recovered when an operator says so, and
+/// not before.
+#[test]
+fn servers_that_never_return_are_given_up() {
+    let mut stage = Stage::new(9);
+    let table = stage.table("t", 3);
+    stage.fill(table, "key", 60);
+    let master = stage.owner(table).unwrap();
+    let gone = [stage.head_backups(master, table), vec![master]].concat();
+    let crashed = stage.id(master);
+    gone.iter().for_each(|server| stage.crash(*server));
+    stage.wait("its death is known", |stage| stage.deaths().contains_key(&crashed));
+    stage.pass(3000);
+    assert!(!stage.is_recovered(crashed));
+    assert!(stage.state().unwrap().losses.is_empty());
+    for _ in 0..gone.len() {
+        let waiting = stage.recoveries().into_iter().find(|report| !report.missing.is_empty());
+        let Some(waiting) = waiting else { break };
+        let accepted = stage.accept_loss(&waiting);
+        assert!(accepted.answering.is_empty() && accepted.unsure.is_empty(), "{accepted:?}");
+        stage.wait("it goes on", |stage| stage.is_recovered(waiting.crashed));
+    }
+    assert!(stage.is_recovered(crashed));
+    let losses = &stage.state().unwrap().losses;
+    assert!(losses.values().any(|loss| loss.reason.contains("given up")), "{losses:?}");
+    stage.poke(table, "key0");
+    // They come back after all: fenced, and taken in anew.
+    stage.settle();
+    stage.poke(table, "key1");
+}
+
+/// Schedule 13: they live on behind a partition that one of the others sees through, and go on acknowledging.
+#[test]
+fn who_still_answers_somebody_is_not_given_up() {
+    let mut stage = Stage::new(9);
+    let table = stage.table("t", 3);
+    stage.fill(table, "key", 20);
+    let master = stage.owner(table).unwrap();
+    let crashed = stage.id(master);
+    let inside = [stage.head_backups(master, table), vec![master]].concat();
+    let outside = stage.others(&inside);
+    let near = [stage.hosts(&inside), vec![stage.clients[0]]].concat();
+    // All but the first of them.
+    let far = [stage.hosts(&outside[1..]), vec![stage.coordinator, stage.clients[1]]].concat();
+    let witness = stage.id(outside[0]);
+    stage.part(&near, &far);
+    stage.wait("its death is known", |stage| stage.deaths().contains_key(&crashed));
+    stage.pass(3000);
+    let waiting = stage.recoveries().into_iter().find(|report| report.crashed == crashed).unwrap();
+    assert!(!waiting.missing.is_empty());
+    assert!(stage.is_up(witness));
+    let refused = stage.accept_loss(&waiting);
+    assert!(refused.answering.contains(&crashed), "{refused:?}");
+    assert!(stage.stays(2000, |stage| !stage.is_recovered(crashed)));
+    assert!(stage.state().unwrap().losses.is_empty());
+    stage.world.network.heal();
+    stage.expect_filled(table, "key", 20);
+    stage.close();
+}

@@ -1,0 +1,182 @@
+//! Giving up servers that hold parts of a dead server's log and will not come back.
+//!
+//! A recovery that lacks something waits, for ever if need be. An operator who knows that the servers it waits for are
+//! switched off says so, by name. Nobody believes that at once: a dead server that lives on behind a partition, together
+//! with the backups of its head, goes on acknowledging writes and answering reads (docs/protocols/read-leases.md), and to
+//! recover without them would make two owners. So everybody who is up is asked whether any of them answers, and only if
+//! nobody hears anything, and everybody could be asked, they are given up: stored, told in every later report, and the
+//! dead server's read lease is waited out from then on.
+//!
+//! Invariants:
+//! - all who are away are named, the dead server among them, and nobody else;
+//! - one that answers anybody under its id is not given up.
+//!
+//! Protocol: docs/protocols/recovery.md, "Accepting a loss". Catalogue: F2, D2. See faults B3.
+
+use crate::machine::{Asked, Coordinator};
+use crate::state::{Key, RecoveryRecord};
+use ramhold_base::limits::READ_LEASE;
+use ramhold_base::planted::{Defect, planted};
+use ramhold_base::{ConnId, DirectoryId, Instant, Level, Peer, RecoveryId, ServerId, Status};
+use ramhold_wire::status::{AwayReport, LossAccept, LossAccepted, Pong, Reach, ReachTarget, Reached};
+use ramhold_wire::{Header, decode};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// How long those who are up have to tell whether anybody answers them: longer than any ping may take, and less than a
+/// client waits before it asks again.
+const CHECK_TIMEOUT: Duration = Duration::from_millis(700);
+
+/// An operator's word that is being checked.
+#[derive(Debug)]
+pub(crate) struct Acceptance {
+    recovery: RecoveryId,
+    from: ConnId,
+    header: Header,
+    away: Vec<AwayReport>,
+    /// Servers that are up and have not told yet.
+    unsure: BTreeSet<ServerId>,
+    answering: BTreeSet<ServerId>,
+    until: Instant,
+}
+
+impl Coordinator {
+    /// Servers that may hold a part of a dead server's log, or be that server, and have not answered in their present
+    /// life. Empty when the recovery is over, or lacks nothing.
+    pub(crate) fn away(&self, record: &RecoveryRecord) -> Vec<AwayReport> {
+        let Some(recovery) = self.recoveries.get(&record.id).filter(|r| !r.missing.is_empty()) else {
+            return Vec::new();
+        };
+        let mut directories = self.silent_directories(record, recovery);
+        // The dead server's own: it may have been no backup.
+        let own = self.state.servers.get(&record.crashed).map(|s| s.entry.directory);
+        let is_back = |d: &DirectoryId| self.state.all_up().any(|s| s.entry.directory == *d);
+        let is_given_up = |d: &DirectoryId| record.given_up.iter().any(|away| away.directory == *d);
+        directories.extend(own.filter(|d| !is_back(d) && !is_given_up(d)));
+        directories.into_iter().map(|directory| self.last_on(directory)).collect()
+    }
+
+    /// The last server that ran on a directory.
+    fn last_on(&self, directory: DirectoryId) -> AwayReport {
+        let listed = self.state.servers.values().rev().find(|s| s.entry.directory == directory);
+        let departed = self.state.meta.departed.iter().find(|d| d.directory == directory);
+        let (server, address) = match (listed, departed) {
+            (Some(server), _) => (server.entry.id, Some(server.entry.address)),
+            (None, Some(departed)) => (departed.server, departed.address),
+            (None, None) => (ServerId::NONE, None),
+        };
+        AwayReport { directory, server, address }
+    }
+
+    pub(crate) fn on_loss_accept(
+        &mut self,
+        now: Instant,
+        from: ConnId,
+        header: &Header,
+        message: LossAccept,
+    ) -> Result<(), Status> {
+        let record = self.state.recoveries.get(&message.recovery).ok_or(Status::NotFound)?;
+        let named: BTreeSet<DirectoryId> = message.directories.iter().copied().collect();
+        let is_given_up = |d: &DirectoryId| record.given_up.iter().any(|away| away.directory == *d);
+        if !named.is_empty() && named.iter().all(is_given_up) {
+            self.outbox.reply_with(Peer::Conn(from), header, &LossAccepted::default());
+            return Ok(());
+        }
+        let same = |a: &Acceptance| {
+            a.recovery == message.recovery
+                && a.away.iter().map(|away| away.directory).collect::<BTreeSet<_>>() == named
+        };
+        if let Some(acceptance) = self.acceptance.as_mut().filter(|acceptance| same(acceptance)) {
+            // The answer to an earlier question may have nobody left to come to.
+            (acceptance.from, acceptance.header) = (from, *header);
+            return Ok(());
+        }
+        let recovery = self.recoveries.get(&message.recovery).ok_or(Status::NotFound)?;
+        if self.acceptance.is_some() || self.start_check.is_some() || !recovery.all_answered() {
+            return Err(Status::Retry);
+        }
+        let away = self.away(record);
+        if away.is_empty() || named != away.iter().map(|away| away.directory).collect() {
+            return Err(Status::NotAllowed);
+        }
+        let servers: Vec<ReachTarget> = away
+            .iter()
+            .filter_map(|away| Some(ReachTarget { server: away.server, address: away.address? }))
+            .collect();
+        let up: BTreeSet<ServerId> = self.state.all_up().map(|s| s.entry.id).collect();
+        for target in &servers {
+            self.ping(now, target.address.0, CHECK_TIMEOUT, Asked::Away(target.server));
+        }
+        for server in &up {
+            if !self.ask(now, *server, Asked::Reach(*server), &Reach { servers: servers.clone() }) {
+                return Err(Status::FrameTooLarge);
+            }
+        }
+        self.acceptance = Some(Acceptance {
+            recovery: message.recovery,
+            from,
+            header: *header,
+            away,
+            unsure: up,
+            answering: BTreeSet::new(),
+            until: now + CHECK_TIMEOUT,
+        });
+        Ok(())
+    }
+
+    pub(crate) fn on_reached(&mut self, by: ServerId, status: Status, body: &[u8]) {
+        let Some(acceptance) = &mut self.acceptance else { return };
+        if status == Status::Ok
+            && let Ok(Reached { answering }) = decode(body)
+        {
+            acceptance.unsure.remove(&by);
+            acceptance.answering.extend(answering);
+        }
+    }
+
+    /// Something answered at the address of a server that is to be given up.
+    pub(crate) fn on_away_pong(&mut self, server: ServerId, body: &[u8]) {
+        let Some(acceptance) = &mut self.acceptance else { return };
+        if decode::<Pong>(body).is_ok_and(|pong| pong.server == server) {
+            acceptance.answering.insert(server);
+        }
+    }
+
+    pub(crate) fn acceptance_wake(&self) -> Instant {
+        self.acceptance.as_ref().map_or(Instant::FAR, |acceptance| acceptance.until)
+    }
+
+    pub(crate) fn advance_acceptance(&mut self, now: Instant) {
+        // The coordinator's own pings have no other end than the time, so it is always waited for.
+        let Some(acceptance) = self.acceptance.take_if(|acceptance| acceptance.until <= now) else { return };
+        let Acceptance { recovery: id, from, header, away, unsure, answering, .. } = acceptance;
+        let to = Peer::Conn(from);
+        let is_off = (unsure.is_empty() && answering.is_empty()) || planted(Defect::AwayBelieved);
+        if is_off && !self.give_up(now, id, away) {
+            return self.outbox.reply(to, &header, Status::Retry);
+        }
+        let accepted =
+            LossAccepted { answering: answering.into_iter().collect(), unsure: unsure.into_iter().collect() };
+        self.outbox.reply_with(to, &header, &accepted);
+    }
+
+    /// `false`: others are away by now.
+    fn give_up(&mut self, now: Instant, id: RecoveryId, away: Vec<AwayReport>) -> bool {
+        let is_same = self.state.recoveries.get(&id).is_some_and(|record| self.away(record) == away);
+        let Some(recovery) = self.recoveries.get_mut(&id).filter(|_| is_same) else { return false };
+        recovery.look_anew(now + READ_LEASE);
+        self.wake_recovery(id, Instant::ZERO);
+        let record = self.state.recoveries.get_mut(&id).expect("it was there above");
+        let names: Vec<String> =
+            away.iter().map(|away| format!("{} ({})", away.server, away.directory)).collect();
+        record.given_up.extend(away);
+        let text = format!(
+            "{id} of {}: an operator has given up {}, and accepts the loss of what only they had",
+            record.crashed,
+            names.join(", ")
+        );
+        self.outbox.report(Level::Warn, text);
+        self.outbox.touch(Key::Recovery(id));
+        true
+    }
+}
