@@ -53,7 +53,7 @@ impl ServerNode {
         message: &Reach,
         effects: &mut Effects,
     ) {
-        if message.servers.len() > SERVER_COUNT_MAX as usize {
+        if message.servers.len() > SERVER_COUNT_MAX {
             return reply(effects, Peer::Conn(from), header, Status::BadRequest);
         }
         let question = self.reach.question + 1;

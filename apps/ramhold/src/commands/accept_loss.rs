@@ -72,7 +72,7 @@ fn named(report: &RecoveryReport, names: &[String]) -> Result<Vec<AwayReport>, F
         let text = format!("{} waits for nobody who is away", report.recovery);
         return Err(Failure::new(NOT_FOUND, text));
     }
-    let all = || report.away.iter().map(|away| away_text(away)).collect::<Vec<_>>().join(", ");
+    let all = || report.away.iter().map(away_text).collect::<Vec<_>>().join(", ");
     let mut meant = BTreeSet::new();
     for name in names {
         let is_it =

@@ -41,7 +41,11 @@ fn accept(
     world.settle();
     world.run(Duration::from_millis(1500));
     let (status, body) = world.answer_to(rpc).expect("an answer");
-    if status == Status::Ok { Ok(ramhold_wire::decode(body).unwrap()) } else { Err(status) }
+    if status == Status::Ok {
+        Ok(ramhold_wire::decode(body).expect("an answer of its kind"))
+    } else {
+        Err(status)
+    }
 }
 
 // F2, D2, faults B3
