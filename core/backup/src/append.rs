@@ -198,7 +198,8 @@ impl Backup {
             let place = replica.place();
             let offset = place.data_offset(self.config.segment_bytes) + u64::from(accepted.write_at);
             let task = Task::Data { replica: number, operation };
-            self.disk.write(task, place.file(), offset, data, effects);
+            // The data is the end of the message, and what is skipped the beginning of that.
+            self.disk.write_message_end(task, place.file(), offset, data.len(), effects);
         }
         self.advance_operations(now, number, effects);
     }

@@ -8,7 +8,9 @@ use crate::certificate::Ring;
 use crate::place::{HEAD_BYTES, Place};
 use crate::recovery_read::DivisionKey;
 use crate::replica::{Held, Operation, ReplicaNumber, Stamp};
-use ramhold_base::{ClusterId, DiskError, DiskFile, DiskToken, Effect, Effects, Instant, Level, Status};
+use ramhold_base::{
+    ClusterId, DiskData, DiskError, DiskFile, DiskToken, Effect, Effects, Instant, Level, Status,
+};
 use ramhold_wire::View;
 use std::borrow::Cow;
 
@@ -82,6 +84,19 @@ impl Disk {
     pub fn write(&mut self, task: Task, file: DiskFile, offset: u64, data: &[u8], effects: &mut Effects) {
         let token = self.token(task);
         effects.disk_write(token, file, offset, data);
+    }
+
+    /// Writes so many bytes from the end of the message that is being handled.
+    pub fn write_message_end(
+        &mut self,
+        task: Task,
+        file: DiskFile,
+        offset: u64,
+        bytes: usize,
+        effects: &mut Effects,
+    ) {
+        let token = self.token(task);
+        effects.push(Effect::DiskWrite { token, file, offset, data: DiskData::FrameEnd(bytes) });
     }
 
     pub fn read(&mut self, task: Task, file: DiskFile, offset: u64, bytes: u32, effects: &mut Effects) {

@@ -22,8 +22,8 @@ pub mod time;
 pub use id::*;
 pub use latency::Latencies;
 pub use machine::{
-    Coming, ConnId, DiskError, DiskFile, DiskToken, Effect, Effects, Input, Level, Lost, Machine, Peer, Rest,
-    StoreCondition, StoreRequest, StoreResult, StoreToken, Taken,
+    Coming, ConnId, DiskData, DiskError, DiskFile, DiskToken, Effect, Effects, Input, Level, Lost, Machine,
+    Peer, Rest, StoreCondition, StoreRequest, StoreResult, StoreToken, Taken,
 };
 pub use number::Number;
 pub use rng::Rng;

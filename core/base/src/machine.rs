@@ -157,12 +157,50 @@ pub enum Input<'a> {
     Stop,
 }
 
+impl<'a> Input<'a> {
+    /// The frame that a step is given; of any other input nothing.
+    pub fn frame(&self) -> &'a [u8] {
+        match self {
+            Input::Frame { bytes, .. } => bytes,
+            Input::Start { .. }
+            | Input::Tick
+            | Input::Met { .. }
+            | Input::Bytes { .. }
+            | Input::Lost { .. }
+            | Input::Closed { .. }
+            | Input::Disk { .. }
+            | Input::Store { .. }
+            | Input::Stop => &[],
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Level {
     Debug,
     Info,
     Warn,
     Error,
+}
+
+/// The bytes of a write.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum DiskData {
+    /// The range is in `Effects::bytes`. Of what lies within a page of the file a kill of the process leaves all or nothing.
+    Own(Range<usize>),
+    /// So many bytes at the end of the frame that the machine was stepped with: they are written from where they lie. A kill
+    /// before the completion may leave any part of them.
+    FrameEnd(usize),
+}
+
+impl DiskData {
+    /// The bytes; `own` are those of the effects, `frame` is what the machine was stepped with, or nothing.
+    pub fn of<'a>(&self, own: &'a [u8], frame: &'a [u8]) -> &'a [u8] {
+        match self {
+            DiskData::Own(range) => &own[range.clone()],
+            DiskData::FrameEnd(bytes) => &frame[frame.len() - bytes..],
+        }
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -184,7 +222,7 @@ pub enum Effect {
         token: DiskToken,
         file: DiskFile,
         offset: u64,
-        data: Range<usize>,
+        data: DiskData,
     },
     DiskRead {
         token: DiskToken,
@@ -283,7 +321,8 @@ impl Effects {
     pub fn disk_write(&mut self, token: DiskToken, file: DiskFile, offset: u64, data: &[u8]) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(data);
-        self.list.push(Effect::DiskWrite { token, file, offset, data: start..self.bytes.len() });
+        let data = DiskData::Own(start..self.bytes.len());
+        self.list.push(Effect::DiskWrite { token, file, offset, data });
     }
 
     pub fn push(&mut self, effect: Effect) {

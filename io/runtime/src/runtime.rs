@@ -206,7 +206,7 @@ impl<M: Machine> Runtime<M> {
     pub fn step<R>(&mut self, call: impl FnOnce(&mut M, Instant, &mut Effects) -> R) -> R {
         let now = clock::now();
         let result = call(&mut self.machine, now, &mut self.effects);
-        self.execute(now);
+        self.execute(now, &[]);
         self.settle(now);
         self.last_work = now;
         result
@@ -396,7 +396,7 @@ impl<M: Machine> Runtime<M> {
             let bytes = input.waiting();
             self.machine.step(now, Input::Bytes { from: id, bytes }, &mut self.effects);
             let taken = self.effects.taken;
-            self.execute(now);
+            self.execute(now, &[]);
             input.consume(taken.bytes);
             is_taken = taken.bytes > 0;
             fed = match taken.rest {
@@ -424,8 +424,9 @@ impl<M: Machine> Runtime<M> {
     /// One step of the machine, and its effects.
     fn enter(&mut self, now: Instant, input: Input<'_>) {
         assert!(self.exit.is_none(), "a machine that has ended gets no input");
+        let frame = input.frame();
         self.machine.step(now, input, &mut self.effects);
-        self.execute(now);
+        self.execute(now, frame);
     }
 
     fn say_last_words(&mut self) {

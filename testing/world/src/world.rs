@@ -401,8 +401,8 @@ impl<M: Machine> World<M> {
         let machine = host.machine.as_mut().expect("only a live process is stepped");
         effects.clear();
         let (_, bytes) = pending.with_input(wall_millis, |input| machine.step(now, input, effects));
+        self.execute(node, effects, bytes.as_deref().unwrap_or_default());
         self.spare.extend(bytes);
-        self.execute(node, effects);
     }
 
     // Faults.

@@ -218,15 +218,20 @@ impl Rig {
     }
 
     pub fn with(&mut self, step: impl FnOnce(&mut Backup, Instant, &View, &mut Effects)) {
+        self.with_frame(&[], step);
+    }
+
+    /// The same for a message whose frame ends with these bytes.
+    fn with_frame(&mut self, frame: &[u8], step: impl FnOnce(&mut Backup, Instant, &View, &mut Effects)) {
         let mut effects = Effects::new();
         step(&mut self.backup, self.now, &self.view, &mut effects);
-        self.take(effects);
+        self.take(effects, frame);
         if !self.hold {
             self.run();
         }
     }
 
-    fn take(&mut self, effects: Effects) {
+    fn take(&mut self, effects: Effects, frame: &[u8]) {
         for effect in effects.list {
             match effect {
                 Effect::Send { to, frame: range } => {
@@ -235,7 +240,8 @@ impl Rig {
                 }
                 Effect::Report { level, text } => self.reports.push((level, text)),
                 Effect::DiskWrite { token, file, offset, data } => {
-                    self.work.push_back(Work::Write(token, file, offset, effects.bytes[data].to_vec()));
+                    let data = data.of(&effects.bytes, frame).to_vec();
+                    self.work.push_back(Work::Write(token, file, offset, data));
                 }
                 other => self.work.push_back(Work::Other(other)),
             }
@@ -262,7 +268,7 @@ impl Rig {
             None => Cow::Borrowed(&[][..]),
         });
         self.backup.on_disk(self.now, token, result, &self.view, &mut effects);
-        self.take(effects);
+        self.take(effects, &[]);
         true
     }
 
@@ -358,7 +364,9 @@ impl Rig {
     }
 
     pub fn request(&mut self, header: &Header, body: &[u8]) {
-        self.with(|backup, now, view, effects| backup.on_request(now, header, body, CONN, view, effects));
+        self.with_frame(body, |backup, now, view, effects| {
+            backup.on_request(now, header, body, CONN, view, effects);
+        });
     }
 
     /// The answer to a request, if it has come.

@@ -106,11 +106,17 @@ impl Work<'_> {
 
 impl DiskFiles {
     /// Does a disk effect on the caller's thread and answers with its completion; the bytes are those of a read. For
-    /// programs that drive a backup without a loop. `bytes` are those of the effects. `None`: it is no disk effect.
-    pub fn perform(&self, effect: &Effect, bytes: &[u8]) -> Option<(DiskToken, Result<Vec<u8>, DiskError>)> {
+    /// programs that drive a backup without a loop. `own` are the bytes of the effects, `frame` is what the step was given.
+    /// `None`: it is no disk effect.
+    pub fn perform(
+        &self,
+        effect: &Effect,
+        own: &[u8],
+        frame: &[u8],
+    ) -> Option<(DiskToken, Result<Vec<u8>, DiskError>)> {
         let (token, work) = match *effect {
             Effect::DiskWrite { token, file, offset, ref data } => {
-                (token, Work::Write { file, offset, data: Cow::Borrowed(&bytes[data.clone()]) })
+                (token, Work::Write { file, offset, data: Cow::Borrowed(data.of(own, frame)) })
             }
             Effect::DiskRead { token, file, offset, bytes } => (token, Work::Read { file, offset, bytes }),
             Effect::DiskCopy { token, from, from_offset, to, to_offset, bytes } => {
@@ -282,6 +288,7 @@ mod tests {
     use super::*;
     use crate::disk::open_file;
     use crate::scratch::Scratch;
+    use ramhold_base::DiskData;
     use std::fs::OpenOptions;
     use std::path::Path;
 
@@ -316,14 +323,16 @@ mod tests {
         let scratch = Scratch::new();
         let files = files(&scratch, &scratch.path().join("frames"));
         let (token, file) = (DiskToken(7), DiskFile::Frames);
-        let write = Effect::DiskWrite { token, file, offset: 2, data: 1..3 };
-        assert_eq!(files.perform(&write, b"abcd"), Some((token, Ok(Vec::new()))));
+        let write = Effect::DiskWrite { token, file, offset: 2, data: DiskData::Own(1..3) };
+        assert_eq!(files.perform(&write, b"abcd", b""), Some((token, Ok(Vec::new()))));
+        let write = Effect::DiskWrite { token, file, offset: 4, data: DiskData::FrameEnd(2) };
+        assert_eq!(files.perform(&write, b"abcd", b"a frame"), Some((token, Ok(Vec::new()))));
         let read = Effect::DiskRead { token, file, offset: 2, bytes: 9 };
-        assert_eq!(files.perform(&read, b""), Some((token, Ok(b"bc".to_vec()))));
+        assert_eq!(files.perform(&read, b"", b""), Some((token, Ok(b"bcme".to_vec()))));
         let past_the_end =
             Effect::DiskCopy { token, from: file, from_offset: 9, to: file, to_offset: 0, bytes: 1 };
-        assert!(matches!(files.perform(&past_the_end, b""), Some((_, Err(DiskError::Failed(_))))));
-        assert_eq!(files.perform(&Effect::Named { server: ramhold_base::ServerId(1) }, b""), None);
+        assert!(matches!(files.perform(&past_the_end, b"", b""), Some((_, Err(DiskError::Failed(_))))));
+        assert_eq!(files.perform(&Effect::Named { server: ramhold_base::ServerId(1) }, b"", b""), None);
     }
 
     #[test]

@@ -11,14 +11,14 @@ use ramhold_wire::BadFrame;
 use std::borrow::Cow;
 
 impl<M: Machine> Runtime<M> {
-    /// Executes and clears the effects of one step.
-    pub(super) fn execute(&mut self, now: Instant) {
+    /// Executes and clears the effects of one step, which was given this frame or nothing.
+    pub(super) fn execute(&mut self, now: Instant, frame: &[u8]) {
         let mut list = std::mem::take(&mut self.effects.list);
         for effect in list.drain(..) {
             if self.exit.is_some() {
                 break;
             }
-            self.execute_one(effect, now);
+            self.execute_one(effect, now, frame);
         }
         self.effects.list = list;
         if let Some(disk) = &self.disk {
@@ -27,7 +27,7 @@ impl<M: Machine> Runtime<M> {
         self.effects.clear();
     }
 
-    fn execute_one(&mut self, effect: Effect, now: Instant) {
+    fn execute_one(&mut self, effect: Effect, now: Instant, step_frame: &[u8]) {
         match effect {
             Effect::Send { to, frame } => self.network.send(to, &self.effects.bytes[frame], now),
             Effect::Close { conn } => self.network.close(conn, now),
@@ -35,7 +35,8 @@ impl<M: Machine> Runtime<M> {
             Effect::DiskWrite { token, file, offset, data } => {
                 // Lent out, so that work which is done at once needs no copy.
                 let bytes = std::mem::take(&mut self.effects.bytes);
-                self.submit(token, Work::Write { file, offset, data: Cow::Borrowed(&bytes[data]) });
+                let data = Cow::Borrowed(data.of(&bytes, step_frame));
+                self.submit(token, Work::Write { file, offset, data });
                 self.effects.bytes = bytes;
             }
             Effect::DiskRead { token, file, offset, bytes } => {

@@ -15,7 +15,8 @@ use ramhold_base::{
 };
 
 impl<M: Machine> World<M> {
-    pub(super) fn execute(&mut self, node: usize, effects: &mut Effects) {
+    /// `step_frame`: what the step was given, if that was a frame.
+    pub(super) fn execute(&mut self, node: usize, effects: &mut Effects, step_frame: &[u8]) {
         let Effects { bytes, list, .. } = effects;
         for effect in list.drain(..) {
             if self.dies_now(node) {
@@ -32,8 +33,9 @@ impl<M: Machine> World<M> {
                 Effect::Hear { conn } => self.hear(node, conn),
                 Effect::DiskWrite { token, file, offset, data } => {
                     self.trace.note(offset);
-                    self.trace.note_bytes(&bytes[data.clone()]);
-                    self.disk_write(node, token, file, offset, &bytes[data]);
+                    let data = data.of(bytes, step_frame);
+                    self.trace.note_bytes(data);
+                    self.disk_write(node, token, file, offset, data);
                 }
                 Effect::DiskRead { token, file, offset, bytes } => {
                     self.plan_disk(node, token, file, DiskWork::Read { file, offset, bytes });

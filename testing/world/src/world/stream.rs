@@ -145,7 +145,7 @@ impl<M: Machine> World<M> {
         machine.step(now, Input::Bytes { from, bytes: &bytes }, effects);
         let taken = effects.taken;
         assert!(taken.bytes <= bytes.len(), "{} takes more than there is", self.nodes[node].name);
-        self.execute(node, effects);
+        self.execute(node, effects, &[]);
         if self.own_end(node, from).is_none() {
             return;
         }

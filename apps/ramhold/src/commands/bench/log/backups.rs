@@ -120,8 +120,8 @@ impl Backups {
             let mut server = Server { id, view: view(id, count), backup, files };
             let now = clock.now();
             let mut said = Vec::new();
-            server.step(now, &mut said, |backup, _, effects| backup.start(now, effects))?;
-            server.step(now, &mut said, |backup, view, effects| backup.enlisted(now, view, effects))?;
+            server.step(now, &[], &mut said, |backup, _, effects| backup.start(now, effects))?;
+            server.step(now, &[], &mut said, |backup, view, effects| backup.enlisted(now, view, effects))?;
             assert!(
                 server.backup.is_serving(),
                 "a backup with an empty directory serves when its disk is done"
@@ -139,7 +139,7 @@ impl Backups {
         }
         let server =
             self.servers.iter_mut().find(|s| address(s.id) == to).expect("only servers are spoken to");
-        server.step(now, &mut self.said, |backup, view, effects| {
+        server.step(now, bytes, &mut self.said, |backup, view, effects| {
             backup.on_request(now, &header, body, FROM_MASTER, view, effects);
         })
     }
@@ -149,7 +149,7 @@ impl Backups {
         let (header, body) = frame::parse(bytes).expect("the master's own frame");
         assert_eq!(header.kind, Kind::Reply);
         let server = self.servers.iter_mut().find(|s| s.id == to).expect("only backups ask");
-        server.step(now, &mut self.said, |backup, view, effects| {
+        server.step(now, bytes, &mut self.said, |backup, view, effects| {
             backup.on_reply(now, &header, body, view, effects);
         })
     }
@@ -161,7 +161,7 @@ impl Backups {
 
     pub fn tick(&mut self, now: Instant) -> Result<(), Failure> {
         for server in self.servers.iter_mut().filter(|server| server.is_due(now)) {
-            server.step(now, &mut self.said, |backup, view, effects| backup.tick(now, view, effects))?;
+            server.step(now, &[], &mut self.said, |backup, view, effects| backup.tick(now, view, effects))?;
         }
         Ok(())
     }
@@ -182,10 +182,11 @@ impl Server {
         self.backup.deadline().is_some_and(|deadline| deadline <= now)
     }
 
-    /// One step of the backup, with all disk work that follows from it.
+    /// One step of the backup, of this frame if it is of one, with all disk work that follows from it.
     fn step(
         &mut self,
         now: Instant,
+        frame: &[u8],
         said: &mut Vec<Said>,
         step: impl FnOnce(&mut Backup, &View, &mut Effects),
     ) -> Result<(), Failure> {
@@ -194,7 +195,7 @@ impl Server {
         let mut waiting = std::collections::VecDeque::from([effects]);
         while let Some(effects) = waiting.pop_front() {
             for effect in &effects.list {
-                if let Some((token, result)) = self.files.perform(effect, &effects.bytes) {
+                if let Some((token, result)) = self.files.perform(effect, &effects.bytes, frame) {
                     let mut next = Effects::new();
                     let result = result.as_deref().map_err(Clone::clone);
                     self.backup.on_disk(now, token, result.map(Cow::Borrowed), &self.view, &mut next);
