@@ -11,6 +11,7 @@
 //! Not bounded here: how many effects wait. The machine counts what it has asked for.
 
 mod files;
+mod mapped;
 mod work;
 
 pub use files::{DiskConfig, DiskFiles, open_disk};
@@ -23,7 +24,7 @@ use ramhold_base::DiskToken;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
-pub(crate) use work::Work;
+pub(crate) use work::{WhenKilled, Work};
 
 /// Where a piece of work is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

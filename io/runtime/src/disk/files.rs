@@ -2,13 +2,14 @@
 //!
 //! A directory belongs to one process at a time: its `lock` file is held until the process ends, however it ends.
 
+use super::mapped::Mapped;
 use crate::StartError;
 use ramhold_base::DiskFile;
 use rustix::fs::OFlags;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 
 /// Where a backup keeps its files. Both directories are made when they are missing; they may be the same.
 #[derive(Clone, Debug)]
@@ -26,6 +27,8 @@ pub struct DiskFiles {
     /// The same past the page cache, where the file system can do that.
     frames_direct: Option<File>,
     buffers: File,
+    /// The same as memory, once its space is reserved and where it is memory.
+    buffers_mapped: OnceLock<Mapped>,
     /// Memory of reads that nobody needs any more.
     spare: Mutex<Vec<Vec<u8>>>,
     _locks: Vec<File>,
@@ -51,6 +54,24 @@ impl DiskFiles {
         }
     }
 
+    /// The file as memory.
+    pub(crate) fn mapped(&self, file: DiskFile) -> Option<&Mapped> {
+        match file {
+            DiskFile::Buffers => self.buffers_mapped.get(),
+            DiskFile::Superblock | DiskFile::Frames => None,
+        }
+    }
+
+    /// So many bytes of a file have their space.
+    pub(crate) fn reserved(&self, file: DiskFile, bytes: u64) {
+        if file == DiskFile::Buffers
+            && let Some(mapped) = Mapped::of(&self.buffers, bytes)
+        {
+            // Reserved a second time, it stays as it is; what is beyond is written with system calls.
+            let _ = self.buffers_mapped.set(mapped);
+        }
+    }
+
     /// Takes memory back that a read had brought, so that the next need not get it page by page from the system.
     pub(crate) fn recycle(&self, memory: Vec<u8>) {
         let mut spare = self.spare.lock().expect("nobody panics with it");
@@ -73,6 +94,7 @@ impl DiskFiles {
             frames,
             frames_direct: None,
             buffers,
+            buffers_mapped: OnceLock::new(),
             spare: Mutex::default(),
             _locks: Vec::new(),
         }
@@ -94,7 +116,15 @@ pub fn open_disk(config: &DiskConfig) -> Result<DiskFiles, StartError> {
     // A file that is synced but whose name is not would be missing after a loss of power.
     sync_directory(&data_dir)?;
     sync_directory(&buffer_dir)?;
-    Ok(DiskFiles { superblock, frames, frames_direct, buffers, spare: Mutex::default(), _locks: locks })
+    Ok(DiskFiles {
+        superblock,
+        frames,
+        frames_direct,
+        buffers,
+        buffers_mapped: OnceLock::new(),
+        spare: Mutex::default(),
+        _locks: locks,
+    })
 }
 
 /// Makes a directory for this user alone, its name durable, and gives its path without links.

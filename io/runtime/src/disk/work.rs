@@ -4,8 +4,9 @@
 //! would cost more processor time than all the rest of a flush. What is not whole blocks, and all that is small, goes
 //! through it; the kernel keeps both views of the file the same.
 
+use super::mapped::Mapped;
 use super::{DiskFiles, Lane};
-use ramhold_base::{DiskError, DiskFile, DiskToken, Effect};
+use ramhold_base::{DiskData, DiskError, DiskFile, DiskToken, Effect};
 use rustix::fs::FallocateFlags;
 use rustix::io::{Errno, ReadWriteFlags};
 use std::borrow::Cow;
@@ -35,9 +36,27 @@ fn with_chunk<R>(use_it: impl FnOnce(&mut [u8]) -> R) -> R {
     })
 }
 
+/// What may be found of a write by the next life, when the process was killed in the middle of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum WhenKilled {
+    /// All or nothing, if it lies within a page: a certificate.
+    Whole,
+    /// Any part of it: data that nothing certifies yet.
+    Torn,
+}
+
+impl WhenKilled {
+    pub(crate) fn of(data: &DiskData) -> WhenKilled {
+        match data {
+            DiskData::Own(_) => WhenKilled::Whole,
+            DiskData::FrameEnd(_) => WhenKilled::Torn,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) enum Work<'a> {
-    Write { file: DiskFile, offset: u64, data: Cow<'a, [u8]> },
+    Write { file: DiskFile, offset: u64, data: Cow<'a, [u8]>, when_killed: WhenKilled },
     Read { file: DiskFile, offset: u64, bytes: u32 },
     Copy { from: DiskFile, from_offset: u64, to: DiskFile, to_offset: u64, bytes: u32 },
     Sync { file: DiskFile },
@@ -62,8 +81,8 @@ impl Work<'_> {
 
     pub(crate) fn into_owned(self) -> Work<'static> {
         match self {
-            Work::Write { file, offset, data } => {
-                Work::Write { file, offset, data: Cow::Owned(data.into_owned()) }
+            Work::Write { file, offset, data, when_killed } => {
+                Work::Write { file, offset, data: Cow::Owned(data.into_owned()), when_killed }
             }
             Work::Read { file, offset, bytes } => Work::Read { file, offset, bytes },
             Work::Copy { from, from_offset, to, to_offset, bytes } => {
@@ -77,18 +96,28 @@ impl Work<'_> {
     /// Does it; the bytes are those of a read, else none.
     pub(crate) fn perform(&self, files: &DiskFiles) -> Result<Vec<u8>, DiskError> {
         let done = match self {
-            Work::Write { file, offset, data } => {
-                files.file(*file).write_all_at(data, *offset).map(|()| Vec::new())
+            Work::Write { file, offset, data, when_killed } => {
+                // A kill ends a store into memory anywhere, a system call only between pages.
+                let mapped = files.mapped(*file).filter(|_| *when_killed == WhenKilled::Torn);
+                if mapped.is_some_and(|mapped| mapped.write(*offset, data)) {
+                    Ok(Vec::new())
+                } else {
+                    files.file(*file).write_all_at(data, *offset).map(|()| Vec::new())
+                }
             }
             Work::Read { file, offset, bytes } => {
                 read(files.file(*file), files.direct(*file), (*offset, *bytes), || files.memory())
             }
             Work::Copy { from, from_offset, to, to_offset, bytes } => {
+                let from = (files.file(*from), files.mapped(*from), *from_offset);
                 let to = (files.file(*to), files.direct(*to), *to_offset);
-                copy(files.file(*from), *from_offset, to, *bytes).map(|()| Vec::new())
+                copy(from, to, *bytes).map(|()| Vec::new())
             }
             Work::Sync { file } => files.file(*file).sync_data().map(|()| Vec::new()),
-            Work::Reserve { file, bytes } => reserve(files.file(*file), *bytes).map(|()| Vec::new()),
+            Work::Reserve { file, bytes } => reserve(files.file(*file), *bytes).map(|()| {
+                files.reserved(*file, *bytes);
+                Vec::new()
+            }),
         };
         done.map_err(|error| disk_error(self, &error))
     }
@@ -116,7 +145,9 @@ impl DiskFiles {
     ) -> Option<(DiskToken, Result<Vec<u8>, DiskError>)> {
         let (token, work) = match *effect {
             Effect::DiskWrite { token, file, offset, ref data } => {
-                (token, Work::Write { file, offset, data: Cow::Borrowed(data.of(own, frame)) })
+                let when_killed = WhenKilled::of(data);
+                let data = Cow::Borrowed(data.of(own, frame));
+                (token, Work::Write { file, offset, data, when_killed })
             }
             Effect::DiskRead { token, file, offset, bytes } => (token, Work::Read { file, offset, bytes }),
             Effect::DiskCopy { token, from, from_offset, to, to_offset, bytes } => {
@@ -216,8 +247,7 @@ fn is_invalid(error: &io::Error) -> bool {
 }
 
 fn copy(
-    from: &File,
-    from_offset: u64,
+    (from, mapped, from_offset): (&File, Option<&Mapped>, u64),
     (to, direct, to_offset): (&File, Option<&File>, u64),
     bytes: u32,
 ) -> io::Result<()> {
@@ -235,14 +265,22 @@ fn copy(
                 Some(_) if whole > 0 => (whole, true),
                 _ => (left.min(CHUNK_BYTES), false),
             };
-            from.read_exact_at(&mut buffer[..chunk], from_offset + done as u64)?;
+            let there = mapped.and_then(|mapped| mapped.bytes(from_offset + done as u64, chunk));
+            let is_aligned = |bytes: &&[u8]| !is_whole || bytes.as_ptr().align_offset(BLOCK_BYTES) == 0;
+            let source = match there.filter(is_aligned) {
+                Some(there) => there,
+                None => {
+                    from.read_exact_at(&mut buffer[..chunk], from_offset + done as u64)?;
+                    &buffer[..chunk]
+                }
+            };
             let written = match direct.filter(|_| is_whole) {
-                Some(direct) => direct.write_all_at(&buffer[..chunk], at),
+                Some(direct) => direct.write_all_at(source, at),
                 None => Err(Errno::INVAL.into()),
             };
             match written {
                 Err(error) if is_invalid(&error) => {
-                    to.write_all_at(&buffer[..chunk], at)?;
+                    to.write_all_at(source, at)?;
                 }
                 other => other?,
             }
@@ -288,7 +326,6 @@ mod tests {
     use super::*;
     use crate::disk::open_file;
     use crate::scratch::Scratch;
-    use ramhold_base::DiskData;
     use std::fs::OpenOptions;
     use std::path::Path;
 
@@ -301,7 +338,7 @@ mod tests {
     }
 
     fn write(file: DiskFile, offset: u64, data: &[u8]) -> Work<'_> {
-        Work::Write { file, offset, data: Cow::Borrowed(data) }
+        Work::Write { file, offset, data: Cow::Borrowed(data), when_killed: WhenKilled::Torn }
     }
 
     #[test]
@@ -362,11 +399,27 @@ mod tests {
     fn transfers_past_the_page_cache_are_exact() {
         let scratch = Scratch::new();
         let config = crate::DiskConfig { data_dir: scratch.path().into(), buffer_dir: scratch.path().into() };
-        let files = crate::open_disk(&config).unwrap();
+        transfers_are_exact(&crate::open_disk(&config).unwrap());
+    }
+
+    // D1: the same from buffers that are mapped.
+    #[test]
+    fn transfers_from_mapped_buffers_are_exact() {
+        let scratch = Scratch::new();
+        let memory = Path::new("/dev/shm").join(format!("ramhold-test-{}", std::process::id()));
+        let config = crate::DiskConfig { data_dir: scratch.path().into(), buffer_dir: memory.clone() };
+        let Ok(files) = crate::open_disk(&config) else { return };
+        Work::Reserve { file: DiskFile::Buffers, bytes: 4 << 20 }.perform(&files).unwrap();
+        assert!(files.mapped(DiskFile::Buffers).is_some());
+        std::fs::remove_dir_all(&memory).unwrap();
+        transfers_are_exact(&files);
+    }
+
+    fn transfers_are_exact(files: &DiskFiles) {
         let long: Vec<u8> = (0..3 * CHUNK_BYTES + 9 * BLOCK_BYTES).map(|i| (i * 31 / 7) as u8).collect();
-        write(DiskFile::Buffers, 0, &long).perform(&files).unwrap();
+        write(DiskFile::Buffers, 0, &long).perform(files).unwrap();
         let mut model = vec![0xEE; long.len() + 4 * BLOCK_BYTES];
-        write(DiskFile::Frames, 0, &model).perform(&files).unwrap();
+        write(DiskFile::Frames, 0, &model).perform(files).unwrap();
         let mut rng = ramhold_base::Rng::new(3);
         for round in 0..60 {
             let scale = rng.between(1, 22);
@@ -383,13 +436,13 @@ mod tests {
                 to_offset: to as u64,
                 bytes: bytes as u32,
             };
-            copy.perform(&files).unwrap();
+            copy.perform(files).unwrap();
             model[to..to + bytes].copy_from_slice(&long[from..from + bytes]);
             let at = rng.below(model.len() as u64) as usize;
             let bytes = rng.below(model.len() as u64) as usize;
             let read = Work::Read { file: DiskFile::Frames, offset: at as u64, bytes: bytes as u32 };
             let end = model.len().min(at + bytes);
-            assert!(read.perform(&files).unwrap() == model[at..end], "round {round}: {at} {bytes}");
+            assert!(read.perform(files).unwrap() == model[at..end], "round {round}: {at} {bytes}");
             if let Some(direct) = files.direct(DiskFile::Frames).filter(|_| end > at) {
                 let mut read = Vec::new();
                 read_direct(direct, at as u64, end - at, &mut read).unwrap();

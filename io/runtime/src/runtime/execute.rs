@@ -1,7 +1,7 @@
 //! Effects become deeds, in order.
 
 use super::{Exit, Runtime};
-use crate::disk::Work;
+use crate::disk::{WhenKilled, Work};
 use crate::pending::Pending;
 use crate::report;
 use ramhold_base::{
@@ -35,8 +35,9 @@ impl<M: Machine> Runtime<M> {
             Effect::DiskWrite { token, file, offset, data } => {
                 // Lent out, so that work which is done at once needs no copy.
                 let bytes = std::mem::take(&mut self.effects.bytes);
+                let when_killed = WhenKilled::of(&data);
                 let data = Cow::Borrowed(data.of(&bytes, step_frame));
-                self.submit(token, Work::Write { file, offset, data });
+                self.submit(token, Work::Write { file, offset, data, when_killed });
                 self.effects.bytes = bytes;
             }
             Effect::DiskRead { token, file, offset, bytes } => {

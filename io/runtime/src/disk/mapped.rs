@@ -1,0 +1,145 @@
+//! The buffer file as memory: what a backup is given is one copy away from outliving the process.
+//!
+//! A shared mapping of a file on tmpfs is the file's own pages. What is stored there is in the file at once, and stays
+//! there when the process is killed, as it would after a write; and a flush hands the pages to the device as they are.
+//!
+//! A process that touches mapped pages that its file has lost is ended by SIGBUS. So only a file on tmpfs is mapped, whose
+//! space is reserved: no page of it can fail to be had, nor, unless swap is broken, to be read. Who truncates it under a
+//! running server ends that server, which the cluster survives; a write would have made it longer again, with holes where
+//! there was data, and nobody would know.
+//!
+//! Invariants:
+//! - no page of the mapping is beyond the reserved length of the file;
+//! - nobody reads bytes here while somebody writes them: a backup flushes what is certified, which never changes, and
+//!   gives a buffer to another replica only when nothing under way needs it.
+//!
+//! Not here: certificates, which a kill must not tear and which are written with system calls (`work`); file systems on devices, whose pages can fail to be read; there buffers are written with system calls.
+
+use rustix::mm::{MapFlags, ProtFlags};
+use std::fs::File;
+
+/// What the kernel calls tmpfs (linux/magic.h).
+const TMPFS_MAGIC: i64 = 0x0102_1994;
+
+pub(crate) struct Mapped {
+    start: *mut u8,
+    bytes: usize,
+}
+
+#[expect(unsafe_code, reason = "the mapping is shared by the loop and the disk threads")]
+// SAFETY: the memory is mapped for as long as this lives, for all threads alike; who may touch what is an invariant above.
+unsafe impl Send for Mapped {}
+#[expect(unsafe_code, reason = "the mapping is shared by the loop and the disk threads")]
+// SAFETY: as above.
+unsafe impl Sync for Mapped {}
+
+impl Mapped {
+    /// The first `bytes` of a file whose space is reserved; `None` where that is no memory, or cannot be mapped.
+    pub(crate) fn of(file: &File, bytes: u64) -> Option<Mapped> {
+        let is_memory = rustix::fs::fstatfs(file).is_ok_and(|found| found.f_type == TMPFS_MAGIC);
+        let is_there = file.metadata().is_ok_and(|found| found.len() >= bytes);
+        let bytes = usize::try_from(bytes).ok().filter(|bytes| *bytes > 0 && is_memory && is_there)?;
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        #[expect(unsafe_code, reason = "a copy of every replicated byte less than with system calls")]
+        // SAFETY: the kernel chooses where, so nothing else is there; nobody else has the address.
+        let start = unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, access, flags, file, 0) };
+        Some(Mapped { start: start.ok()?.cast(), bytes })
+    }
+
+    fn holds(&self, offset: u64, bytes: usize) -> Option<usize> {
+        let offset = usize::try_from(offset).ok()?;
+        (offset.checked_add(bytes)? <= self.bytes).then_some(offset)
+    }
+
+    /// Puts bytes into the file; false, and nothing is done, when not all of them are within what is mapped.
+    #[must_use]
+    pub(crate) fn write(&self, offset: u64, data: &[u8]) -> bool {
+        let Some(offset) = self.holds(offset, data.len()) else { return false };
+        #[expect(unsafe_code, reason = "see the top")]
+        // SAFETY: the range is within the mapping, as was asked just now, and `data` is not: nobody else has its address
+        // but for `bytes`, whose slices only go to the kernel.
+        unsafe {
+            std::ptr::copy_nonoverlapping(data.as_ptr(), self.start.add(offset), data.len());
+        }
+        true
+    }
+
+    /// Bytes of the file where they lie, if they are mapped; for the kernel to read.
+    pub(crate) fn bytes(&self, offset: u64, bytes: usize) -> Option<&[u8]> {
+        let offset = self.holds(offset, bytes)?;
+        #[expect(unsafe_code, reason = "see the top")]
+        // SAFETY: the range is within the mapping, which lives as long as `self`; any byte is a `u8`; that nobody writes
+        // there meanwhile is an invariant above.
+        Some(unsafe { std::slice::from_raw_parts(self.start.add(offset), bytes) })
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        #[expect(unsafe_code, reason = "see the top")]
+        // SAFETY: it was mapped with this length, and no slice of it outlives `self`.
+        let done = unsafe { rustix::mm::munmap(self.start.cast(), self.bytes) };
+        debug_assert!(done.is_ok(), "what was mapped can be unmapped");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::FileExt;
+    use std::path::Path;
+
+    /// A file without a name on tmpfs, as long as `bytes`; none where there is no such file system.
+    fn file(bytes: u64) -> Option<File> {
+        let path = Path::new("/dev/shm").join(format!("ramhold-mapped-{}-{bytes}", std::process::id()));
+        let file = crate::disk::open_file(&path).ok()?;
+        std::fs::remove_file(&path).unwrap();
+        crate::disk::reserve(&file, bytes).unwrap();
+        Some(file)
+    }
+
+    // D1: what is stored in the mapping is in the file at once, and nothing beside it.
+    #[test]
+    fn what_is_written_is_in_the_file_and_nothing_else() {
+        let Some(file) = file(3 * 4096) else { return };
+        let mapped = Mapped::of(&file, 3 * 4096).expect("this is tmpfs");
+        let mut model = vec![0; 3 * 4096];
+        let mut rng = ramhold_base::Rng::new(5);
+        for round in 0..200 {
+            let from = rng.below(model.len() as u64) as usize;
+            let bytes = rng.below((model.len() - from) as u64 + 1) as usize;
+            let data: Vec<u8> = (0..bytes).map(|_| rng.u64() as u8).collect();
+            assert!(mapped.write(from as u64, &data));
+            model[from..from + bytes].copy_from_slice(&data);
+            let mut found = vec![0; model.len()];
+            file.read_exact_at(&mut found, 0).unwrap();
+            assert!(found == model, "round {round}");
+            assert!(mapped.bytes(from as u64, bytes) == Some(&model[from..from + bytes]));
+        }
+        file.write_all_at(b"by a system call", 4090).unwrap();
+        assert_eq!(mapped.bytes(4090, 16), Some(&b"by a system call"[..]));
+    }
+
+    #[test]
+    fn nothing_outside_is_touched() {
+        let Some(file) = file(8192) else { return };
+        assert!(Mapped::of(&file, 8193).is_none(), "the file is shorter");
+        assert!(Mapped::of(&file, 0).is_none());
+        let mapped = Mapped::of(&file, 4096).expect("this is tmpfs");
+        assert!(mapped.write(4095, b"x"));
+        assert!(!mapped.write(4095, b"xy"));
+        assert!(!mapped.write(u64::MAX, b"x"));
+        assert_eq!(mapped.bytes(4095, 1), Some(&b"x"[..]));
+        assert_eq!(mapped.bytes(4096, 1), None);
+        assert_eq!(mapped.bytes(1, usize::MAX), None);
+    }
+
+    #[test]
+    fn a_file_on_a_device_is_not_mapped() {
+        let scratch = crate::scratch::Scratch::new();
+        let file = crate::disk::open_file(&scratch.path().join("buffers")).unwrap();
+        crate::disk::reserve(&file, 4096).unwrap();
+        let is_memory = rustix::fs::fstatfs(&file).unwrap().f_type == TMPFS_MAGIC;
+        assert_eq!(Mapped::of(&file, 4096).is_some(), is_memory);
+    }
+}
