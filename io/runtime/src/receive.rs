@@ -12,6 +12,8 @@ use std::ops::Range;
 
 /// Taken from the kernel in one turn, so that one connection cannot keep the loop from the others.
 const READ_BYTES_MAX: usize = 256 * 1024;
+/// From this size on a frame is read to its end and no further: what follows would have to be moved to the front.
+const LARGE_BYTES: usize = 64 * 1024;
 /// Room that is made before reading; holds many small frames.
 const ROOM_BYTES: usize = 16 * 1024;
 
@@ -34,10 +36,11 @@ pub(crate) struct ReceiveBuffer {
 impl ReceiveBuffer {
     /// Reads once from the socket.
     pub(crate) fn fill(&mut self, socket: impl AsFd) -> Received {
-        self.make_room();
+        let wanted = self.rest_of_large();
+        self.make_room(wanted.map_or(ROOM_BYTES, |wanted| wanted.min(ROOM_BYTES)));
         let length = self.bytes.len();
         let spare = self.bytes.spare_capacity_mut();
-        let bound = spare.len().min(READ_BYTES_MAX);
+        let bound = spare.len().min(wanted.unwrap_or(READ_BYTES_MAX)).min(READ_BYTES_MAX);
         let filled = loop {
             match rustix::net::recv(&socket, &mut spare[..bound], RecvFlags::DONTWAIT) {
                 Ok(((filled, _), _)) => break filled.len(),
@@ -57,19 +60,26 @@ impl ReceiveBuffer {
         if filled == 0 { Received::End } else { Received::Bytes(filled) }
     }
 
-    fn make_room(&mut self) {
+    /// What is missing of a large frame that has begun to come.
+    fn rest_of_large(&self) -> Option<usize> {
+        let waiting = self.waiting();
+        let length = frame::length(waiting).ok()?.filter(|length| *length >= LARGE_BYTES)?;
+        length.checked_sub(waiting.len()).filter(|rest| *rest > 0)
+    }
+
+    fn make_room(&mut self, room: usize) {
         if self.start == self.bytes.len() {
             self.bytes.clear();
             self.start = 0;
         }
-        if self.bytes.capacity() - self.bytes.len() >= ROOM_BYTES {
+        if self.bytes.capacity() - self.bytes.len() >= room {
             return;
         }
         if self.start > 0 {
             self.bytes.drain(..self.start);
             self.start = 0;
         }
-        if self.bytes.capacity() - self.bytes.len() < ROOM_BYTES {
+        if self.bytes.capacity() - self.bytes.len() < room {
             // Doubles, so that a large frame is moved few times while it grows.
             self.bytes.reserve(self.bytes.len().max(ROOM_BYTES));
         }
