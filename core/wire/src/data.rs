@@ -343,6 +343,8 @@ pub struct AppendRequest<'a> {
 }
 
 impl<'a> AppendRequest<'a> {
+    /// What is before the data.
+    pub const HEAD_BYTES: usize = 24;
     const OPEN: u32 = 1;
     const CLOSE: u32 = 2;
     const PRIMARY: u32 = 4;

@@ -1,11 +1,12 @@
-//! One frame: a header with every identity field, then a body, both under one CRC32C.
+//! One frame: a header with every identity field, then a body, both under one CRC32C. Of the two messages that carry much
+//! of a log the checksum ends where that begins: it has checksums of its own, which its reader verifies.
 //!
 //! ```text
 //!   0  magic A7 52 48 44      4  protocol version    5  header bytes / 8    6  opcode
 //!   8  flags                 10  status             12  body bytes         16  crc32c
 //!  20  kind  21 (zero)       22  shard              24  rpc id
 //!  32  cluster               40  coordinator term   48  sender             56  target
-//!  64  stream 66 (zero)      68  segment epoch      72  segment
+//!  64  stream 66 covered     68  segment epoch      72  segment
 //!  80  lease                 88  sequence           96  lowest unacknowledged sequence
 //! 104  body
 //! ```
@@ -15,6 +16,8 @@
 //! low byte are ignored, of the high byte refused. Full description: docs/formats/frame.md.
 
 use crate::Opcode;
+use crate::data::AppendRequest;
+use crate::read_times::ReadTimes;
 use ramhold_base::bytes::{Put, Reader};
 use ramhold_base::checksum::{crc, crc_append};
 use ramhold_base::limits::FRAME_BODY_BYTES_MAX;
@@ -32,9 +35,14 @@ pub const HEADER_BYTES: usize = 104;
 pub const PREFIX_BYTES: usize = 16;
 pub const FRAME_BYTES_MAX: usize = 255 * 8 + FRAME_BODY_BYTES_MAX as usize;
 
-const FLAGS_REFUSED: u16 = 0xFF00;
 const REPEATED: u16 = 1;
+/// The checksum covers the header and so many bytes of the body as the header tells.
+const PARTLY: u16 = 1 << 8;
+const FLAGS_REFUSED: u16 = 0xFF00 & !PARTLY;
 const CRC_AT: usize = 16;
+const COVERED_AT: usize = 66;
+/// Less than this of a log is covered like all the rest: it costs nothing.
+const UNCOVERED_BYTES_MIN: usize = 1024;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
@@ -99,6 +107,7 @@ pub enum BadFrame {
     TooLarge { bytes: u64 },
     Flags { flags: u16 },
     Kind { kind: u8 },
+    Uncovered { bytes: usize },
     Truncated { bytes: usize },
     Checksum,
 }
@@ -112,6 +121,7 @@ impl BadFrame {
             | BadFrame::HeaderLength { .. }
             | BadFrame::Flags { .. }
             | BadFrame::Kind { .. }
+            | BadFrame::Uncovered { .. }
             | BadFrame::Truncated { .. }
             | BadFrame::Checksum => Status::BadFrame,
         }
@@ -131,6 +141,12 @@ impl fmt::Display for BadFrame {
             }
             BadFrame::Flags { flags } => write!(f, "unknown critical flags {flags:#06x}"),
             BadFrame::Kind { kind } => write!(f, "kind {kind} is neither request nor reply"),
+            BadFrame::Uncovered { bytes } => {
+                write!(
+                    f,
+                    "the checksum of such a message does not leave out what follows byte {bytes} of its body"
+                )
+            }
             BadFrame::Truncated { bytes } => write!(f, "only {bytes} bytes of it are there"),
             BadFrame::Checksum => write!(f, "checksum does not match"),
         }
@@ -173,11 +189,34 @@ pub fn parse(bytes: &[u8]) -> Result<(Header, &[u8]), BadFrame> {
     }
     let header_bytes = usize::from(bytes[5]) * 8;
     let stored = u32::from_le_bytes([bytes[16], bytes[17], bytes[18], bytes[19]]);
-    if checksum(bytes) != stored && !planted(Defect::FrameUnchecked) {
+    let body_bytes = whole - header_bytes;
+    let covered = covered(bytes).unwrap_or(body_bytes);
+    let uncovered = BadFrame::Uncovered { bytes: covered };
+    let end = header_bytes + Some(covered).filter(|covered| *covered <= body_bytes).ok_or(uncovered)?;
+    if checksum(&bytes[..end]) != stored && !planted(Defect::FrameUnchecked) {
         return Err(BadFrame::Checksum);
     }
     let header = fields(&bytes[..header_bytes])?;
+    if end < whole && own_checksums_from(&header) != Some(covered) {
+        return Err(uncovered);
+    }
     Ok((header, &bytes[header_bytes..]))
+}
+
+/// Where in the body of a message the log's bytes begin: data of an append, which a certificate covers before it counts,
+/// and records of a recovery read, each with a checksum, without which nothing is taken in.
+fn own_checksums_from(header: &Header) -> Option<usize> {
+    match (header.kind, header.opcode()?) {
+        (Kind::Request, Opcode::Append) => Some(AppendRequest::HEAD_BYTES),
+        (Kind::Reply, Opcode::RecoveryRead) => Some(ReadTimes::BYTES),
+        _ => None,
+    }
+}
+
+/// How many bytes of the body the checksum covers, if not all.
+fn covered(frame: &[u8]) -> Option<usize> {
+    let number = |at: usize| u16::from_le_bytes([frame[at], frame[at + 1]]);
+    (number(8) & PARTLY != 0).then(|| usize::from(number(COVERED_AT)))
 }
 
 /// The opcode and the body of a whole frame, as `length` has found it, of which nothing is verified.
@@ -280,7 +319,7 @@ fn as_planted(header: &Header) -> Header {
     }
 }
 
-/// Appends a frame to `out`; `body` appends the body's bytes.
+/// Appends a frame to `out`; `body` appends the body's bytes. The checksum leaves out what has checksums of its own.
 pub fn write(out: &mut Vec<u8>, header: &Header, body: impl FnOnce(&mut Vec<u8>)) {
     let planted_header;
     let header = if BUILT_IN {
@@ -317,7 +356,14 @@ pub fn write(out: &mut Vec<u8>, header: &Header, body: impl FnOnce(&mut Vec<u8>)
     let body_bytes = out.len() - start - HEADER_BYTES;
     assert!(body_bytes <= FRAME_BODY_BYTES_MAX as usize, "a body of {body_bytes} bytes is over the limit");
     out[start + 12..start + 16].copy_from_slice(&(body_bytes as u32).to_le_bytes());
-    let sum = crc(&out[start..]); // The checksum field is still zero.
+    let mut end = out.len();
+    let is_partly = |covered: &usize| body_bytes >= *covered + UNCOVERED_BYTES_MIN;
+    if let Some(covered) = own_checksums_from(header).filter(is_partly) {
+        out[start + 9] |= (PARTLY >> 8) as u8;
+        out[start + COVERED_AT..start + COVERED_AT + 2].copy_from_slice(&(covered as u16).to_le_bytes());
+        end = start + HEADER_BYTES + covered;
+    }
+    let sum = crc(&out[start..end]); // The checksum field is still zero.
     out[start + CRC_AT..start + CRC_AT + 4].copy_from_slice(&sum.to_le_bytes());
 }
 
@@ -366,6 +412,56 @@ mod tests {
         }
     }
 
+    fn partly(kind: Kind, opcode: Opcode, body: usize) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let header = Header { kind, opcode: opcode.code(), ..example() };
+        write(&mut bytes, &header, |out| out.resize(out.len() + body, 7));
+        bytes
+    }
+
+    // F9
+    #[test]
+    fn a_flipped_bit_is_detected_or_lies_among_what_has_checksums_of_its_own() {
+        for (kind, opcode, covered) in [
+            (Kind::Request, Opcode::Append, AppendRequest::HEAD_BYTES),
+            (Kind::Reply, Opcode::RecoveryRead, ReadTimes::BYTES),
+        ] {
+            let mut bytes = partly(kind, opcode, covered + UNCOVERED_BYTES_MIN);
+            let (header, body) = parse(&bytes).unwrap();
+            assert_eq!(
+                (header, body.len()),
+                (Header { kind, opcode: opcode.code(), ..example() }, covered + 1024)
+            );
+            for bit in 0..bytes.len() * 8 {
+                bytes[bit / 8] ^= 1 << (bit % 8);
+                assert_eq!(parse(&bytes).is_ok(), bit / 8 >= HEADER_BYTES + covered, "bit {bit}");
+                bytes[bit / 8] ^= 1 << (bit % 8);
+            }
+        }
+    }
+
+    #[test]
+    fn only_the_bytes_of_a_log_may_be_left_out() {
+        let seal = |bytes: &mut Vec<u8>, covered: usize| {
+            bytes[9] |= 1;
+            bytes[COVERED_AT..COVERED_AT + 2].copy_from_slice(&(covered as u16).to_le_bytes());
+            bytes[16..20].fill(0);
+            let sum = crc(&bytes[..bytes.len().min(HEADER_BYTES + covered)]);
+            bytes[16..20].copy_from_slice(&sum.to_le_bytes());
+        };
+        let refused = |mut bytes: Vec<u8>, covered: usize| {
+            seal(&mut bytes, covered);
+            assert_eq!(parse(&bytes), Err(BadFrame::Uncovered { bytes: covered }));
+        };
+        refused(partly(Kind::Request, Opcode::Append, 2000), 23);
+        refused(partly(Kind::Request, Opcode::Append, 2000), 2001);
+        refused(partly(Kind::Reply, Opcode::Append, 2000), 24);
+        refused(partly(Kind::Request, Opcode::Write, 2000), 24);
+        let mut whole = partly(Kind::Request, Opcode::Write, 2000);
+        seal(&mut whole, 2000);
+        assert!(parse(&whole).is_ok());
+    }
+
     #[test]
     fn a_longer_header_of_the_future_is_read() {
         let mut bytes = Vec::new();
@@ -390,8 +486,8 @@ mod tests {
         assert_eq!(length(&large), Err(BadFrame::TooLarge { bytes: u64::from(u32::MAX) }));
         assert_eq!(length(b"GET / HTTP"), Err(BadFrame::Magic));
         let mut flagged = bytes.clone();
-        flagged[9] = 1;
-        assert_eq!(length(&flagged), Err(BadFrame::Flags { flags: 257 }));
+        flagged[9] = 2;
+        assert_eq!(length(&flagged), Err(BadFrame::Flags { flags: 513 }));
         flagged[9] = 0;
         flagged[8] = 2;
         assert_eq!(length(&flagged), Ok(Some(HEADER_BYTES)));

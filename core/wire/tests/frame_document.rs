@@ -187,7 +187,7 @@ fn every_field_lies_where_the_page_says() {
             "header length" => 13,
             "opcode" => 0x0a01,
             "flags" => 1,
-            "zero" => 0,
+            "zero" | "covered" => 0,
             "status" => 0x0a02,
             "body length" => 4,
             "crc32c" => crc,
@@ -352,6 +352,20 @@ fn the_bodies_of_the_vectors_mean_what_their_names_say() {
                     raise_epoch: true,
                     certificate: Some(certificate),
                     data: b"bytes",
+                    ..AppendRequest::default()
+                };
+                assert_eq!(AppendRequest::decode(body), Ok(request));
+                request.encode_head(&mut written);
+                written.extend_from_slice(request.data);
+            }
+            "append_large_request" => {
+                let data: Vec<u8> = (0..1024u32).map(|at| at as u8).collect();
+                let crc = ramhold_base::checksum::crc(&data);
+                let certificate = Certificate { length: 1024, crc, time: ClusterTime(1_700_000_000_000) };
+                let request = AppendRequest {
+                    open: true,
+                    certificate: Some(certificate),
+                    data: &data,
                     ..AppendRequest::default()
                 };
                 assert_eq!(AppendRequest::decode(body), Ok(request));

@@ -140,6 +140,28 @@ fn bytes_under_a_certificate_that_does_not_match_are_sent_again() {
     assert_eq!(rig.crash().state(&log).certificate, Some(log.certificate(200)));
 }
 
+/// The checksum of a frame leaves the data of a large append out; the certificate does not.
+// F9
+#[test]
+fn every_flipped_bit_of_the_data_is_found_by_the_certificate() {
+    let mut rig = Rig::new(config());
+    let mut log = Log::new(1);
+    log.grow(100);
+    assert_eq!(rig.append(&log, log.from(0)).0, Status::Ok);
+    log.grow(1100);
+    for bit in 100 * 8..log.bytes.len() * 8 {
+        let mut damaged = log.clone();
+        damaged.bytes[bit / 8] ^= 1 << (bit % 8);
+        let request = AppendRequest { certificate: Some(log.certificate(1200)), ..damaged.from(100) };
+        assert_eq!(
+            rig.append(&damaged, request),
+            (Status::CorruptReplica, reply(100, 100, 0, false)),
+            "{bit}"
+        );
+    }
+    assert_eq!(rig.append(&log, log.from(100)), (Status::Ok, reply(1200, 1200, 0, false)));
+}
+
 // D8
 #[test]
 fn an_epoch_moves_only_up_and_only_when_raised() {
