@@ -16,6 +16,8 @@ pub(crate) struct FreeSeglets {
     free_count: u32,
     /// Where the search for a block goes on, so that searching is spread over all of them.
     next_block: usize,
+    /// From here on no seglet was ever given out.
+    untaken: u32,
 }
 
 impl FreeSeglets {
@@ -28,6 +30,7 @@ impl FreeSeglets {
             seglet_count,
             free_count: 0,
             next_block: 0,
+            untaken: 0,
         };
         (0..seglet_count).for_each(|seglet| free.give_back(seglet));
         free
@@ -35,6 +38,11 @@ impl FreeSeglets {
 
     pub(crate) fn count(&self) -> u32 {
         self.free_count
+    }
+
+    /// The first seglet behind all that were ever given out.
+    pub(crate) fn untaken(&self) -> u32 {
+        self.untaken
     }
 
     pub(crate) fn is_free(&self, seglet: u32) -> bool {
@@ -52,6 +60,7 @@ impl FreeSeglets {
         self.words[seglet as usize / 64] &= !(1 << (seglet % 64));
         self.block_free[(seglet / self.block_seglets) as usize] -= 1;
         self.free_count -= 1;
+        self.untaken = self.untaken.max(seglet + 1);
         Some(seglet)
     }
 
@@ -106,6 +115,16 @@ mod tests {
         }
         // The run has ended: a broken block is filled before a whole one is broken.
         assert_eq!(free.take(Some(last)).unwrap() / 4, other / 4);
+    }
+
+    #[test]
+    fn nothing_behind_what_is_untaken_was_given_out() {
+        let mut free = FreeSeglets::new(16, 4);
+        assert_eq!(free.untaken(), 0);
+        let (first, other) = (free.take(None).unwrap(), free.take(None).unwrap());
+        assert_eq!(free.untaken(), first.max(other) + 1);
+        free.give_back(other);
+        assert_eq!(free.untaken(), first.max(other) + 1);
     }
 
     #[test]

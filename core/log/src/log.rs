@@ -481,6 +481,16 @@ impl Log {
         self.segment_pieces(id, from, to).append_to(out);
     }
 
+    /// Bytes of memory that was never used, of the next `ahead` that will be, for which the system has yet to find any.
+    pub fn untouched_bytes(&self, ahead: u64) -> u64 {
+        self.memory.untouched_bytes(ahead)
+    }
+
+    /// Has the system find memory for so many of them.
+    pub fn touch_ahead(&mut self, bytes: u64) {
+        self.memory.touch_ahead(bytes);
+    }
+
     /// Panics when something that must always hold does not, damage to memory among it. Walks over the whole index and
     /// log.
     pub fn check_invariants(&self) {

@@ -48,6 +48,8 @@ struct Seglet {
     ordinal: u32,
 }
 
+/// What the system finds memory for at a time.
+const PAGE_BYTES: usize = 4096;
 const NOBODY: Slot = Slot(u32::MAX);
 
 pub(crate) struct Memory {
@@ -56,6 +58,8 @@ pub(crate) struct Memory {
     seglet_shift: u32,
     seglets: Vec<Seglet>,
     free: FreeSeglets,
+    /// Up to here the region was written to, or is behind what was given out.
+    touched: usize,
     pub(crate) segments: Segments,
 }
 
@@ -69,12 +73,30 @@ impl Memory {
             seglet_shift: geometry.seglet_bytes.trailing_zeros(),
             seglets: vec![Seglet { owner: NOBODY, ordinal: 0 }; seglet_count as usize],
             free: FreeSeglets::new(seglet_count, geometry.seglets_per_segment()),
+            touched: 0,
             segments: Segments::default(),
         }
     }
 
     pub(crate) fn into_region(self) -> Vec<u8> {
         self.region
+    }
+
+    /// How far the region is not touched that lies within `ahead` bytes behind all that was ever given out.
+    pub(crate) fn untouched_bytes(&self, ahead: u64) -> u64 {
+        let untaken = u64::from(self.free.untaken()) << self.seglet_shift;
+        let end = untaken.saturating_add(ahead).min(self.region.len() as u64);
+        end.saturating_sub(untaken.max(self.touched as u64))
+    }
+
+    /// Writes to each page of the next `bytes` of that, so that the system has found memory for it when it is needed.
+    pub(crate) fn touch_ahead(&mut self, bytes: u64) {
+        let untaken = (self.free.untaken() as usize) << self.seglet_shift;
+        let start = self.touched.max(untaken);
+        let end = self.region.len().min(start + bytes as usize);
+        // Nobody was given anything from here on, so what stands there means nothing.
+        self.region[start..end].iter_mut().step_by(PAGE_BYTES).for_each(|byte| *byte = 0);
+        self.touched = end;
     }
 
     pub(crate) fn free_count(&self) -> u32 {

@@ -34,6 +34,7 @@ mod scan;
 mod status;
 mod streams;
 mod tablets;
+mod touching;
 
 use ceiling::Ceiling;
 use leases::Leases;
@@ -96,6 +97,8 @@ pub struct MasterConfig {
     pub lease_sweep_interval: Duration,
     /// Segments asked for at the same time in a recovery, per partition.
     pub fetches_max: usize,
+    /// Memory of the log that is touched before it is needed, behind all that was ever used.
+    pub touched_ahead_bytes: u64,
     /// Of the index, and so of the order of scans: the same on all servers of a cluster, and known to them alone. None:
     /// one of this life's own, and scans find their place in this life only.
     pub index_secret: Option<u64>,
@@ -131,6 +134,7 @@ impl MasterConfig {
             recount_buckets: division::RECOUNT_BUCKETS,
             lease_sweep_interval: Duration::from_secs(30),
             fetches_max: 6,
+            touched_ahead_bytes: log_bytes / 4,
             index_secret: None,
         }
     }
@@ -206,6 +210,8 @@ pub struct Master {
     /// The same of side segments.
     side_appended: bool,
     busy: bool,
+    /// The next slice of the log's memory is touched then, if any is to be.
+    touch_at: Instant,
 }
 
 /// The log as the replicator reads it.
@@ -272,6 +278,7 @@ impl Master {
             appended: false,
             side_appended: false,
             busy: false,
+            touch_at: Instant::ZERO,
         }
     }
 
@@ -410,6 +417,7 @@ impl Master {
             self.on_unanswered(now, call);
         }
         self.scrub_when_idle(now, effects);
+        self.touch_when_idle(now);
         self.advance(now, view, effects);
     }
 
@@ -418,7 +426,7 @@ impl Master {
         let replays = self.replays.values().filter_map(|r| r.retry_at()).min();
         let own = earliest(earliest(own, self.scrub_deadline()), self.ceiling.deadline());
         let own = earliest(own, self.leases.deadline(self.log.leases().next().is_some()));
-        let own = earliest(own, self.read_lease.deadline());
+        let own = earliest(earliest(own, self.read_lease.deadline()), self.touching_deadline());
         earliest(earliest(own, replays), earliest(self.calls.deadline(), self.replicator.deadline()))
     }
 

@@ -40,6 +40,27 @@ fn settle_after(rig: &mut Rig, wait: Duration, rpc: RpcId) {
     assert!(rig.answer_to(rpc).is_some());
 }
 
+/// An eighth of this log's quarter at a time; then nothing is due for it any more.
+// F11
+#[test]
+fn memory_that_will_be_used_next_is_touched_when_there_is_nothing_else_to_do() {
+    let mut rig = Rig::with(8 << 20);
+    rig.take_table();
+    rig.settle();
+    let mut ticks = 0;
+    while rig.master.untouched_bytes() >= 256 << 10 {
+        let due = rig.master.deadline().unwrap();
+        assert!(due <= rig.now + Duration::from_millis(1), "{due:?}");
+        rig.now = rig.now.max(due);
+        rig.master.tick(rig.now, &rig.view, &mut Effects::new());
+        ticks += 1;
+    }
+    assert!((7..=9).contains(&ticks), "{ticks}");
+    let rpc = rig.send(Opcode::Write, &write());
+    settle_after(&mut rig, Duration::from_millis(1), rpc);
+    rig.master.check_invariants();
+}
+
 #[test]
 fn a_write_counts_when_its_backups_have_it_and_a_read_at_once() {
     let mut rig = Rig::new();

@@ -1,0 +1,37 @@
+//! Has the system find memory for the log before the log needs it.
+//!
+//! Memory that was never used is found page by page when it is first written to, which takes as long as half of all else
+//! that a recovery does with a byte. So a stretch behind what was ever used is touched when there is nothing else to do, a
+//! little at a time.
+//!
+//! Catalogue: F11.
+
+use crate::Master;
+use ramhold_base::Instant;
+use std::time::Duration;
+
+/// Touched at a time: 64 pages, some 50 µs.
+const SLICE_BYTES: u64 = 256 * 1024;
+const PAUSE: Duration = Duration::from_millis(1);
+
+impl Master {
+    pub(crate) fn touch_when_idle(&mut self, now: Instant) {
+        if self.is_touching_wanted() && self.touch_at <= now {
+            self.log.touch_ahead(SLICE_BYTES);
+            self.touch_at = now + PAUSE;
+        }
+    }
+
+    /// What is left to do of that.
+    pub fn untouched_bytes(&self) -> u64 {
+        self.log.untouched_bytes(self.config.touched_ahead_bytes)
+    }
+
+    fn is_touching_wanted(&self) -> bool {
+        !self.busy && self.replays.is_empty() && self.untouched_bytes() >= SLICE_BYTES
+    }
+
+    pub(crate) fn touching_deadline(&self) -> Option<Instant> {
+        self.is_touching_wanted().then_some(self.touch_at)
+    }
+}
