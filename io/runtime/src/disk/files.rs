@@ -34,8 +34,8 @@ pub struct DiskFiles {
     _locks: Vec<File>,
 }
 
-/// A read under way and one that is looked at; each is a segment at most.
-const SPARE_COUNT_MAX: usize = 2;
+/// As many segments as a recovery lets go at once, and reads again soon.
+const SPARE_COUNT_MAX: usize = 6;
 
 impl DiskFiles {
     pub(crate) fn file(&self, file: DiskFile) -> &File {

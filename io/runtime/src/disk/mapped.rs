@@ -15,7 +15,7 @@
 //!
 //! Not here: certificates, which a kill must not tear and which are written with system calls (`work`); file systems on devices, whose pages can fail to be read; there buffers are written with system calls.
 
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::fs::File;
 
 /// What the kernel calls tmpfs (linux/magic.h).
@@ -43,7 +43,13 @@ impl Mapped {
         #[expect(unsafe_code, reason = "a copy of every replicated byte less than with system calls")]
         // SAFETY: the kernel chooses where, so nothing else is there; nobody else has the address.
         let start = unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, access, flags, file, 0) };
-        Some(Mapped { start: start.ok()?.cast(), bytes })
+        let mapped = Mapped { start: start.ok()?.cast(), bytes };
+        // The pages are there; found one by one when they are first written to, they would cost more than all the copies
+        // into them. Kernels before 5.14 do not know this, and find them then.
+        #[expect(unsafe_code, reason = "see the top")]
+        // SAFETY: the range is what was mapped just now; to find its pages changes nothing in them.
+        let _ = unsafe { rustix::mm::madvise(start.ok()?, bytes, Advice::LinuxPopulateWrite) };
+        Some(mapped)
     }
 
     fn holds(&self, offset: u64, bytes: usize) -> Option<usize> {
