@@ -1,14 +1,17 @@
 //! `bench`: what a cluster answers in a second (`kv`), what a nearly full log costs (`log`), how fast a recovery master
-//! takes in a dead log (`replay`), and a whole cluster what a dead server held (`recovery`).
+//! takes in a dead log (`replay`), and a whole cluster what a dead server held (`recovery`); how soon a death is known
+//! (`verdict`).
 //!
 //! Of `bench kv`: how many operations per second, how long each takes, and how many fail.
 
+mod busy;
 mod load;
 mod log;
 mod machine;
 mod recovery;
 mod replay;
 mod report;
+mod verdict;
 
 use crate::cli::Global;
 use crate::commands::table::{OptionArguments, create_if_absent};
@@ -32,6 +35,7 @@ enum BenchCommand {
     Log(Box<log::Log>),
     Replay(replay::Replay),
     Recovery(recovery::Recovery),
+    Verdict(verdict::Verdict),
 }
 
 /// Read and write small objects as fast as the cluster answers.
@@ -95,6 +99,7 @@ impl Bench {
             BenchCommand::Log(log) => log.run(global),
             BenchCommand::Replay(replay) => replay.run(global),
             BenchCommand::Recovery(recovery) => recovery.run(global),
+            BenchCommand::Verdict(verdict) => verdict.run(global),
         }
     }
 }

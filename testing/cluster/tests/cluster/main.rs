@@ -11,6 +11,7 @@ mod hostile;
 mod network;
 mod rounds;
 mod stopping;
+mod verdict;
 mod zombies;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
