@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod asking;
 #[cfg(test)]
+mod bench_cluster;
 mod bench_log;
 #[cfg(test)]
 mod binary;

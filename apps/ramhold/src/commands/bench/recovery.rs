@@ -3,8 +3,11 @@
 //!
 //! Catalogue: F1-F5, F11.
 
+mod asking;
+mod beside;
 mod floor;
 mod probe;
+mod redis;
 mod stage;
 
 use super::load::{self, Load};
@@ -16,6 +19,8 @@ use crate::interrupt;
 use crate::output;
 use crate::progress::Progress;
 use crate::size::{bytes_text, parse_bytes};
+use asking::Asking;
+use beside::Beside;
 use clap::Args;
 use floor::Floor;
 use probe::Probe;
@@ -26,7 +31,7 @@ use serde_json::json;
 use stage::Stage;
 use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const KEY_BYTES: usize = 30;
 const CLIENTS: u16 = 2;
@@ -37,10 +42,16 @@ Examples:
   ramhold bench recovery --data 200MiB
   ramhold bench recovery --servers 6 --data 2GiB --object-bytes 1000
   ramhold bench recovery --data 2GiB --buffers all       (no device in the way)
+  ramhold bench recovery --beside-redis                  (redis-server and a Redis cluster with the same objects)
 
 One table in one tablet is filled, so that one server holds all of it; what it wrote is flushed; then the server is
 killed (SIGKILL). Some keys, spread over all, are asked for from then on; the clock stops when the last of them is
 answered. Afterwards every object is read and compared.
+
+With --beside-redis the same objects are then given to a redis-server with an append-only file, which is killed and
+started again at once, and to a Redis cluster of three masters and three replicas, of which a master is killed; all at
+Redis's defaults, without dumps. The keys of the dead are asked for over Redis's protocol, in the same way at all three,
+every 10 ms; times count from the kill.
 
 The floor is what this machine needs for the same bytes, measured in the same run: every byte that was fetched or
 replicated once through the loopback, every byte fetched once verified and once copied, over all processors; or, if that is
@@ -68,6 +79,10 @@ pub struct Recovery {
     /// Keys that are asked for from the kill on.
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     probes: u64,
+    /// Then do the same to a redis-server and to a Redis cluster, and print all three in a table. Takes both programs,
+    /// redis-server and redis-cli, and four times the data in memory.
+    #[arg(long)]
+    beside_redis: bool,
     /// Where the cluster keeps its files; by default a temporary directory. They are removed at the end.
     #[arg(long, value_name = "DIR")]
     work_dir: Option<PathBuf>,
@@ -99,6 +114,7 @@ struct Outcome {
     buffer_bytes: u64,
     wrong: u64,
     steal: Option<f64>,
+    beside: Option<Beside>,
 }
 
 impl Recovery {
@@ -111,6 +127,9 @@ impl Recovery {
         if u16::from(self.replicas) >= self.servers {
             let text = "each replica needs a server besides the one with the data: fewer --replicas, or more --servers";
             return Err(Failure::usage(text));
+        }
+        if self.beside_redis {
+            redis::check_installed()?;
         }
         interrupt::watch()?;
         let mut stage = Stage::set(&self)?;
@@ -133,7 +152,7 @@ impl Recovery {
         progress.show_text(|| "the machine".to_owned());
         let mut floor = Floor::measure(&stage.work_dir)?;
         progress.show_text(|| format!("starting {} servers", self.servers));
-        let table = stage.start(self.replicas)?;
+        let table = stage.start(self.table(), self.replicas)?;
         progress.show_text(|| format!("filling {}", bytes_text(self.data)));
         let global = stage.global(global);
         let load = Load {
@@ -158,18 +177,45 @@ impl Recovery {
         progress.show_text(|| "recovering".to_owned());
         let before = machine::Times::now();
         let mut probe = Probe::new(&global, &load, self.probes)?;
+        let (keys, ports) = (redis::probed_of_all(&load, self.probes), stage.ports_without(victim));
+        if self.beside_redis {
+            Asking::begin(&ports, &keys, Instant::now())?.wait()?;
+        }
+        let killed = Instant::now();
         stage.kill(victim);
-        probe.ask();
+        let asking = self.beside_redis.then(|| Asking::begin(&ports, &keys, killed)).transpose()?;
+        probe.ask(killed);
         probe.wait()?;
+        let asked = asking.map(Asking::wait).transpose()?;
         let report = stage.wait_over(victim)?;
         let (read, over) = (probe.times(), probe.elapsed());
         let steal = machine::steal_percent(before, machine::Times::now());
         progress.show_text(|| "reading everything back".to_owned());
         let wrong = probe::wrong(&global, &load)?;
-        progress.finish();
         let buffer_bytes = stage.buffer_bytes()?;
         floor.weigh(report.bytes, u64::from(self.replicas), buffer_bytes);
-        Ok(Outcome { objects, read, over, report, floor, buffer_bytes, wrong, steal })
+        let beside = match asked {
+            None => None,
+            Some(read) => {
+                stage.end();
+                progress.show_text(|| "redis-server, started again".to_owned());
+                let restart = redis::restart(&stage.work_dir, &load, self.probes)?;
+                progress.show_text(|| "the failover of a Redis cluster".to_owned());
+                let failover = redis::failover(&stage.work_dir, &load, self.probes)?;
+                Some(Beside { ramhold: redis::Measured { objects, read }, restart, failover })
+            }
+        };
+        progress.finish();
+        Ok(Outcome { objects, read, over, report, floor, buffer_bytes, wrong, steal, beside })
+    }
+
+    /// Redis clients see database 0, which is by slots.
+    fn table(&self) -> stage::Table {
+        if self.beside_redis {
+            stage::Table { name: "db0", slots: true }
+        } else {
+            stage::Table { name: "bench", slots: false }
+        }
     }
 
     fn text(&self, outcome: &Outcome) -> String {
@@ -208,7 +254,11 @@ impl Recovery {
             lines.push(format!("steal        {steal:.1} % of the processors' time while recovering"));
         }
         lines.push(format!("lost, wrong  {}", outcome.wrong));
-        lines.join("\n") + "\n\n" + &timeline::text(report)
+        let mut text = lines.join("\n") + "\n\n" + &timeline::text(report);
+        if let Some(beside) = &outcome.beside {
+            text += &format!("\n{}", beside.text(self.servers, self.replicas));
+        }
+        text
     }
 
     fn json(&self, outcome: &Outcome) -> serde_json::Value {
@@ -229,6 +279,7 @@ impl Recovery {
             "recovery": crate::commands::recoveries::report_json(report),
             "wrong": outcome.wrong,
             "steal_percent": outcome.steal,
+            "beside": outcome.beside.map(|beside| beside.json()),
         })
     }
 }

@@ -28,14 +28,14 @@ impl<'a> Probe<'a> {
         let asked = count.min(load.objects);
         let pipeline = Pipeline::new(client, asked as usize, u64::MAX);
         let mut probe = Probe { load, pipeline, asked, began: Instant::now(), times: Vec::new() };
-        probe.ask();
+        probe.ask(Instant::now());
         probe.wait()?;
         Ok(probe)
     }
 
-    /// Asks for every key, spread over all of them. Times count from here on.
-    pub fn ask(&mut self) {
-        self.began = Instant::now();
+    /// Asks for every key, spread over all of them. Times count from `began`.
+    pub fn ask(&mut self, began: Instant) {
+        self.began = began;
         self.times.clear();
         for number in 0..self.asked {
             let object = self.load.objects / self.asked * number;

@@ -29,6 +29,13 @@ const MEMORY_BYTES_MIN: u64 = 256 << 20;
 /// Segments that a master may have open or half full at once.
 const SPARE_SEGMENTS: u64 = 24;
 
+/// What is filled: in one tablet.
+#[derive(Clone, Copy)]
+pub struct Table {
+    pub name: &'static str,
+    pub slots: bool,
+}
+
 pub struct Stage {
     cluster: LocalCluster,
     pub work_dir: PathBuf,
@@ -59,7 +66,9 @@ impl Stage {
             .max(MEMORY_BYTES_MIN);
         let disk_bytes = 4 * replicated / (servers - 1) + 64 * PLACE_BYTES;
         // The log of the dead server is free again before its data is elsewhere.
-        let needed = 2 * arguments.data + servers * buffer_bytes.unwrap_or(256 << 20) + servers * (64 << 20);
+        let needed = (if arguments.beside_redis { 4 } else { 2 }) * arguments.data
+            + servers * buffer_bytes.unwrap_or(256 << 20)
+            + servers * (64 << 20);
         let plan = Plan {
             dir: work_dir.clone(),
             ports: find_free(arguments.servers + 1)?,
@@ -97,12 +106,13 @@ impl Stage {
     }
 
     /// All processes, and a table in one tablet.
-    pub fn start(&mut self, replicas: u8) -> Result<TableId, Failure> {
+    pub fn start(&mut self, table: Table, replicas: u8) -> Result<TableId, Failure> {
         self.cluster.start_all()?;
         let count = self.cluster.plan.server_count();
         drop(wait_until_healthy(&mut self.cluster, count, START_WITHIN, |_| true)?);
-        let options = TableOptions { durability: Durability::Buffered, replicas, tablets: 1, slots: false };
-        Ok(self.client()?.create_table("bench", options)?)
+        let Table { name, slots } = table;
+        let options = TableOptions { durability: Durability::Buffered, replicas, tablets: 1, slots };
+        Ok(self.client()?.create_table(name, options)?)
     }
 
     /// What a command of a user would be told to reach this cluster.
@@ -153,6 +163,17 @@ impl Stage {
 
     pub fn kill(&mut self, member: usize) {
         self.cluster.kill(member);
+    }
+
+    /// Of all servers but one.
+    pub fn ports_without(&self, member: usize) -> Vec<u16> {
+        let ports = self.cluster.plan.ports.iter().enumerate().skip(1);
+        ports.filter(|(other, _)| *other != member).map(|(_, port)| *port).collect()
+    }
+
+    /// Nothing runs any more; the files are still there.
+    pub fn end(&mut self) {
+        self.cluster.kill_all();
     }
 
     /// Until the coordinator has nothing to recover any more.
