@@ -23,7 +23,8 @@ cargo xtask COMMAND
   soak       long runs, never in CI: seeds and kill rounds until stopped   [--minutes N]
   world      simulator seeds: world --seeds A..B [--seconds 60] [--into FILE] [--replay SEED --verbose]
   mutants    plants defects one by one and tells which seeds find them   [--seeds A..B] [--defect NAME]
-  rounds     kill rounds on real processes   [--rounds N] [--servers N] [--victims N]
+  rounds     kill rounds on real processes   [--rounds N] [--servers N] [--victims N]; with [--data MB] [--rate PERCENT]
+             how long clients wait when servers with much data die
   histories  client processes write down what they are told while servers are killed, stopped and cut off, and a
              checker in Go judges it   [--kills N] [--stops N] [--cuts N] [--seconds N] [--into FILE]
   clients    sessions of redis-cli, redis-benchmark, redis-py, go-redis and ioredis against five servers, and servers

@@ -32,15 +32,15 @@ const RECOVER_WITHIN: Duration = Duration::from_secs(120);
 #[derive(Clone, Debug)]
 pub struct Options {
     pub servers: usize,
-    pub memory: &'static str,
-    pub disk: &'static str,
+    pub memory_bytes: u64,
+    pub disk_bytes: u64,
     pub flush_interval: &'static str,
 }
 
 impl Default for Options {
     fn default() -> Options {
         // The smallest memory with buffers of its own.
-        Options { servers: 5, memory: "512MiB", disk: "2GiB", flush_interval: "100ms" }
+        Options { servers: 5, memory_bytes: 512 << 20, disk_bytes: 2 << 30, flush_interval: "100ms" }
     }
 }
 
@@ -134,8 +134,8 @@ impl Cluster {
         if member != COORDINATOR {
             push("--coordinator", self.address(COORDINATOR).to_string().into());
             push("--buffer-dir", self.buffer_dir(member).into());
-            push("--memory", self.options.memory.into());
-            push("--disk", self.options.disk.into());
+            push("--memory", self.options.memory_bytes.to_string().into());
+            push("--disk", self.options.disk_bytes.to_string().into());
             push("--flush-interval", self.options.flush_interval.into());
             push("--label", format!("host={}", name(member)).into());
         }
@@ -175,14 +175,20 @@ impl Cluster {
         }
     }
 
-    /// SIGKILL for all before any is waited for.
-    pub fn kill_all(&mut self) {
-        for process in self.members.iter().flatten() {
+    /// SIGKILL for these, all before any is waited for.
+    pub fn kill_at_once(&mut self, members: &[usize]) {
+        for process in members.iter().filter_map(|member| self.members[*member].as_ref()) {
             process.signal(Signal::KILL);
         }
-        for member in 0..self.members.len() {
-            self.kill(member);
+        for member in members {
+            self.kill(*member);
         }
+    }
+
+    /// SIGKILL for everybody.
+    pub fn kill_all(&mut self) {
+        let all: Vec<usize> = (0..self.members.len()).collect();
+        self.kill_at_once(&all);
     }
 
     /// Waits until a member has ended by itself; it does not run any more.
@@ -275,6 +281,25 @@ impl Cluster {
         let status = client.cluster_status()?;
         let up = status.servers.iter().filter(|entry| entry.state == ServerState::Up);
         up.map(|entry| Ok(client.server_status(entry.address.0)?)).collect()
+    }
+
+    /// Bytes of live entries in each server that is up, by member.
+    pub fn live_bytes(&self) -> Result<Vec<(usize, u64)>, Failure> {
+        let mut client = self.client(ATTEMPT)?;
+        let up = client.cluster_status()?.servers;
+        let up = up.iter().filter(|entry| entry.state == ServerState::Up);
+        up.map(|entry| {
+            let member = self.addresses.iter().position(|address| *address == entry.address.0);
+            let member = member.ok_or_else(|| Failure(format!("{} is none of ours", entry.id)))?;
+            Ok((member, client.server_status(entry.address.0)?.log_live_bytes))
+        })
+        .collect()
+    }
+
+    /// Bytes of log that the newest recoveries have fetched.
+    pub fn recovered_bytes(&self, newest: usize) -> Result<u64, Failure> {
+        let reports = self.client(ATTEMPT)?.recoveries()?;
+        Ok(reports.iter().take(newest).map(|report| report.bytes).sum())
     }
 
     /// Waits until every segment has all its replicas, and no backup holds more than these (D6, D7). `spare`: frames that

@@ -91,14 +91,25 @@ impl Journal {
     }
 }
 
+/// Of the large ones, of the others at most, in words of 8 bytes; and one in how many is large.
+const LARGE_WORDS: u64 = 8192;
+const SMALL_WORDS_MAX: u64 = 40;
+const LARGE_ONE_IN: u64 = 16;
+
 /// A value made from its stamp: 8 bytes of stamp, then bytes that follow from it. One in sixteen is large, so that
 /// segments fill and close while a test runs.
 pub fn value_of(stamp: Stamp) -> Vec<u8> {
     let mut rng = ramhold_base::Rng::new(stamp);
-    let words = if rng.chance(1, 16) { 8192 } else { 1 + rng.below(40) };
+    let words = if rng.chance(1, LARGE_ONE_IN) { LARGE_WORDS } else { 1 + rng.below(SMALL_WORDS_MAX) };
     let mut value = stamp.to_le_bytes().to_vec();
     value.extend((0..words).flat_map(|_| rng.u64().to_le_bytes()));
     value
+}
+
+/// How large values are on average.
+pub fn value_bytes_mean() -> u64 {
+    let small_words = SMALL_WORDS_MAX / 2;
+    8 + 8 * (LARGE_WORDS + (LARGE_ONE_IN - 1) * small_words) / LARGE_ONE_IN
 }
 
 /// The stamp of a value, when it is one of ours, whole.
@@ -138,6 +149,13 @@ mod tests {
         assert!(matches!(history.judge(Some((6, None))), Some(Finding::Wrong { .. })));
         let at = Instant::now();
         assert!(history.clone().acknowledge(Acknowledged { version: 5, stamp: 1, at }).is_some());
+    }
+
+    #[test]
+    fn values_are_as_large_as_said_on_average() {
+        let count = 10_000;
+        let bytes: u64 = (0..count).map(|stamp| value_of(stamp).len() as u64).sum();
+        assert!((bytes / count).abs_diff(value_bytes_mean()) < value_bytes_mean() / 10, "{bytes}");
     }
 
     #[test]

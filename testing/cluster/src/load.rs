@@ -1,7 +1,10 @@
 //! Clients that read and write all the time, until they are told to stop.
 
+mod compare;
+mod open;
+
 use crate::cluster::Cluster;
-use crate::journal::{Acknowledged, Finding, Journal, KeyHistory, stamp_of, value_of};
+use crate::journal::{Acknowledged, Journal, KeyHistory, stamp_of, value_of};
 use crate::waiting::Failure;
 use ramhold_base::Rng;
 use ramhold_client::{
@@ -13,15 +16,29 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-const CLIENT_COUNT: u64 = 4;
 /// Enough that a server which has come back gets some when another dies.
 const TABLET_COUNT: u32 = 21;
-const KEY_COUNT: u64 = 400;
 /// Long enough to outlast any recovery here.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// Keeps four closed loops from taking the cores that the cluster needs.
-const PAUSE: Duration = Duration::from_micros(500);
-const VERIFY_PIPELINE: usize = 64;
+/// From one operation of a client to its next: keeps four closed loops from taking the cores that the cluster needs.
+const INTERVAL: Duration = Duration::from_millis(1);
+const FILL_PIPELINE: usize = 16;
+
+/// Who reads and writes how much.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    pub clients: u64,
+    /// Of each client: no key has two writers.
+    pub keys: u64,
+    /// Whether every key is written before the load begins.
+    pub filled: bool,
+}
+
+impl Default for Shape {
+    fn default() -> Shape {
+        Shape { clients: 4, keys: 400, filled: false }
+    }
+}
 
 pub struct Load {
     table: TableId,
@@ -29,33 +46,84 @@ pub struct Load {
     threads: Vec<JoinHandle<Result<Journal, Failure>>>,
 }
 
-#[derive(Default)]
 struct Shared {
     stops: AtomicBool,
+    /// Writes.
     acknowledged: AtomicU64,
+    /// Operations that ended well.
+    done: AtomicU64,
+    /// Whether clients go on with other keys while an operation waits.
+    is_open: AtomicBool,
+    /// From the start of an operation to the start of the same client's next.
+    interval_nanos: AtomicU64,
+    longest_wait_nanos: AtomicU64,
+    began: Instant,
+    /// Of each client: all that it began so long after `began`, or earlier, has ended.
+    reached_nanos: Vec<AtomicU64>,
+}
+
+impl Shared {
+    fn reach(&self, number: u64, at: Instant) {
+        let reached = nanos(at.saturating_duration_since(self.began));
+        self.reached_nanos[number as usize].store(reached, Ordering::SeqCst);
+    }
+}
+
+/// When a client begins its next operation.
+#[derive(Clone, Copy, Debug)]
+pub enum Pace {
+    /// When the last one has ended, and so long after it began.
+    Closed(Duration),
+    /// So long after the last one, however many have not ended. For good.
+    Open(Duration),
 }
 
 impl Load {
     /// Makes the table and begins. `seed` decides keys and values.
     pub fn start(cluster: &Cluster, name: &str, replicas: u8, seed: u64) -> Result<Load, Failure> {
+        Load::start_shaped(cluster, name, replicas, seed, Shape::default())
+    }
+
+    pub fn start_shaped(
+        cluster: &Cluster,
+        name: &str,
+        replicas: u8,
+        seed: u64,
+        shape: Shape,
+    ) -> Result<Load, Failure> {
         let options =
             TableOptions { durability: Durability::Buffered, replicas, tablets: TABLET_COUNT, slots: false };
         let table = cluster.client(PATIENCE)?.create_table(name, options)?;
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared {
+            stops: AtomicBool::new(false),
+            acknowledged: AtomicU64::new(0),
+            done: AtomicU64::new(0),
+            is_open: AtomicBool::new(false),
+            interval_nanos: AtomicU64::new(nanos(INTERVAL)),
+            longest_wait_nanos: AtomicU64::new(0),
+            began: Instant::now(),
+            reached_nanos: (0..shape.clients).map(|_| AtomicU64::new(0)).collect(),
+        });
         let mut threads = Vec::new();
-        for number in 0..CLIENT_COUNT {
+        for number in 0..shape.clients {
             let client = cluster.client(PATIENCE)?;
             let shared = Arc::clone(&shared);
             let mut worker = Worker {
                 client,
                 table,
                 number,
+                keys: shape.keys,
                 rng: Rng::new(seed ^ (number << 56)),
                 journal: Journal::default(),
                 next_stamp: number << 40,
                 last: Instant::now(),
             };
-            threads.push(std::thread::spawn(move || worker.run(&shared)));
+            threads.push(std::thread::spawn(move || {
+                if shape.filled {
+                    worker.fill(&shared)?;
+                }
+                worker.run(&shared)
+            }));
         }
         Ok(Load { table, shared, threads })
     }
@@ -73,12 +141,47 @@ impl Load {
     pub fn wait_acknowledged(&self, more: u64) -> Result<(), Failure> {
         let wanted = self.acknowledged() + more;
         crate::wait_for("writes are acknowledged", PATIENCE, || {
-            if self.threads.iter().any(JoinHandle::is_finished) {
-                return Err(Failure("a client of the load has ended early".to_owned()));
-            }
+            self.check_running()?;
             let now = self.acknowledged();
             Ok(if now >= wanted { Ok(()) } else { Err(format!("{now} of {wanted}")) })
         })
+    }
+
+    /// Waits until every operation that any client began before this was called has ended.
+    pub fn wait_begun(&self, within: Duration) -> Result<(), Failure> {
+        let now = nanos(self.shared.began.elapsed());
+        crate::wait_for("what was begun ends", within, || {
+            self.check_running()?;
+            let reached = self.shared.reached_nanos.iter().map(|reached| reached.load(Ordering::SeqCst));
+            let left = reached.filter(|reached| *reached <= now).count();
+            Ok(if left == 0 { Ok(()) } else { Err(format!("{left} clients wait")) })
+        })
+    }
+
+    /// Operations that ended well so far.
+    pub fn done(&self) -> u64 {
+        self.shared.done.load(Ordering::SeqCst)
+    }
+
+    pub fn set_pace(&self, pace: Pace) {
+        let (is_open, interval) = match pace {
+            Pace::Closed(interval) => (false, interval),
+            Pace::Open(interval) => (true, interval),
+        };
+        self.shared.interval_nanos.store(nanos(interval), Ordering::SeqCst);
+        self.shared.is_open.store(is_open, Ordering::SeqCst);
+    }
+
+    /// The longest time from the start of any client's operation to its success, of those that ended since this was asked.
+    pub fn take_longest_wait(&self) -> Duration {
+        Duration::from_nanos(self.shared.longest_wait_nanos.swap(0, Ordering::SeqCst))
+    }
+
+    fn check_running(&self) -> Result<(), Failure> {
+        if self.threads.iter().any(JoinHandle::is_finished) {
+            return Err(Failure("a client of the load has ended early".to_owned()));
+        }
+        Ok(())
     }
 
     /// Ends the clients. `Unknown` is what is under way when everything is dead, so this may be called then too.
@@ -98,10 +201,15 @@ impl Drop for Load {
     }
 }
 
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 struct Worker {
     client: Client,
     table: TableId,
     number: u64,
+    keys: u64,
     rng: Rng,
     journal: Journal,
     next_stamp: u64,
@@ -109,19 +217,66 @@ struct Worker {
 }
 
 impl Worker {
+    /// Writes every key once, many at a time.
+    fn fill(&mut self, shared: &Shared) -> Result<(), Failure> {
+        let mut under_way = BTreeMap::new();
+        let mut numbers = 0..self.keys;
+        loop {
+            while under_way.len() < FILL_PIPELINE
+                && let Some(number) = numbers.next()
+            {
+                self.next_stamp += 1;
+                let (key, stamp) = (self.key(number), self.next_stamp);
+                let id = self.client.submit(self.write_of(key.clone(), stamp, RejectRules::default()));
+                under_way.insert(id, (key, stamp));
+            }
+            let Some((id, outcome)) = self.client.wait_any() else { return Ok(()) };
+            let Some((key, stamp)) = under_way.remove(&id) else { continue };
+            let Outcome::Done(Reply::Written { version }) = outcome else {
+                return Err(Failure(format!("a key could not be written at first: {outcome:?}")));
+            };
+            self.acknowledge(key, Acknowledged { version: version.raw(), stamp, at: Instant::now() }, shared);
+            if shared.stops.load(Ordering::SeqCst) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn key(&self, number: u64) -> Vec<u8> {
+        format!("{}-{number}", self.number).into_bytes()
+    }
+
     fn run(&mut self, shared: &Shared) -> Result<Journal, Failure> {
         self.last = Instant::now();
+        // Of an operation that did not end well: its client waits until another does.
+        let mut waits_since = None;
         while !shared.stops.load(Ordering::SeqCst) {
-            let key = format!("{}-{}", self.number, self.rng.below(KEY_COUNT)).into_bytes();
+            if shared.is_open.load(Ordering::SeqCst) {
+                return self.run_open(shared);
+            }
+            let began = Instant::now();
+            let waiting = *waits_since.get_or_insert(began);
+            shared.reach(self.number, waiting);
+            let number = self.rng.below(self.keys);
+            let key = self.key(number);
             let is_done =
                 if self.rng.chance(1, 4) { self.read(key, shared) } else { self.write(key, shared) };
             if is_done {
-                self.journal.longest_gap = self.journal.longest_gap.max(self.last.elapsed());
-                self.last = Instant::now();
+                self.note_gap();
+                waits_since = None;
+                shared.longest_wait_nanos.fetch_max(nanos(waiting.elapsed()), Ordering::SeqCst);
+                shared.done.fetch_add(1, Ordering::SeqCst);
             }
-            std::thread::sleep(PAUSE);
+            let interval = Duration::from_nanos(shared.interval_nanos.load(Ordering::SeqCst));
+            std::thread::sleep(interval.saturating_sub(began.elapsed()));
         }
         Ok(std::mem::take(&mut self.journal))
+    }
+
+    /// An operation has ended well.
+    fn note_gap(&mut self) {
+        self.journal.longest_gap = self.journal.longest_gap.max(self.last.elapsed());
+        self.last = Instant::now();
     }
 
     /// Waits for one operation, but not beyond the wish to stop by more than a moment.
@@ -173,21 +328,17 @@ impl Worker {
         self.next_stamp += 1;
         let stamp = self.next_stamp;
         let rules = self.rules_that_hold(&key);
-        let operation = Operation::Write {
-            table: self.table,
-            key: key.clone(),
-            value: value_of(stamp),
-            rules,
-            expiry: None,
-        };
+        let operation = self.write_of(key.clone(), stamp, rules);
         let outcome = self.complete(operation, shared);
-        let history = self.journal.keys.entry(key).or_default();
+        self.settle_write(key, stamp, outcome, shared)
+    }
+
+    /// Whether it was acknowledged.
+    fn settle_write(&mut self, key: Vec<u8>, stamp: u64, outcome: Outcome, shared: &Shared) -> bool {
         match outcome {
             Outcome::Done(Reply::Written { version }) => {
                 let now = Acknowledged { version: version.raw(), stamp, at: Instant::now() };
-                self.journal.violations.extend(history.acknowledge(now));
-                self.journal.writes += 1;
-                shared.acknowledged.fetch_add(1, Ordering::SeqCst);
+                self.acknowledge(key, now, shared);
                 true
             }
             Outcome::Done(other) => {
@@ -205,11 +356,22 @@ impl Worker {
                 false
             }
             Outcome::Unknown { .. } => {
-                history.unknown.push(stamp);
+                self.journal.keys.entry(key).or_default().unknown.push(stamp);
                 *self.journal.troubles.entry("unknown".to_owned()).or_default() += 1;
                 false
             }
         }
+    }
+
+    fn write_of(&self, key: Vec<u8>, stamp: u64, rules: RejectRules) -> Operation {
+        Operation::Write { table: self.table, key, value: value_of(stamp), rules, expiry: None }
+    }
+
+    fn acknowledge(&mut self, key: Vec<u8>, now: Acknowledged, shared: &Shared) {
+        let history = self.journal.keys.entry(key).or_default();
+        self.journal.violations.extend(history.acknowledge(now));
+        self.journal.writes += 1;
+        shared.acknowledged.fetch_add(1, Ordering::SeqCst);
     }
 
     /// For half of the writes to a key whose state is known: rules that it fulfils, so that a write that is carried out
@@ -232,6 +394,11 @@ impl Worker {
         let operation =
             Operation::Read { table: self.table, key: key.clone(), rules: RejectRules::default() };
         let outcome = self.complete(operation, shared);
+        self.settle_read(key, outcome)
+    }
+
+    /// Whether there was an answer.
+    fn settle_read(&mut self, key: Vec<u8>, outcome: Outcome) -> bool {
         let Some(found) = found(outcome) else { return false };
         self.journal.reads += 1;
         let history = self.journal.keys.entry(key.clone()).or_default();
@@ -249,36 +416,5 @@ fn found(outcome: Outcome) -> Option<Option<(u64, Option<u64>)>> {
         Outcome::Done(Reply::Read { version, value, .. }) => Some(Some((version.raw(), stamp_of(&value)))),
         Outcome::Refused { status: Status::NotFound, .. } => Some(None),
         Outcome::Done(_) | Outcome::Refused { .. } | Outcome::Unknown { .. } => None,
-    }
-}
-
-impl Journal {
-    /// Compares every key with what the cluster has; an empty answer is a good one.
-    pub fn compare(&self, cluster: &Cluster, table: TableId) -> Result<Vec<(String, Finding)>, Failure> {
-        let mut client = cluster.client(PATIENCE)?;
-        let mut under_way = BTreeMap::new();
-        let mut findings = Vec::new();
-        let mut take = |client: &mut Client, under_way: &mut BTreeMap<_, &Vec<u8>>| {
-            let (id, outcome) = client.wait_any().expect("operations are under way");
-            let key = under_way.remove(&id).expect("only our own operations are under way");
-            let name = String::from_utf8_lossy(key).into_owned();
-            let finding = match found(outcome.clone()) {
-                Some(found) => self.keys[key].judge(found),
-                None => Some(Finding::Wrong { what: format!("no answer: {outcome:?}") }),
-            };
-            findings.extend(finding.map(|finding| (name, finding)));
-        };
-        for key in self.keys.keys() {
-            if under_way.len() >= VERIFY_PIPELINE {
-                take(&mut client, &mut under_way);
-            }
-            let rules = RejectRules::default();
-            let id = client.submit(Operation::Read { table, key: key.clone(), rules });
-            under_way.insert(id, key);
-        }
-        while !under_way.is_empty() {
-            take(&mut client, &mut under_way);
-        }
-        Ok(findings)
     }
 }

@@ -1,8 +1,9 @@
 //! Kill some servers under load, wait until all is recovered and replicated again, bring them back; again and again.
 
 use crate::cluster::{Cluster, Frames, Options};
-use crate::load::Load;
-use crate::waiting::Failure;
+use crate::journal::value_bytes_mean;
+use crate::load::{Load, Pace, Shape};
+use crate::waiting::{Failure, pass};
 use ramhold_base::Rng;
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,26 @@ pub struct Rounds {
     pub rounds: u32,
     pub replicas: u8,
     pub seed: u64,
+    /// None: a few hundred keys per client, and a small load.
+    pub gap: Option<Gap>,
 }
+
+/// So much data and load that it is worth measuring how long clients wait when servers die.
+#[derive(Clone, Copy, Debug)]
+pub struct Gap {
+    /// Spread over all servers, written before the first round.
+    pub data_bytes: u64,
+    /// Of what the same clients reach when each begins an operation as soon as its last is answered. They begin as many
+    /// while operations wait for the dead.
+    pub rate_percent: u32,
+}
+
+/// Enough to keep all processors of a small machine busy, one operation at a time each.
+const GAP_CLIENTS: u64 = 8;
+const FILL_WITHIN: Duration = Duration::from_secs(600);
+const PEAK_FOR: Duration = Duration::from_secs(5);
+/// Far more than any recovery here takes.
+const WAIT_WITHIN: Duration = Duration::from_secs(120);
 
 /// What one run of rounds came to.
 #[derive(Debug, Default)]
@@ -30,6 +50,12 @@ pub struct Outcome {
     pub frames: Frames,
     /// From the kill until everything was served again, per round.
     pub recovered: Vec<Duration>,
+    /// The longest time from the start of any client's operation to its success, per round.
+    pub waits: Vec<Duration>,
+    /// Operations per second of all clients together: at their fastest; begun while servers died; ended well then.
+    pub peak_per_second: u64,
+    pub wanted_per_second: u64,
+    pub rate_per_second: u64,
 }
 
 /// Runs them; `tell` gets a line per round.
@@ -37,44 +63,59 @@ pub fn run(rounds: Rounds, mut tell: impl FnMut(&str)) -> Result<Outcome, Failur
     assert!(rounds.victims < usize::from(rounds.replicas));
     assert!(rounds.victims + usize::from(rounds.replicas) < rounds.servers);
     let mut rng = Rng::new(rounds.seed);
-    let mut cluster = Cluster::start(Options { servers: rounds.servers, ..Options::default() })?;
+    let mut cluster = Cluster::start(rounds.options())?;
     // Opened heads and segments on their way, on each server, under load.
     let spare = 2 * u64::from(rounds.replicas) * rounds.servers as u64;
-    let load = Load::start(&cluster, "rounds", rounds.replicas, rounds.seed)?;
+    let shape = rounds.gap.map_or_else(Shape::default, |gap| gap.shape());
+    let load = Load::start_shaped(&cluster, "rounds", rounds.replicas, rounds.seed, shape)?;
     let mut outcome = Outcome::default();
+    if let Some(gap) = rounds.gap {
+        tell(&format!("writing {} keys, {} MB", shape.clients * shape.keys, gap.data_bytes / 1_000_000));
+        pace(gap, &load, &mut outcome)?;
+        tell(&format!(
+            "{} operations/s at the peak of {} clients, {} from now on",
+            outcome.peak_per_second, shape.clients, outcome.wanted_per_second
+        ));
+    }
+    let (began, before) = (Instant::now(), load.done());
     let result = (1..=rounds.rounds).try_for_each(|round| {
         load.wait_acknowledged(500)?;
-        let mut members: Vec<usize> = (1..=rounds.servers).collect();
-        rng.shuffle(&mut members);
-        let victims = &members[..rounds.victims];
+        let victims = choose_victims(&rounds, &cluster, &mut rng)?;
+        load.wait_begun(WAIT_WITHIN)?;
+        load.take_longest_wait();
         let killed = Instant::now();
-        for victim in victims {
-            cluster.kill(*victim);
-        }
+        cluster.kill_at_once(&victims);
         cluster.wait_counted(rounds.servers - rounds.victims)?;
         let noticed = killed.elapsed();
         cluster.wait_up(rounds.servers - rounds.victims)?;
         let recovered = killed.elapsed();
         outcome.recovered.push(recovered);
+        let log_bytes = cluster.recovered_bytes(rounds.victims)?;
         let frames = cluster.wait_replicated(spare)?;
         let replicated = killed.elapsed();
         load.wait_acknowledged(200)?;
-        for victim in victims {
+        for victim in &victims {
             cluster.start_member(*victim);
         }
         cluster.wait_up(rounds.servers)?;
+        load.wait_begun(WAIT_WITHIN)?;
+        let wait = load.take_longest_wait();
+        outcome.waits.push(wait);
         tell(&format!(
-            "round {round}: killed {victims:?}; noticed after {:.2} s, recovered after {:.2} s, \
-             replicated after {:.2} s with {} frames in use for {} replicas; {} writes so far",
+            "round {round}: killed {victims:?} with {} MB of log; noticed after {:.2} s, recovered after {:.2} s, \
+             replicated after {:.2} s with {} frames in use for {} replicas; longest wait {:.2} s; {} writes so far",
+            log_bytes / 1_000_000,
             noticed.as_secs_f64(),
             recovered.as_secs_f64(),
             replicated.as_secs_f64(),
             frames.used,
             frames.wanted,
+            wait.as_secs_f64(),
             load.acknowledged()
         ));
         Ok(())
     });
+    outcome.rate_per_second = ((load.done() - before) as f64 / began.elapsed().as_secs_f64()) as u64;
     let table = load.table();
     let journal = load.stop()?;
     result.map_err(|failure: Failure| Failure(format!("seed {}: {failure}", rounds.seed)))?;
@@ -91,4 +132,90 @@ pub fn run(rounds: Rounds, mut tell: impl FnMut(&str)) -> Result<Outcome, Failur
     outcome.longest_gap = journal.longest_gap;
     outcome.troubles = journal.troubles.iter().map(|(what, count)| format!("{count} {what}")).collect();
     Ok(outcome)
+}
+
+/// With a small load anybody; with much data whoever has at least half of an even share of it, as a server that was just
+/// started again has nothing whose loss a client could feel.
+fn choose_victims(rounds: &Rounds, cluster: &Cluster, rng: &mut Rng) -> Result<Vec<usize>, Failure> {
+    let mut members: Vec<usize> = match rounds.gap {
+        None => (1..=rounds.servers).collect(),
+        Some(_) => {
+            let held = cluster.live_bytes()?;
+            let even = held.iter().map(|(_, bytes)| bytes).sum::<u64>() / held.len() as u64;
+            held.into_iter().filter(|(_, bytes)| *bytes >= even / 2).map(|(member, _)| member).collect()
+        }
+    };
+    if members.len() < rounds.victims {
+        return Err(Failure(format!("only {members:?} have much of the data")));
+    }
+    rng.shuffle(&mut members);
+    members.truncate(rounds.victims);
+    Ok(members)
+}
+
+/// Waits until the data is there, measures the peak, and lets the clients go on below it.
+fn pace(gap: Gap, load: &Load, outcome: &mut Outcome) -> Result<(), Failure> {
+    load.wait_begun(FILL_WITHIN)?;
+    load.set_pace(Pace::Closed(Duration::ZERO));
+    let (began, before) = (Instant::now(), load.done());
+    pass(PEAK_FOR)?;
+    let count = load.done() - before;
+    let peak = count as f64 / began.elapsed().as_secs_f64();
+    let rate = peak * f64::from(gap.rate_percent) / 100.0;
+    if rate < 1.0 {
+        return Err(Failure(format!("only {count} operations ended while the peak was measured")));
+    }
+    load.set_pace(Pace::Open(Duration::from_secs_f64(GAP_CLIENTS as f64 / rate)));
+    outcome.peak_per_second = peak as u64;
+    outcome.wanted_per_second = rate as u64;
+    Ok(())
+}
+
+impl Rounds {
+    fn options(&self) -> Options {
+        let mut options = Options { servers: self.servers, ..Options::default() };
+        if let Some(gap) = self.gap {
+            // Room for an uneven spread over those that are left, and for what is not cleaned yet.
+            options.memory_bytes += 3 * gap.data_bytes / (self.servers - self.victims) as u64;
+            options.disk_bytes += 4 * options.memory_bytes;
+        }
+        options
+    }
+}
+
+impl Gap {
+    fn shape(self) -> Shape {
+        let keys = self.data_bytes.div_ceil(value_bytes_mean() * GAP_CLIENTS);
+        Shape { clients: GAP_CLIENTS, keys, filled: true }
+    }
+}
+
+/// By nearest rank: a time that was measured. Zero when there is none.
+pub fn quantile(times: &[Duration], percent: usize) -> Duration {
+    let mut times = times.to_vec();
+    times.sort();
+    let rank = (times.len() * percent).div_ceil(100).max(1);
+    times.get(rank - 1).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_times_that_were_measured() {
+        let times: Vec<Duration> = (1..=50).rev().map(Duration::from_millis).collect();
+        assert_eq!(quantile(&times, 50), Duration::from_millis(25));
+        assert_eq!(quantile(&times, 99), Duration::from_millis(50));
+        assert_eq!(quantile(&times, 100), Duration::from_millis(50));
+        assert_eq!(quantile(&times[..1], 50), Duration::from_millis(50));
+        assert_eq!(quantile(&[], 99), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_gap_has_as_much_data_as_was_asked_for() {
+        let shape = Gap { data_bytes: 1_000_000_000, rate_percent: 30 }.shape();
+        let bytes = shape.clients * shape.keys * value_bytes_mean();
+        assert!((1_000_000_000..1_001_000_000).contains(&bytes), "{bytes}");
+    }
 }

@@ -1,15 +1,23 @@
 //! Rounds of killing servers under load, with figures.
 
 use clap::Parser;
-use ramhold_cluster_tests::rounds::{Rounds, run};
+use ramhold_cluster_tests::rounds::{Gap, Outcome, Rounds, quantile, run};
 use std::hash::{BuildHasher, RandomState};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Kill servers under load, round after round, and compare everything with the clients' journal.
 #[derive(Parser)]
-#[command(
-    after_help = "Examples:\n  ramhold-rounds --rounds 20\n  ramhold-rounds --servers 7 --victims 2 --rounds 10"
-)]
+#[command(after_help = "\
+Examples:
+  ramhold-rounds --rounds 20
+  ramhold-rounds --servers 7 --victims 2 --rounds 10
+  ramhold-rounds --servers 6 --data 1000 --rounds 20
+  ramhold-rounds --servers 8 --victims 2 --data 1000 --rounds 20
+
+With --data the clients write so much first, then show how fast they can go, and begin a part as many operations a second
+while servers die, however many of them wait; the figure is the longest time in a round from the start of any operation to
+its success.")]
 struct Arguments {
     #[arg(long, default_value_t = 5)]
     servers: usize,
@@ -20,6 +28,13 @@ struct Arguments {
     rounds: u32,
     #[arg(long, default_value_t = 3)]
     replicas: u8,
+    /// Measure how long clients wait with so much data, in MB, spread over all servers.
+    #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u64).range(10..=100_000))]
+    data: Option<u64>,
+    /// Of the peak rate, while servers die.
+    #[arg(long, value_name = "PERCENT", default_value_t = 30, requires = "data",
+          value_parser = clap::value_parser!(u32).range(1..=100))]
+    rate: u32,
     /// Decides who is killed and what is written; at random when absent.
     #[arg(long)]
     seed: Option<u64>,
@@ -34,6 +49,7 @@ fn main() -> ExitCode {
         rounds: arguments.rounds,
         replicas: arguments.replicas,
         seed,
+        gap: arguments.data.map(|data| Gap { data_bytes: data * 1_000_000, rate_percent: arguments.rate }),
     };
     println!("{rounds:?}");
     match run(rounds, |line| println!("{line}")) {
@@ -50,6 +66,9 @@ fn main() -> ExitCode {
                 "at the end {} frames in use for {} replicas of what is live",
                 frames.used, frames.wanted
             );
+            if rounds.gap.is_some() {
+                println!("{}", waits(&rounds, &outcome));
+            }
             for fault in &outcome.faults {
                 println!("FAULT: {fault}");
             }
@@ -61,4 +80,21 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// A death is to be felt for at most so long.
+fn waits(rounds: &Rounds, outcome: &Outcome) -> String {
+    let aim = Duration::from_secs(if rounds.victims == 1 { 2 } else { 4 });
+    let at = |percent| quantile(&outcome.waits, percent);
+    format!(
+        "{} operations/s of {} begun; longest wait of a client, of {} rounds: p50 {:.2} s, p99 {:.2} s, max {:.2} s; aim p99 at most {} s: {}",
+        outcome.rate_per_second,
+        outcome.wanted_per_second,
+        outcome.waits.len(),
+        at(50).as_secs_f64(),
+        at(99).as_secs_f64(),
+        at(100).as_secs_f64(),
+        aim.as_secs(),
+        if at(99) <= aim { "reached" } else { "falls short" }
+    )
 }

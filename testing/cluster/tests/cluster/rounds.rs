@@ -1,6 +1,6 @@
 //! Servers die under load, again and again, and nothing that was acknowledged is lost.
 
-use ramhold_cluster_tests::rounds::{Rounds, run};
+use ramhold_cluster_tests::rounds::{Gap, Rounds, run};
 
 /// Longer runs: the binary `ramhold-rounds`.
 fn check(rounds: Rounds) {
@@ -16,12 +16,24 @@ fn check(rounds: Rounds) {
 #[test]
 fn one_of_five_servers_dies_again_and_again() {
     let _machine = crate::machine();
-    check(Rounds { servers: 5, victims: 1, rounds: 3, replicas: 3, seed: 11 });
+    check(Rounds { servers: 5, victims: 1, rounds: 3, replicas: 3, seed: 11, gap: None });
 }
 
 // F6
 #[test]
 fn two_of_seven_servers_die_at_once() {
     let _machine = crate::machine();
-    check(Rounds { servers: 7, victims: 2, rounds: 2, replicas: 3, seed: 12 });
+    check(Rounds { servers: 7, victims: 2, rounds: 2, replicas: 3, seed: 12, gap: None });
+}
+
+// F6, F11
+#[test]
+fn clients_wait_for_a_server_with_much_data_and_lose_nothing() {
+    let _machine = crate::machine();
+    let gap = Some(Gap { data_bytes: 64 << 20, rate_percent: 30 });
+    let rounds = Rounds { servers: 6, victims: 1, rounds: 2, replicas: 3, seed: 13, gap };
+    let outcome = run(rounds, |line| println!("{line}")).unwrap_or_else(|failure| panic!("{failure}"));
+    assert!(outcome.faults.is_empty(), "{:#?}", outcome.faults);
+    assert_eq!(outcome.waits.len(), 2);
+    assert!(outcome.wanted_per_second < outcome.peak_per_second, "{outcome:?}");
 }

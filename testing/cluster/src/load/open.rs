@@ -1,0 +1,89 @@
+//! A client that goes on with other keys while some of its operations wait: the load does not fall when a server dies.
+
+use super::{Shared, Worker, nanos};
+use crate::journal::Journal;
+use crate::waiting::Failure;
+use ramhold_client::{Operation, OperationId, RejectRules};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Fewer than a client of the library may have under way; when all wait, so does the load.
+const UNDER_WAY_MAX: usize = 1000;
+/// Between two looks for answers.
+const LOOK_INTERVAL: Duration = Duration::from_micros(200);
+
+/// Operations under way. A key has one at a time, as the journal wants it.
+#[derive(Default)]
+struct UnderWay {
+    operations: BTreeMap<OperationId, Asked>,
+    keys: BTreeSet<Vec<u8>>,
+}
+
+struct Asked {
+    key: Vec<u8>,
+    /// Of a write; none: a read.
+    stamp: Option<u64>,
+    began: Instant,
+}
+
+impl Worker {
+    /// Begins operations at even distances, however long earlier ones take, until the load is to stop.
+    pub(super) fn run_open(&mut self, shared: &Shared) -> Result<Journal, Failure> {
+        let mut under_way = UnderWay::default();
+        let mut due = Instant::now();
+        while !shared.stops.load(Ordering::SeqCst) {
+            while due <= Instant::now() && under_way.operations.len() < UNDER_WAY_MAX {
+                self.begin(&mut under_way);
+                due += Duration::from_nanos(shared.interval_nanos.load(Ordering::SeqCst));
+            }
+            while let Some((id, outcome)) = self.client.poll_any() {
+                if let Some(asked) = under_way.operations.remove(&id) {
+                    under_way.keys.remove(&asked.key);
+                    self.settle(asked, outcome, shared);
+                }
+            }
+            let oldest = under_way.operations.values().map(|asked| asked.began).min();
+            shared.reach(self.number, oldest.unwrap_or_else(Instant::now));
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+        while let Some((id, outcome)) = self.client.wait_any() {
+            if let Some(asked) = under_way.operations.remove(&id) {
+                self.settle(asked, outcome, shared);
+            }
+        }
+        Ok(std::mem::take(&mut self.journal))
+    }
+
+    fn begin(&mut self, under_way: &mut UnderWay) {
+        let number = self.rng.below(self.keys);
+        let key = self.key(number);
+        if !under_way.keys.insert(key.clone()) {
+            return;
+        }
+        let (operation, stamp) = if self.rng.chance(1, 4) {
+            let rules = RejectRules::default();
+            (Operation::Read { table: self.table, key: key.clone(), rules }, None)
+        } else {
+            self.next_stamp += 1;
+            let rules = self.rules_that_hold(&key);
+            (self.write_of(key.clone(), self.next_stamp, rules), Some(self.next_stamp))
+        };
+        let began = Instant::now();
+        let id = self.client.submit(operation);
+        under_way.operations.insert(id, Asked { key, stamp, began });
+    }
+
+    fn settle(&mut self, asked: Asked, outcome: ramhold_client::Outcome, shared: &Shared) {
+        let is_done = match asked.stamp {
+            Some(stamp) => self.settle_write(asked.key, stamp, outcome, shared),
+            None => self.settle_read(asked.key, outcome),
+        };
+        if is_done {
+            self.note_gap();
+        }
+        // One that ended otherwise is told among the troubles; its client has waited all the same.
+        shared.longest_wait_nanos.fetch_max(nanos(asked.began.elapsed()), Ordering::SeqCst);
+        shared.done.fetch_add(u64::from(is_done), Ordering::SeqCst);
+    }
+}
