@@ -53,6 +53,12 @@ pub fn test() -> Result<(), Failure> {
     } else {
         skipped.push("bench compare: redis-server or redis-benchmark is not installed".into());
     }
+    if is_installed("redis-server") && is_installed("redis-cli") {
+        let arguments = ["bench", "recovery", "--data", "8MiB", "--beside-redis"];
+        Step::new("bench recovery beside redis-server").program(built("ramhold"), &arguments).run()?;
+    } else {
+        skipped.push("bench recovery --beside-redis: redis-server or redis-cli is not installed".into());
+    }
     if is_installed("redis-server") && is_installed("memcached") {
         bench(&["compare".into(), "memory".into(), "--smoke".into()])?;
     } else {
