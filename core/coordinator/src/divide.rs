@@ -31,6 +31,13 @@ pub struct DeadTablet {
     pub stats: Vec<TabletStat>,
 }
 
+impl DeadTablet {
+    /// What there is of it in its log, in bytes.
+    pub fn bytes(&self) -> u64 {
+        weight_of(&self.stats, self.range.first.0, self.range.last.0).bytes
+    }
+}
+
 /// One plan has at most so many ranges (unless there are more tablets): all of them travel in one message.
 const RANGE_COUNT_MAX: usize = 32_768;
 /// The smallest entry that is worth counting; bounds the records of an unknown part of a segment.

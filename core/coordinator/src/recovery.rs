@@ -436,9 +436,11 @@ impl Coordinator {
             return;
         }
         let masters = self.state.all_up().filter(|s| s.entry.master).count() as u64;
-        let weight = tablets.iter().flat_map(|t| &t.stats).fold(0u64, |sum, s| sum.saturating_add(s.bytes));
-        // As many masters as there are share the work, but for scraps.
-        let share = weight.div_ceil(masters.max(1)).saturating_add(u64::from(self.config.segment_bytes));
+        let weight = tablets.iter().map(DeadTablet::bytes).fold(0, u64::saturating_add);
+        // As many masters as there are share the work, but for scraps. Parts do not come out even, least of all between
+        // slots: a sixteenth is room for that.
+        let share = weight.div_ceil(masters.max(1)).saturating_mul(17) / 16;
+        let share = share.saturating_add(u64::from(self.config.segment_bytes));
         let bounds = Bounds {
             bytes_max: share.max(self.config.partition_bytes_min).min(self.config.partition_bytes_max),
             records_max: self.config.partition_records_max,

@@ -177,6 +177,32 @@ fn every_master_gets_its_share() {
     }
 }
 
+// F3: its statistics are of all tablets of the table there, each of which has its part of them.
+#[test]
+fn several_tablets_of_one_table_are_shared_like_one() {
+    for slots in [false, true] {
+        let mut world = World::cluster(4);
+        let config = CoordinatorConfig::new(addr(7400));
+        world.config = CoordinatorConfig { segment_bytes: 4096, partition_bytes_min: 1000, ..config };
+        world.restart();
+        world.run(Duration::from_secs(1));
+        let options = TableOptions { slots, ..buffered(2, 12) };
+        let id = world.create("users", options);
+        let owned = world.describe("users").tablets.iter().filter(|t| t.owner == ServerId(1)).count();
+        assert_eq!(owned, 3);
+        let head = head_report(2, 1, 0, 500, &[1], &[everything(id, 400_000)]);
+        world.server_mut(3).replicas.insert(ServerId(1), vec![head]);
+        (2..=4).for_each(|port| world.server_mut(port).diligent = false);
+        world.kill(1);
+        world.run_until("told", |w| running(w).is_some());
+        world.settle();
+        let told = world.servers.values().flat_map(|s| s.recovers.last()).collect::<Vec<_>>();
+        assert_eq!(told.len(), 3, "each of the others, slots {slots}");
+        let partitions = told[0].ranges.iter().map(|r| r.partition).max().unwrap() + 1;
+        assert_eq!(partitions, 3, "slots {slots}: {:?}", told[0].ranges);
+    }
+}
+
 // F6
 #[test]
 fn a_failed_or_dead_recovery_master_is_replaced_and_its_late_answer_refused() {
