@@ -131,6 +131,7 @@ impl Backup {
                 stream: key.stream,
                 segment: key.segment,
                 epoch: self.replicas[number].stored.epoch,
+                side: self.replicas[number].side,
             };
             let replicas = found.iter().chain(&present).map(name).collect();
             let counted = |(key, number): &(ReplicaKey, ReplicaNumber)| {

@@ -207,7 +207,8 @@ impl Master {
         };
         let context = Context::ReadBack(ReadBack { segment, backup });
         let rpc = self.calls.open(address, now, now + READ_TIMEOUT, context);
-        let replica = ReplicaName { shard: self.config.shard, stream: repair.stream, segment, epoch };
+        let (shard, stream) = (self.config.shard, repair.stream);
+        let replica = ReplicaName { shard, stream, segment, epoch, side: false };
         request(effects, Peer::Addr(address), &view.to_server(backup), rpc, &ReplicaRead { replica });
         repair.asking = Some(backup);
         true

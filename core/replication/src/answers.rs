@@ -1,9 +1,10 @@
 //! What the answers, and the missing of answers, change.
 
 use crate::{Context, Event, Replicator, Segments};
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, SegmentId, ServerId, Status};
 use ramhold_wire::data::AppendReply;
-use ramhold_wire::membership::{ReplicaName, ReplicasNeeded, ReplicasNotNeeded};
+use ramhold_wire::membership::{ReplicasNeeded, ReplicasNotNeeded};
 use ramhold_wire::{Call, Header, View};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -244,21 +245,33 @@ impl Replicator {
 
     /// Which of these replicas of a backup may be freed: those of segments that we do not have, and those of
     /// segments whose places are all filled by others that hold everything acknowledged, at an epoch that is recorded.
-    pub fn not_needed(&self, backup: ServerId, asked: &ReplicasNeeded) -> ReplicasNotNeeded {
-        let needless = |replica: &&ReplicaName| {
-            if replica.shard != self.config.shard {
-                return false;
+    /// What was a head is not freed before a newer one is recorded, however it is freed: see `advance_frees`.
+    pub fn not_needed(&mut self, backup: ServerId, asked: &ReplicasNeeded) -> ReplicasNotNeeded {
+        let asked = asked.replicas.iter().filter(|replica| replica.shard == self.config.shard);
+        let (mut replicas, mut unrecorded) = (Vec::new(), Vec::new());
+        for replica in asked {
+            let segment = self.segments.get(&replica.segment);
+            let is_needless = segment.is_none_or(|segment| {
+                let is_safe = segment.complete
+                    || (segment.recorded == segment.epoch
+                        && segment.holds(segment.floor.max(segment.opening.length)));
+                is_safe && segment.places.iter().all(|p| p.backup != Some(backup))
+            });
+            // Of a head that is still written the epoch is recorded that made this replica a stale one.
+            let was_head = !replica.side && segment.is_none_or(|segment| segment.complete);
+            let may_be_head =
+                self.streams.get(&replica.stream).is_some_and(|s| s.may_be_head(replica.segment));
+            if is_needless && was_head && may_be_head && !planted(Defect::FreedUnrecorded) {
+                unrecorded.push(*replica);
+            } else if is_needless {
+                replicas.push(*replica);
             }
-            match self.segments.get(&replica.segment) {
-                None => true,
-                Some(segment) => {
-                    let safe = segment.complete
-                        || (segment.recorded == segment.epoch
-                            && segment.holds(segment.floor.max(segment.opening.length)));
-                    safe && segment.places.iter().all(|p| p.backup != Some(backup))
-                }
-            }
-        };
-        ReplicasNotNeeded { replicas: asked.replicas.iter().filter(needless).copied().collect() }
+        }
+        // A newer head is recorded now, and these are freed when they are asked about again.
+        for replica in unrecorded {
+            let stream = self.streams.get_mut(&replica.stream).expect("looked up above");
+            stream.retired = stream.retired.max(replica.segment);
+        }
+        ReplicasNotNeeded { replicas }
     }
 }

@@ -263,6 +263,10 @@ pub struct ReplicaName {
     pub segment: SegmentId,
     #[n(3)]
     pub epoch: Epoch,
+    /// It was opened outside the head order.
+    #[n(4)]
+    #[cbor(default)]
+    pub side: bool,
 }
 
 /// Those of the asked that may be freed. What is not named stays, and is asked about again.

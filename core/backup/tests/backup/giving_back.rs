@@ -7,7 +7,7 @@ use ramhold_wire::membership::{ReplicaName, ReplicaRead, ServerState};
 use ramhold_wire::{Header, Opcode};
 
 fn name(log: &Log) -> ReplicaName {
-    ReplicaName { shard: ShardId(0), stream: log.stream, segment: log.segment, epoch: log.epoch }
+    ReplicaName { shard: ShardId(0), stream: log.stream, segment: log.segment, epoch: log.epoch, side: false }
 }
 
 fn ask(rig: &mut Rig, sender: ServerId, replica: ReplicaName) -> Header {

@@ -4,8 +4,9 @@
 //! any set of backups that holds one current replica of the head. Catalogue: D1, D6, D8, D9.
 
 use crate::bench::{Bench, STREAM};
-use ramhold_base::{SegmentId, ServerId};
+use ramhold_base::{Epoch, SegmentId, ServerId, ShardId};
 use ramhold_replication::FlushWish;
+use ramhold_wire::membership::{ReplicaName, ReplicasNeeded};
 
 /// What goes wrong besides a network that loses, doubles and reorders.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -168,6 +169,34 @@ fn late_answers_about_a_replica_opened_anew_say_nothing_of_it() {
 #[test]
 fn a_refused_backup_never_proves_an_empty_head() {
     (0..80).for_each(|seed| run(seed, Trouble::Refusals));
+}
+
+// D7, D8: also a backup that asks what it may free is not told of what was a head before a newer one is recorded.
+#[test]
+fn what_was_a_head_is_not_told_to_be_unneeded_before_a_newer_one_is_recorded() {
+    let mut bench = Bench::new(1, 6);
+    bench.calm = true;
+    let first = *bench.log.0.keys().next().unwrap();
+    for _ in 0..4 {
+        let (_, (segment, _)) = bench.log.0.iter_mut().next_back().unwrap();
+        segment.extend([7; 30]);
+        bench.roll();
+        for _ in 0..20 {
+            bench.pass(10);
+        }
+    }
+    assert!(bench.replicator.durable(STREAM).segment > first.next());
+    bench.log.0.remove(&first);
+    bench.replicator.retire(first);
+    let name =
+        ReplicaName { shard: ShardId(0), stream: STREAM, segment: first, epoch: Epoch(0), side: false };
+    let asked = ReplicasNeeded { replicas: vec![name, ReplicaName { side: true, ..name }] };
+    let told = |bench: &mut Bench| bench.replicator.not_needed(ServerId(9), &asked).replicas;
+    assert_eq!(told(&mut bench), [asked.replicas[1]], "one that was never a head may go at once");
+    for _ in 0..20 {
+        bench.pass(50);
+    }
+    assert_eq!(told(&mut bench), asked.replicas, "a newer head is recorded");
 }
 
 // D8, F1: a backup that has freed a replica takes a late copy of the opening for a new segment. No recovery may take that
