@@ -517,6 +517,7 @@ impl System for Cluster {
                 // Passed less often than the others: a share more.
                 .chain(&SERVER_MARKS[1..8])
                 .chain(&SERVER_MARKS[9..15])
+                .chain(&SERVER_MARKS[19..])
                 .map(|mark| mark.strip_prefix("mark:").unwrap_or(mark))
                 .collect(),
             Role::Coordinator => COORDINATOR_MARKS.to_vec(),

@@ -19,7 +19,9 @@ pub(super) struct Ends {
 impl Ends {
     pub fn of(call: u64, ttl: Duration, clock_spread: u64) -> Ends {
         let ttl = u64::try_from(ttl.as_nanos()).unwrap_or(NEVER);
-        Ends { earliest: call.saturating_add(ttl).saturating_sub(clock_spread), latest: NEVER, ttl }
+        // However far a clock was ahead, it has not ended before it was asked for.
+        let earliest = call.saturating_add(ttl).saturating_sub(clock_spread).max(call);
+        Ends { earliest, latest: NEVER, ttl }
     }
 
     /// The write had taken effect by this time.

@@ -271,6 +271,28 @@ fn bad_histories_are_rejected() {
     }
 }
 
+/// However much the clocks differ: what nobody saw end, and was written at 50, explains no absence before that.
+#[test]
+fn an_object_does_not_end_before_it_was_written() {
+    // A12
+    let acknowledged = |operation: Operation| Operation { outcome: Outcome::Acknowledged, ..operation };
+    let remove_first = Action::Remove { condition: is(1) };
+    let history = vec![
+        write(1, 2, 9, 1),
+        operation(5, 6, remove_first, Outcome::Acknowledged),
+        absent(7, 20),
+        write(8, 9, 10, 2),
+        read(10, 11, 10, 2),
+        acknowledged(with_ttl(10, write(50, 51, 77, 3))),
+        absent(70, 71),
+    ];
+    let verdict = version_witness(&history, 1000);
+    assert_eq!(verdict.violations, []);
+    assert!(is_linearizable(&history, 1000));
+    let verdict = version_witness(&[&history[..6], &[absent(30, 31)]].concat(), 1000);
+    assert_eq!(verdict.violations.first().map(|v| v.kind), Some(ViolationKind::ImpossibleAbsence));
+}
+
 /// The write of key 7 is carried out between 10 and 12 and is to end 100 later; clocks differ by at most 20.
 #[test]
 fn objects_end_when_their_time_is_over() {
