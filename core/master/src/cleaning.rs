@@ -461,6 +461,7 @@ impl Master {
                 self.log.retire(*source);
                 self.replicator.retire(*source);
             }
+            retiring.survivors.iter().for_each(|survivor| self.replicator.settled(*survivor));
             self.cleaning.counters.segments_retired += retiring.sources.len() as u64;
             effects.report(Level::Debug, "mark:sources_retired");
         }

@@ -407,7 +407,7 @@ impl Master {
         let mut heads = Vec::new();
         for side in &mut replay.sides {
             self.log.enter_side(side.side);
-            side.begun.clear();
+            side.begun.drain(..).for_each(|segment| self.replicator.settled(segment));
             match self.roll(now, side.stream, view, effects) {
                 Some(head) => heads.push((side.stream, head)),
                 None => {

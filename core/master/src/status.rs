@@ -1,6 +1,6 @@
 //! What can be seen of a master.
 
-use crate::Master;
+use crate::{LogSegments, Master};
 use ramhold_base::map::FastMap;
 use ramhold_base::{Instant, KeyHash, Latencies, LeaseId, ServerId, StreamId, TableId, Term};
 use ramhold_wire::status::{ProcessStatus, ReadLeaseStatus, ResultsStatus};
@@ -39,6 +39,7 @@ impl Master {
             recalled: self.counters.recalled,
             dropped: self.counters.dropped,
         });
+        status.copying = Some(self.replicator.copying(&LogSegments(&self.log)));
         let (waited, refused) = self.read_lease_counters();
         status.read_lease = Some(ReadLeaseStatus { waited, refused });
     }

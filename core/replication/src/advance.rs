@@ -1,5 +1,6 @@
 //! Moving every replica from what it has reached towards what is wanted.
 
+use crate::copies::message_bytes_max;
 use crate::{Context, Event, Replicator, Segments, Tail};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Effects, Instant, Peer, Position, SegmentId, ServerId, StreamId, time::earliest};
@@ -26,9 +27,9 @@ impl Replicator {
     /// Sends whatever can be sent now. Safe to call at any time, any number of times.
     pub fn advance(&mut self, now: Instant, log: &dyn Segments, view: &View, effects: &mut Effects) {
         self.retry = None;
-        self.copies = self.copies_running();
+        self.admit_copies(now, log, effects);
         let (mut segments, mut streams) = std::mem::take(&mut self.scratch);
-        segments.extend(self.active.iter().copied());
+        segments.extend(self.active.iter().copied().chain(self.copies.running()));
         for segment in segments.drain(..) {
             self.advance_segment(now, segment, log, view, effects);
         }
@@ -62,11 +63,17 @@ impl Replicator {
         earliest(self.retry, self.calls.deadline())
     }
 
+    /// Whether what was left out of a closed segment since is on devices elsewhere.
+    pub(crate) fn may_copy(&self, id: SegmentId, log: &dyn Segments) -> bool {
+        let stream = self.segments[&id].stream;
+        log.copy_after(id) <= self.flushed(stream) || planted(Defect::CopiedEarly)
+    }
+
     /// How much of a segment may be sent, and whether it may be closed. `None`: nothing yet.
     fn wanted(&self, id: SegmentId, log: &dyn Segments) -> Option<(Tail, bool)> {
         let segment = &self.segments[&id];
         let tail = log.tail(id)?;
-        if log.copy_after(id) > self.flushed(segment.stream) && !planted(Defect::CopiedEarly) {
+        if !self.may_copy(id, log) {
             return None;
         }
         if segment.side {
@@ -112,15 +119,6 @@ impl Replicator {
             self.retry = earliest(self.retry, Some(segment.places[place].retry_at));
             return;
         }
-        let in_order = self.streams[&segment.stream].order.contains(&id);
-        let is_copy = !in_order && !segment.side;
-        if is_copy
-            && self.copies >= self.config.copies_max
-            && segment.places.iter().all(|p| p.backup.is_none() || p.closed)
-        {
-            self.retry = earliest(self.retry, Some(now + NONE_FITS_PAUSE));
-            return;
-        }
         let (taken, avoided) = (segment.taken(), segment.avoided(now));
         let replicas = segment.places.len();
         let wish = Wish {
@@ -135,27 +133,15 @@ impl Replicator {
         let segment = self.segments.get_mut(&id).expect("looked up above");
         segment.avoided.retain(|(_, until)| *until > now);
         segment.places[place].backup = chosen;
-        self.copies += usize::from(is_copy && chosen.is_some());
         match chosen {
             Some(backup) if place == 0 => *self.primaries.entry(backup).or_insert(0) += 1,
             Some(_) => {}
             None => {
                 segment.places[place].retry_at = now + NONE_FITS_PAUSE;
                 self.retry = earliest(self.retry, Some(now + NONE_FITS_PAUSE));
+                self.put_off_copy(now, id);
             }
         }
-    }
-
-    /// Closed segments that are being copied again just now.
-    fn copies_running(&self) -> usize {
-        self.active
-            .iter()
-            .filter(|other| {
-                let segment = &self.segments[*other];
-                !segment.side && !self.streams[&segment.stream].order.contains(other)
-            })
-            .filter(|other| self.segments[*other].places.iter().any(|p| p.backup.is_some() && !p.closed))
-            .count()
     }
 
     /// Sends one message for a replica if there is one to send.
@@ -170,7 +156,7 @@ impl Replicator {
         view: &View,
         effects: &mut Effects,
     ) -> bool {
-        let is_head = self.is_in_order(id);
+        let (is_head, is_copy) = (self.is_in_order(id), self.copies.is_running(id));
         let segment = self.segments.get_mut(&id).expect("callers pass segments of ours");
         let (side, epoch) = (segment.side, segment.epoch);
         let synced = self.streams[&segment.stream].durability == Durability::Synced;
@@ -188,8 +174,19 @@ impl Replicator {
             return false;
         }
         let Some(address) = view.list.address(backup) else { return false };
+        let mut bytes_max = self.config.append_bytes_max;
+        if is_copy {
+            if self.copies.next() > now {
+                self.retry = earliest(self.retry, Some(self.copies.next()));
+                return false;
+            }
+            bytes_max = message_bytes_max(bytes_max, self.config.copy_bytes_per_second);
+        }
         let from = place.sent.min(limit.length);
-        let to = limit.length.min(from.saturating_add(self.config.append_bytes_max));
+        let to = limit.length.min(from.saturating_add(bytes_max));
+        if is_copy {
+            self.copies.sent(now, to - from, self.config.copy_bytes_per_second);
+        }
         let whole = to == limit.length;
         let close = whole && may_close;
         let request = AppendRequest {
@@ -298,7 +295,7 @@ impl Replicator {
                 return;
             }
             stream.order.pop_front();
-            segment.complete = true;
+            (segment.complete, segment.was_complete) = (true, true);
             self.active.remove(&head);
             // The next head may take data now, and the one after it, if it was rolled already, may be opened.
             let next = next.expect("a head closes only when the next is open");
@@ -372,7 +369,12 @@ impl Replicator {
             segment.raise_epoch();
             segment.recording = false;
         }
-        self.active.insert(id);
+        if segment.was_complete && !segment.awaited && !self.active.contains(&id) {
+            let left = segment.replicas_left();
+            self.copies.wait(now, id, left);
+        } else {
+            self.active.insert(id);
+        }
         if index == 0 {
             self.primary_gone(backup);
         }

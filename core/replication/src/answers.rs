@@ -184,8 +184,9 @@ impl Replicator {
         let Some(tail) = log.tail(id) else { return };
         let segment = self.segments.get_mut(&id).expect("callers pass segments of ours");
         if tail.closed && segment.is_durably_closed(tail.length) {
-            segment.complete = true;
+            (segment.complete, segment.was_complete) = (true, true);
             self.active.remove(&id);
+            self.copies.done(id);
         }
     }
 

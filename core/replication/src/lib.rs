@@ -14,6 +14,7 @@
 
 mod advance;
 mod answers;
+mod copies;
 mod flushed;
 mod grants;
 mod segment;
@@ -22,6 +23,7 @@ mod stream;
 
 pub use status::ReplicaSeen;
 
+use copies::Copies;
 use ramhold_base::{Epoch, Instant, Position, Rng, SegmentId, ServerId, ShardId, StreamId};
 use ramhold_placement::CopysetCache;
 use ramhold_wire::Calls;
@@ -67,6 +69,8 @@ pub struct ReplicationConfig {
     pub in_flight_max: u16,
     /// Closed segments that are copied again at the same time.
     pub copies_max: usize,
+    /// How many bytes of them may be sent in a second; 0: as fast as it goes.
+    pub copy_bytes_per_second: u64,
     /// Data bytes in one append.
     pub append_bytes_max: u32,
 }
@@ -80,6 +84,7 @@ impl ReplicationConfig {
             replica_timeout: Duration::from_secs(3),
             in_flight_max: 4,
             copies_max: 4,
+            copy_bytes_per_second: 0,
             append_bytes_max: ramhold_base::limits::APPEND_BYTES_MAX,
         }
     }
@@ -134,7 +139,7 @@ pub struct Replicator {
     segments: BTreeMap<SegmentId, Segment>,
     /// Those of them that have replicas.
     replicated_count: u64,
-    /// Segments with something left to do; the heads are always in it.
+    /// Segments with something left to do, but for copies; the heads are always in it.
     active: BTreeSet<SegmentId>,
     /// Primaries of this log on each backup, for placement.
     primaries: BTreeMap<ServerId, u32>,
@@ -147,8 +152,7 @@ pub struct Replicator {
     refused: Vec<SegmentId>,
     /// The earliest time at which a place may be tried again.
     retry: Option<Instant>,
-    /// Closed segments being copied again, as of this `advance`.
-    copies: usize,
+    copies: Copies,
     /// Lists that `advance` walks over, kept so that it does not allocate.
     scratch: (Vec<SegmentId>, Vec<StreamId>),
 }
@@ -172,7 +176,7 @@ impl Replicator {
             events: Vec::new(),
             refused: Vec::new(),
             retry: None,
-            copies: 0,
+            copies: Copies::default(),
             scratch: (Vec::new(), Vec::new()),
         }
     }
@@ -210,6 +214,14 @@ impl Replicator {
         self.segments.insert(segment, entry);
     }
 
+    /// Nobody waits for this side segment any more, all of whose places are filled: when it loses one it is copied again
+    /// in its turn.
+    pub fn settled(&mut self, segment: SegmentId) {
+        if let Some(segment) = self.segments.get_mut(&segment) {
+            segment.awaited = false;
+        }
+    }
+
     /// The log gave up a segment that no digest names: its replicas are freed.
     pub fn abandon(&mut self, segment: SegmentId) {
         let Some(gone) = self.segments.remove(&segment) else { return };
@@ -236,6 +248,7 @@ impl Replicator {
         }
         self.replicated_count -= u64::from(!gone.places.is_empty());
         self.active.remove(&segment);
+        self.copies.remove(segment);
         for (index, place) in gone.places.iter().enumerate() {
             let Some(backup) = place.backup else { continue };
             if index == 0 {

@@ -29,6 +29,10 @@ pub(crate) struct Segment {
     pub avoided: Vec<(ServerId, Instant)>,
     /// Closed and whole on all places.
     pub complete: bool,
+    /// It was that once, so what it lacks now was lost.
+    pub was_complete: bool,
+    /// Something waits for it to be whole, other than its safety: it is not in the head order yet.
+    pub awaited: bool,
     /// Some backup may have closed it, and one that is lost by now too.
     pub closing: bool,
 }
@@ -81,6 +85,8 @@ impl Segment {
             places: (0..replicas).map(|_| Place::empty()).collect(),
             avoided: Vec::new(),
             complete: false,
+            was_complete: false,
+            awaited: side,
             closing: false,
         }
     }
@@ -93,6 +99,11 @@ impl Segment {
     /// All replicas are closed at the wanted epoch, and that epoch needs no record or has it.
     pub fn is_durably_closed(&self, length: u32) -> bool {
         self.holds(length) && self.places.iter().all(|p| p.closed) && self.recorded == self.epoch
+    }
+
+    /// Replicas that are closed and whole.
+    pub fn replicas_left(&self) -> usize {
+        self.places.iter().filter(|place| place.closed).count()
     }
 
     pub fn taken(&self) -> Vec<ServerId> {

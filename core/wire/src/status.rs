@@ -79,6 +79,28 @@ pub struct ProcessStatus {
     pub results: Option<ResultsStatus>,
     #[n(22)]
     pub read_lease: Option<ReadLeaseStatus>,
+    #[n(23)]
+    pub copying: Option<CopyingStatus>,
+}
+
+/// Closed segments of a master that lost replicas with their backups, and are copied again (D6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Encode, Decode)]
+pub struct CopyingStatus {
+    /// Segments that lack a replica.
+    #[n(0)]
+    pub segments: u64,
+    /// What has still to be sent, in bytes.
+    #[n(1)]
+    pub left_bytes: u64,
+    /// Bytes sent since the start.
+    #[n(2)]
+    pub copied_bytes: u64,
+    /// On average, since there is something to copy; 0: there is nothing, or nothing has been sent.
+    #[n(3)]
+    pub bytes_per_second: u64,
+    /// The operator's; 0: none.
+    #[n(4)]
+    pub limit: u64,
 }
 
 /// How a master fared with its read lease since the start (F8).

@@ -73,6 +73,7 @@ fn server() -> ServerSeen {
         scrub: Some(Default::default()),
         results: Some(Default::default()),
         read_lease: Some(Default::default()),
+        copying: Some(Default::default()),
         ..ProcessStatus::default()
     };
     let operations =

@@ -63,11 +63,12 @@ const DEADLINE: Duration = Duration::from_secs(8);
 const PACKED_LANES_MAX: u64 = 16;
 
 /// Crash points of masters; those of backups are listed there.
-const SERVER_MARKS: [&str; 21] = [
+const SERVER_MARKS: [&str; 22] = [
     "head_rolled",
     "combined_begun",
     "survivors_copied",
     "survivors_entered",
+    "copied_again",
     "sources_retired",
     "compaction_begun",
     "compacted",
@@ -245,6 +246,8 @@ pub struct Cluster {
     /// Servers speak the Redis protocol, and half of the sessions do; database 0 is the table of all.
     pub resp: bool,
     pub placement: ReplicaPlacement,
+    /// Frames for replicas on each server; none: more than are ever used.
+    pub frames: Option<u32>,
 }
 
 /// One of so many seeds has Redis clients among the others.
@@ -262,6 +265,7 @@ impl Default for Cluster {
             limits: None,
             resp: false,
             placement: ReplicaPlacement::Scatter,
+            frames: None,
         }
     }
 }
@@ -311,6 +315,7 @@ impl Cluster {
         replication.in_flight_max = rng.between(1, 4) as u16;
         replication.copies_max = rng.between(1, 4) as usize;
         config.backup_config.buffers = Buffers::Reserved { count: rng.between(2, 8) as u32 };
+        replication.copy_bytes_per_second = *rng.pick(&[0, 0, 512 * 1024, 2048 * 1024]).expect("four rates");
     }
 
     /// How soon a server that does not answer is dead, where limits are drawn: also sooner than the read lease lasts.
@@ -357,7 +362,7 @@ impl Cluster {
             },
             backup_config: BackupConfig {
                 segment_bytes: SEGMENT_BYTES,
-                frames_max: 1000,
+                frames_max: self.frames.unwrap_or(1000),
                 frames_grow_by: 16,
                 buffers: Buffers::Reserved { count: 6 },
                 buffers_survive_power: false,

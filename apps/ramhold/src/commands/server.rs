@@ -104,6 +104,10 @@ pub struct Server {
         value_parser = parse_bytes
     )]
     scrub_rate: u64,
+    /// How much of closed segments whose replicas were lost with a backup this server copies again in a second, so that
+    /// clients' writes have the rest; 0: as fast as it goes.
+    #[arg(long, env = "RAMHOLD_COPY_RATE", value_name = "SIZE", default_value_t = 0, value_parser = parse_bytes)]
+    copy_rate: u64,
     /// What this server shares with others, and fails together with: host=NAME, rack=NAME.
     #[arg(
         long,
@@ -332,6 +336,7 @@ impl Prepared {
         let geometry = Geometry { segment_bytes: SEGMENT_BYTES, seglet_bytes: SEGLET_BYTES };
         let mut master_config = MasterConfig::new(geometry, self.memory.log_bytes, self.memory.index_bytes);
         master_config.replication.local_allowed = arguments.allow_local_backup;
+        master_config.replication.copy_bytes_per_second = arguments.copy_rate;
         master_config.scrub_bytes_per_second = arguments.scrub_rate;
         master_config.disk_bytes_max = u64::from(arguments.disk_expansion) * self.memory.log_bytes;
         ServerConfig {

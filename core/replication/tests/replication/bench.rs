@@ -156,6 +156,8 @@ pub struct Bench {
     opened: BTreeMap<SegmentId, BTreeSet<ServerId>>,
     /// Appends that were sent, in all.
     pub appends: usize,
+    /// Data bytes in them, by when they were sent.
+    pub sent: Vec<(Instant, SegmentId, usize)>,
 }
 
 fn address(server: ServerId) -> SocketAddr {
@@ -164,12 +166,16 @@ fn address(server: ServerId) -> SocketAddr {
 
 impl Bench {
     pub fn new(seed: u64, backups: u64) -> Bench {
+        let mut config = ReplicationConfig::new(ShardId(0));
+        config.append_bytes_max = 64;
+        Bench::with(config, seed, backups)
+    }
+
+    pub fn with(config: ReplicationConfig, seed: u64, backups: u64) -> Bench {
         let mut view = View::new(SocketAddr::from(([10, 0, 0, 250], 1)));
         view.me = ServerId(200);
         view.cluster = ClusterId(7);
         view.term = Term(1);
-        let mut config = ReplicationConfig::new(ShardId(0));
-        config.append_bytes_max = 64;
         let mut bench = Bench {
             rng: Rng::new(seed),
             now: Instant(1),
@@ -192,6 +198,7 @@ impl Bench {
             flushed_before: Position::default(),
             opened: BTreeMap::new(),
             appends: 0,
+            sent: Vec::new(),
         };
         bench.publish();
         bench.replicator.add_stream(STREAM, Durability::Buffered, 3);
@@ -249,7 +256,12 @@ impl Bench {
     pub fn send(&mut self, effects: Effects) {
         for effect in effects.list {
             let Effect::Send { to: ramhold_base::Peer::Addr(to), frame } = effect else { continue };
-            self.appends += usize::from(is_append(&effects.bytes[frame.clone()]));
+            let (header, body) = frame::parse(&effects.bytes[frame.clone()]).unwrap();
+            if header.opcode() == Some(Opcode::Append) {
+                self.appends += 1;
+                let bytes = AppendRequest::decode(body).unwrap().data.len();
+                self.sent.push((self.now, header.segment, bytes));
+            }
             self.post(true, to, effects.bytes[frame].to_vec());
         }
     }
@@ -522,8 +534,4 @@ impl Bench {
         }
         assert!(places.values().all(|count| *count == 3), "{places:?}");
     }
-}
-
-fn is_append(bytes: &[u8]) -> bool {
-    frame::parse(bytes).unwrap().0.opcode() == Some(Opcode::Append)
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is wrong")]
 
 mod bench;
+mod copies;
 mod flushed;
 mod grants;
 mod lossy_backups;

@@ -7,7 +7,8 @@ use ramhold_node::{Phase, RespSeen, ServerSeen};
 use ramhold_wire::Opcode;
 use ramhold_wire::membership::Durability;
 use ramhold_wire::status::{
-    BackupStatus, CleaningStatus, ProcessStatus, ReadLeaseStatus, ResultsStatus, ScrubStatus, StreamStatus,
+    BackupStatus, CleaningStatus, CopyingStatus, ProcessStatus, ReadLeaseStatus, ResultsStatus, ScrubStatus,
+    StreamStatus,
 };
 use std::time::Duration;
 
@@ -49,6 +50,9 @@ impl Role for ServerSeen {
         }
         write_memory(page, status);
         write_streams(page, &status.streams);
+        if let Some(copying) = &status.copying {
+            write_copying(page, copying);
+        }
         page.gauge(
             "ramhold_recovery_partitions",
             "Partitions of dead servers that this one replays.",
@@ -187,6 +191,21 @@ fn write_streams(page: &mut Page, streams: &[StreamStatus]) {
     for (name, help, of) in families {
         page.by_label((name, "gauge", help), "durability", sums(of));
     }
+}
+
+fn write_copying(page: &mut Page, copying: &CopyingStatus) {
+    page.gauge(
+        "ramhold_copying_segments",
+        "Closed segments that lack a replica, which are copied again.",
+        copying.segments,
+    );
+    page.gauge("ramhold_copying_left_bytes", "Bytes of them that are still to be sent.", copying.left_bytes);
+    page.gauge(
+        "ramhold_copying_bytes_per_second",
+        "How many are sent, on average since there is something to copy; 0: there is nothing.",
+        copying.bytes_per_second,
+    );
+    page.counter("ramhold_copied_bytes_total", "Bytes that were sent so.", copying.copied_bytes);
 }
 
 fn write_backup(page: &mut Page, backup: &BackupStatus) {

@@ -4,8 +4,8 @@ use super::Picture;
 use crate::commands::{recoveries, table};
 use crate::placement::placement_text;
 use ramhold_client::{
-    BackupStatus, CleaningStatus, ClearedReport, LossReport, ProcessStatus, ReadLeaseStatus, ResultsStatus,
-    ScrubStatus, ServerEntry, ServerState, StreamStatus,
+    BackupStatus, CleaningStatus, ClearedReport, CopyingStatus, LossReport, ProcessStatus, ReadLeaseStatus,
+    ResultsStatus, ScrubStatus, ServerEntry, ServerState, StreamStatus,
 };
 use ramhold_wire::ReplicaPlacement;
 use serde_json::{Map, Value, json};
@@ -93,6 +93,7 @@ fn process(process: &ProcessStatus) -> Value {
         "scrub": process.scrub.as_ref().map(scrub),
         "results": process.results.as_ref().map(results),
         "read_lease": process.read_lease.as_ref().map(read_lease),
+        "copying": process.copying.as_ref().map(copying),
         "streams": process.streams.iter().map(stream).collect::<Vec<_>>(),
         "backup": process.backup.as_ref().map(backup),
     })
@@ -123,6 +124,16 @@ fn results(results: &ResultsStatus) -> Value {
 
 fn read_lease(lease: &ReadLeaseStatus) -> Value {
     json!({ "waited": lease.waited, "refused": lease.refused })
+}
+
+fn copying(copying: &CopyingStatus) -> Value {
+    json!({
+        "segments": copying.segments,
+        "left_bytes": copying.left_bytes,
+        "copied_bytes": copying.copied_bytes,
+        "bytes_per_second": copying.bytes_per_second,
+        "limit": copying.limit,
+    })
 }
 
 fn scrub(scrub: &ScrubStatus) -> Value {

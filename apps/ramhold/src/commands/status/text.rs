@@ -5,7 +5,7 @@ use crate::commands::{recoveries, table};
 use crate::output::{Columns, bytes_for_eyes};
 use crate::placement::placement_text;
 use crate::size::bytes_text;
-use ramhold_client::{BackupStatus, LossReport, ProcessStatus, ServerEntry, ServerState};
+use ramhold_client::{BackupStatus, CopyingStatus, LossReport, ProcessStatus, ServerEntry, ServerState};
 use ramhold_wire::ReplicaPlacement;
 
 pub fn picture(picture: &Picture) -> String {
@@ -125,6 +125,9 @@ fn troubles(server: &ServerEntry, process: &ProcessStatus) -> String {
             ));
         }
     }
+    if let Some(copying) = process.copying.filter(|copying| copying.segments > 0) {
+        notes.push_str(&format!("{} {}\n", server.id, copying_text(&copying)));
+    }
     if process.cleaning.is_some_and(|cleaning| cleaning.is_full) {
         notes.push_str(&format!(
             "{} is full: it refuses writes until objects are removed or expire, or servers are added\n",
@@ -147,6 +150,20 @@ fn troubles(server: &ServerEntry, process: &ProcessStatus) -> String {
         notes.push_str(&format!("{} backup has failed: {}\n", server.id, bytes_for_eyes(failed.as_bytes())));
     }
     notes
+}
+
+/// How far a server is with what it copies again.
+fn copying_text(copying: &CopyingStatus) -> String {
+    let limit = match copying.limit {
+        0 => String::new(),
+        limit => format!(" of at most {}", bytes_text(limit)),
+    };
+    format!(
+        "copies {} segments again that lost a replica: {} to go, at {}{limit} per second",
+        copying.segments,
+        bytes_text(copying.left_bytes),
+        bytes_text(copying.bytes_per_second)
+    )
 }
 
 fn labels(server: &ServerEntry) -> String {

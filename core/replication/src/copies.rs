@@ -1,0 +1,185 @@
+//! Closed segments that have lost a replica with its backup: which are copied again now, and how fast.
+//!
+//! A few segments are copied at a time, those with the fewest replicas left first; all others wait and cost nothing. An
+//! operator may bound the bytes of a second, so that clients' writes have the rest. What somebody waits for is not in
+//! here and not bounded: heads, and side segments before all that depends on them is done.
+//!
+//! Invariants:
+//! - a segment is in one of three lists, or in none;
+//! - at most `copies_max` are copied at a time, so as many messages per lost replica are outstanding;
+//! - over any time the bytes sent are at most the limit's, and `PAUSE_MAX` of it and a message more.
+//!
+//! Not here: the messages (advance). Protocol: docs/protocols/replication.md, "Losing a backup". Catalogue: D6.
+
+use crate::{Replicator, Segments};
+use ramhold_base::limits::REPLICA_COUNT_MAX;
+use ramhold_base::{Effects, Instant, Level, SegmentId, time::earliest};
+use ramhold_wire::status::CopyingStatus;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// A turn that was missed for so long is made up for; what was missed before is not.
+const PAUSE_MAX: Duration = Duration::from_millis(50);
+/// With a limit a message takes a twentieth of a second's bytes, if that is not less than this.
+const LIMITED_BYTES_MIN: u32 = 64 * 1024;
+/// How long segments are left alone that no backup fits.
+const UNFIT_PAUSE: Duration = Duration::from_millis(500);
+/// How many waiting segments are looked at for one that may be copied: those before it wait for devices.
+const LOOKED_AT_MAX: usize = 64;
+
+/// How many replicas are left of a segment: those with the fewest come first.
+type Turn = (usize, SegmentId);
+
+#[derive(Debug, Default)]
+pub(crate) struct Copies {
+    waiting: BTreeSet<Turn>,
+    running: BTreeSet<Turn>,
+    /// Waiting, and no backup fits them just now.
+    unfit: BTreeSet<Turn>,
+    unfit_until: Instant,
+    /// No message before this.
+    next: Instant,
+    /// Since when there is something to copy, and what was done since.
+    begun: Option<Instant>,
+    last: Instant,
+    bytes: u64,
+    segments: u64,
+    bytes_total: u64,
+}
+
+impl Copies {
+    /// A segment has to be copied, `left` of its replicas are there. Whoever is copied already stays so.
+    pub fn wait(&mut self, now: Instant, segment: SegmentId, left: usize) {
+        let is_running = self.is_running(segment);
+        self.remove(segment);
+        let turns = if is_running { &mut self.running } else { &mut self.waiting };
+        turns.insert((left, segment));
+        if self.begun.is_none() {
+            (self.begun, self.last, self.bytes, self.segments) = (Some(now), now, 0, 0);
+            self.next = self.next.max(now);
+        }
+    }
+
+    /// It is whole again.
+    pub fn done(&mut self, segment: SegmentId) {
+        self.segments += u64::from(self.is_running(segment));
+        self.remove(segment);
+    }
+
+    /// It is whole again, or gone.
+    pub fn remove(&mut self, segment: SegmentId) {
+        for turns in [&mut self.waiting, &mut self.running, &mut self.unfit] {
+            turns_of(segment).for_each(|turn| {
+                turns.remove(&turn);
+            });
+        }
+    }
+
+    /// Those that are copied now, the most urgent first.
+    pub fn running(&self) -> impl Iterator<Item = SegmentId> {
+        self.running.iter().map(|(_, segment)| *segment)
+    }
+
+    pub fn is_running(&self, segment: SegmentId) -> bool {
+        turns_of(segment).any(|turn| self.running.contains(&turn))
+    }
+
+    pub fn contains(&self, segment: SegmentId) -> bool {
+        let lists = [&self.waiting, &self.running, &self.unfit];
+        turns_of(segment).any(|turn| lists.iter().any(|turns| turns.contains(&turn)))
+    }
+
+    fn all(&self) -> impl Iterator<Item = SegmentId> {
+        self.waiting.iter().chain(&self.unfit).chain(&self.running).map(|(_, segment)| *segment)
+    }
+
+    /// When the next message may be sent.
+    pub fn next(&self) -> Instant {
+        self.next
+    }
+
+    /// A message with so many bytes leaves.
+    pub fn sent(&mut self, now: Instant, bytes: u32, bytes_per_second: u64) {
+        self.bytes += u64::from(bytes);
+        self.bytes_total += u64::from(bytes);
+        self.last = now;
+        if bytes_per_second > 0 {
+            let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(bytes_per_second);
+            let cost = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+            let missed = Instant(now.0.saturating_sub(PAUSE_MAX.as_nanos() as u64));
+            self.next = self.next.max(missed) + cost;
+        }
+    }
+}
+
+fn turns_of(segment: SegmentId) -> impl Iterator<Item = Turn> {
+    (0..usize::from(REPLICA_COUNT_MAX)).map(move |left| (left, segment))
+}
+
+/// The most that one message brings of a copy.
+pub(crate) fn message_bytes_max(append_bytes_max: u32, bytes_per_second: u64) -> u32 {
+    if bytes_per_second == 0 {
+        return append_bytes_max;
+    }
+    let share = u32::try_from(bytes_per_second / 20).unwrap_or(u32::MAX);
+    share.max(LIMITED_BYTES_MIN).min(append_bytes_max)
+}
+
+impl Replicator {
+    /// Gives segments their turns.
+    pub(crate) fn admit_copies(&mut self, now: Instant, log: &dyn Segments, effects: &mut Effects) {
+        if self.copies.unfit_until <= now {
+            let unfit = std::mem::take(&mut self.copies.unfit);
+            self.copies.waiting.extend(unfit);
+        } else if !self.copies.unfit.is_empty() {
+            self.retry = earliest(self.retry, Some(self.copies.unfit_until));
+        }
+        while self.copies.running.len() < self.config.copies_max {
+            let mut first = self.copies.waiting.iter().take(LOOKED_AT_MAX);
+            let Some(&turn) = first.find(|(_, id)| self.may_copy(*id, log)) else { break };
+            self.copies.waiting.remove(&turn);
+            self.copies.running.insert(turn);
+        }
+        if let Some(begun) = self.copies.begun.filter(|_| self.copies.all().next().is_none()) {
+            self.copies.begun = None;
+            let Copies { segments, bytes, .. } = self.copies;
+            let took = now.since(begun).as_millis();
+            let text = format!("{segments} segments were copied again: {bytes} bytes in {took} ms");
+            effects.report(Level::Info, text);
+            effects.report(Level::Debug, "mark:copied_again");
+        }
+    }
+
+    /// No backup fits a segment that has its turn: others are tried, if nothing of it is under way.
+    pub(crate) fn put_off_copy(&mut self, now: Instant, id: SegmentId) {
+        let segment = &self.segments[&id];
+        let is_idle = segment.places.iter().all(|place| place.backup.is_none() || place.closed);
+        if is_idle && self.copies.is_running(id) {
+            self.copies.remove(id);
+            if self.copies.unfit.is_empty() {
+                self.copies.unfit_until = now + UNFIT_PAUSE;
+            }
+            self.copies.unfit.insert((segment.replicas_left(), id));
+            self.retry = earliest(self.retry, Some(self.copies.unfit_until));
+        }
+    }
+
+    /// What is to be copied again, and how fast that goes.
+    pub fn copying(&self, log: &dyn Segments) -> CopyingStatus {
+        let copies = &self.copies;
+        let missing = |id: SegmentId| {
+            let length = log.tail(id).map_or(0, |tail| tail.length);
+            let open = self.segments[&id].places.iter().filter(|place| !place.closed);
+            open.map(|place| u64::from(length.saturating_sub(place.sent))).sum::<u64>()
+        };
+        let took = copies.begun.map_or(Duration::ZERO, |begun| copies.last.since(begun));
+        let rate = u128::from(copies.bytes) * 1_000_000_000 / took.as_nanos().max(1);
+        CopyingStatus {
+            segments: copies.all().count() as u64,
+            left_bytes: copies.all().map(missing).sum(),
+            copied_bytes: copies.bytes_total,
+            bytes_per_second: if took.is_zero() { 0 } else { u64::try_from(rate).unwrap_or(u64::MAX) },
+            limit: self.config.copy_bytes_per_second,
+        }
+    }
+}
