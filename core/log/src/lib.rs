@@ -37,6 +37,7 @@ mod older;
 pub mod opening;
 mod pieces;
 mod prefetch;
+mod profile;
 mod ranges;
 mod reader;
 mod recount;
@@ -50,6 +51,7 @@ mod stats;
 mod stream;
 mod sweep;
 mod tombstones;
+mod will;
 
 pub use choose::{Choice, HEADROOM_SEGMENTS, Plan, Wish};
 pub use combine::Combined;
