@@ -10,7 +10,8 @@
 //!                    │
 //!           free ── memory ── segment, pieces              where they lie
 //!                    │
-//!                   log ── stream, replay, sweep            what they mean; index, stats, tombstones, results
+//!                   log ── stream, replay, sweep            what they mean; index, tombstones, results
+//!                    │       ├─ stats ── profile ── will    what they weigh, and where
 //!                    │       └─ ranges ── divide, intake    what another log's segment brings, and to whom
 //!                    │
 //!                  scrub ── repair, loss                   what has rotted in memory

@@ -144,7 +144,7 @@ impl MasterConfig {
 }
 
 /// What profiles may take of the log's memory, in thousandths of it.
-const PROFILE_PER_MILLE: u64 = 6;
+pub const PROFILE_PER_MILLE: u64 = 6;
 /// Half a percent of a core; 64 GiB take two and a half hours.
 pub const SCRUB_BYTES_PER_SECOND: u64 = 8 * 1024 * 1024;
 /// How many times the log's memory its frames may take by default.
