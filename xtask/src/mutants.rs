@@ -36,6 +36,7 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
     ("JoinedAtNewest", "ramhold-world", "scenarios", "tablets::a_joined_tablet_is_recovered"),
     ("OldDivisionTaken", "ramhold-master", "master", "division::an_older_division"),
     ("RecountedTwice", "ramhold-log", "log", "recount::"),
+    ("ProfileNotMoved", "ramhold-log", "log", "cleaning::"),
     ("UpdateRepeated", "ramhold-coordinator", "protocol", "updates::a_doubled_creation"),
     ("UpdateFloorIgnored", "ramhold-coordinator", "protocol", "updates::what_is_below_the_floor"),
     ("UpdateResultNotStored", "ramhold-coordinator", "protocol", "updates::a_coordinator_that_dies"),

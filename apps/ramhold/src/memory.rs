@@ -8,6 +8,7 @@
 
 use crate::size::bytes_text;
 use ramhold_base::limits::{SEGLET_BYTES, SEGMENT_BYTES};
+use ramhold_master::PROFILE_PER_MILLE;
 
 /// With less, the log would not have room for a handful of segments.
 pub const MEMORY_BYTES_MIN: u64 = 64 << 20;
@@ -32,6 +33,8 @@ pub struct MemoryPlan {
     pub total_bytes: u64,
     pub log_bytes: u64,
     pub index_bytes: u64,
+    /// Where in large tablets their bytes lie, for those who recover them.
+    pub profile_bytes: u64,
     /// Slots of the buffer file; 0: writes go to the frames' page cache.
     pub buffer_count: u32,
     pub buffer_bytes: u64,
@@ -73,21 +76,24 @@ impl MemoryPlan {
         }
         let buffer_bytes = if buffer_count == 0 { 0 } else { 4096 + buffer_count * PLACE_BYTES };
         left -= buffer_bytes;
-        let (log_bytes, index_bytes) = if roles.master {
+        let (log_bytes, index_bytes, profile_bytes) = if roles.master {
             // 12 %: at 100 bytes a value an object takes about 130 bytes of log and 12 of index.
             let index_bytes = total_bytes / 100 * 12;
             let seglet = u64::from(SEGLET_BYTES);
-            let log_bytes = (left - index_bytes) / seglet * seglet;
-            (log_bytes, left - log_bytes)
+            let log_bytes = (left - index_bytes) / (1000 + PROFILE_PER_MILLE) * 1000 / seglet * seglet;
+            let profile_bytes = log_bytes / 1000 * PROFILE_PER_MILLE;
+            (log_bytes, left - log_bytes - profile_bytes, profile_bytes)
         } else {
             // What no role uses is not taken.
-            (0, 0)
+            (0, 0, 0)
         };
-        let total_bytes = network_bytes + recovery_cache_bytes + buffer_bytes + log_bytes + index_bytes;
+        let total_bytes =
+            network_bytes + recovery_cache_bytes + buffer_bytes + log_bytes + index_bytes + profile_bytes;
         Ok(MemoryPlan {
             total_bytes,
             log_bytes,
             index_bytes,
+            profile_bytes,
             buffer_count: u32::try_from(buffer_count).expect("bounded by the maximum above"),
             buffer_bytes,
             recovery_cache_bytes,
@@ -98,10 +104,11 @@ impl MemoryPlan {
     /// The parts, for the banner.
     pub fn text(&self) -> String {
         format!(
-            "{} = log {} + index {} + buffers {} ({} slots) + recovery {} + network {}",
+            "{} = log {} + index {} + profiles {} + buffers {} ({} slots) + recovery {} + network {}",
             bytes_text(self.total_bytes),
             bytes_text(self.log_bytes),
             bytes_text(self.index_bytes),
+            bytes_text(self.profile_bytes),
             bytes_text(self.buffer_bytes),
             self.buffer_count,
             bytes_text(self.recovery_cache_bytes),
@@ -141,6 +148,7 @@ mod tests {
             assert!(plan.log_bytes * 2 > total, "more than half is for data: {plan:?}");
             assert!(plan.log_bytes.is_multiple_of(u64::from(SEGLET_BYTES)));
             assert!(plan.index_bytes >= total / 100 * 12);
+            assert!(plan.profile_bytes > 0 && plan.profile_bytes <= plan.log_bytes / 1000 * 6);
             assert!(plan.recovery_cache_bytes >= u64::from(SEGMENT_BYTES));
         }
     }

@@ -192,6 +192,8 @@ defects! {
     OldDivisionTaken;
     /// The parts of a tablet that is cut count what came while the walk was elsewhere.
     RecountedTwice;
+    /// A tablet profile does not follow what cleaning moves.
+    ProfileNotMoved;
     /// A server answers requests for an earlier life.
     AnyLifeAnswers;
 

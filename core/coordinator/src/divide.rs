@@ -1,15 +1,18 @@
 //! Cuts a dead server's tablets into partitions that one recovery master each can take over.
 //!
-//! Pure: tablets and the statistics of their streams' heads go in, ranges with partition numbers come out. A tablet is
-//! cut into equal hash ranges until each is below the bounds; ranges are then packed in order into partitions below
-//! the same bounds. A tablet of a table by slots is cut between slots only, so the smallest part is a slot, however heavy.
-//! What was written since the statistics is at most one segment, so room for one is left in each.
+//! Pure: tablets and what the heads of their streams tell of their weight go in, ranges with partition numbers come out. A
+//! tablet is cut until each range is below the bounds; ranges are then packed in order into partitions below the same
+//! bounds. A tablet of a table by slots is cut between slots only, so the smallest part is a slot, however heavy.
+//! What was written since the head was opened is at most one segment, so room for one is left in each.
+//!
+//! Only the tablets say what is recovered. Whatever is wrong or old about their weight makes partitions uneven, no more.
 //!
 //! Invariants: the ranges cover exactly the tablets; every tablet has at least one; a partition of several ranges is
 //! below the bounds; tablets of tables by slots begin and end at slots.
 //!
-//! Protocol: docs/protocols/recovery.md, 4. Catalogue: F3. Source: SOSP11 3.5.
+//! Not here: where a tablet is cut (`cut`). Protocol: docs/protocols/recovery.md, 4. Catalogue: F3. Source: SOSP11 3.5.
 
+use crate::cut::{Part, cut, weight_of};
 use ramhold_base::KeyHash;
 use ramhold_base::hash::{SLOT_COUNT, first_hash_of, slot_of_hash};
 use ramhold_wire::recovery::{PartitionRange, TabletStat};
@@ -54,8 +57,7 @@ pub fn divide(tablets: &[DeadTablet], bounds: &Bounds) -> Vec<PartitionRange> {
     let mut partition = 0;
     let mut filled: Option<Weight> = None;
     for tablet in tablets {
-        for (first, last) in cut(tablet, limit, pieces_max) {
-            let weight = weight_of(&tablet.stats, first, last);
+        for Part { first, last, weight } in cut(tablet, limit, pieces_max) {
             let together = filled.map(|f| f.plus(weight));
             filled = match together {
                 Some(together) if together.fits(limit) => Some(together),
@@ -82,45 +84,33 @@ fn less_reserve(bound: u64, reserve: u64) -> u64 {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-struct Weight {
-    bytes: u64,
-    records: u64,
+pub(crate) struct Weight {
+    pub bytes: u64,
+    pub records: u64,
 }
 
 impl Weight {
-    fn plus(self, other: Weight) -> Weight {
+    pub fn plus(self, other: Weight) -> Weight {
         Weight {
             bytes: self.bytes.saturating_add(other.bytes),
             records: self.records.saturating_add(other.records),
         }
     }
 
-    fn fits(self, limit: Weight) -> bool {
+    pub fn fits(self, limit: Weight) -> bool {
         self.bytes <= limit.bytes && self.records <= limit.records
     }
-}
 
-/// Equal parts of a tablet, as few as keep each below the limit; or as many as are allowed.
-fn cut(tablet: &DeadTablet, limit: Weight, pieces_max: u64) -> Vec<(u64, u64)> {
-    let (first, last) = (tablet.range.first.0, tablet.range.last.0);
-    let whole = weight_of(&tablet.stats, first, last);
-    let part = if tablet.range.slots { part_at_slots } else { part };
-    let pieces_max = if tablet.range.slots {
-        u64::from(slot_of_hash(tablet.range.last) - slot_of_hash(tablet.range.first)) + 1
-    } else {
-        (last - first).saturating_add(1)
+    pub fn divided(self, by: u64) -> Weight {
+        Weight { bytes: self.bytes / by, records: self.records / by }
     }
-    .min(pieces_max);
-    let needed = whole.bytes.div_ceil(limit.bytes).max(whole.records.div_ceil(limit.records));
-    let mut pieces = needed.clamp(1, pieces_max);
-    loop {
-        let parts: Vec<(u64, u64)> = (0..pieces).map(|i| part(first, last, i, pieces)).collect();
-        // Hashes are spread evenly within one statistic, but statistics may differ along the tablet.
-        let all_fit = parts.iter().all(|(first, last)| weight_of(&tablet.stats, *first, *last).fits(limit));
-        if all_fit || pieces == pieces_max {
-            return parts;
+
+    /// What is left of a limit, but never less than half.
+    pub fn less_half(self, reserve: Weight) -> Weight {
+        Weight {
+            bytes: less_reserve(self.bytes, reserve.bytes),
+            records: less_reserve(self.records, reserve.records),
         }
-        pieces = pieces.saturating_mul(2).min(pieces_max);
     }
 }
 
@@ -144,33 +134,4 @@ pub(crate) fn part(first: u64, last: u64, index: u64, count: u64) -> (u64, u64) 
     let to = u128::from(first) + at(index + 1) - 1;
     let fits = "a part of a range of hashes is a range of hashes";
     (u64::try_from(from).expect(fits), u64::try_from(to).expect(fits))
-}
-
-/// The share of each statistic that lies in the range, rounded up.
-fn weight_of(stats: &[TabletStat], first: u64, last: u64) -> Weight {
-    let mut sum = Weight::default();
-    for stat in stats {
-        let from = stat.first.0.max(first);
-        let to = stat.last.0.min(last);
-        if from > to || stat.last < stat.first {
-            continue;
-        }
-        let width = u128::from(stat.last.0 - stat.first.0) + 1;
-        let shared = u128::from(to - from) + 1;
-        sum = sum.plus(Weight {
-            bytes: share(stat.bytes, shared, width),
-            records: share(stat.records, shared, width),
-        });
-    }
-    sum
-}
-
-/// `amount * shared / width`, rounded up; `shared <= width <= 2^64`.
-fn share(amount: u64, shared: u128, width: u128) -> u64 {
-    if shared == width {
-        return amount;
-    }
-    // Both are below 2^64 now, so the product fits.
-    let product = u128::from(amount) * shared;
-    u64::try_from(product.div_ceil(width)).unwrap_or(u64::MAX)
 }

@@ -23,6 +23,7 @@ mod tablets;
 mod timeline;
 mod updates;
 
+mod cut;
 mod divide;
 mod division;
 mod losses;

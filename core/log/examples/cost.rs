@@ -20,6 +20,7 @@ fn main() {
         index_bytes_max: 1 << 28,
         reserve_bytes: 1 << 25,
         cleaning_reserve_bytes: 0,
+        profile_bytes_max: log_bytes / 1000 * 6,
         index_secret: 7,
     };
     let mut log = Log::new(config, vec![1; log_bytes as usize]);

@@ -10,7 +10,8 @@
 //!                    │
 //!           free ── memory ── segment, pieces              where they lie
 //!                    │
-//!                   log ── stream, replay, sweep            what they mean; index, stats, tombstones, results
+//!                   log ── stream, replay, sweep            what they mean; index, tombstones, results
+//!                    │       ├─ stats ── profile ── will    what they weigh, and where
 //!                    │       └─ ranges ── divide, intake    what another log's segment brings, and to whom
 //!                    │
 //!                  scrub ── repair, loss                   what has rotted in memory
@@ -37,6 +38,7 @@ mod older;
 pub mod opening;
 mod pieces;
 mod prefetch;
+mod profile;
 mod ranges;
 mod reader;
 mod recount;
@@ -50,6 +52,7 @@ mod stats;
 mod stream;
 mod sweep;
 mod tombstones;
+mod will;
 
 pub use choose::{Choice, HEADROOM_SEGMENTS, Plan, Wish};
 pub use combine::Combined;

@@ -25,6 +25,7 @@ use crate::index::bucket::What;
 use crate::index::{INDEX_BYTES_MIN, Index, REGION_BYTES_MAX};
 use crate::memory::{Floor, Memory};
 use crate::moving::HashOf;
+use crate::profile::{Counted, Profiles};
 use crate::results::Results;
 use crate::segment::Slot;
 use crate::stats::TabletCounters;
@@ -67,6 +68,8 @@ pub struct LogConfig {
     pub reserve_bytes: u64,
     /// The part of the reserve that only cleaning may use: what survives one pass.
     pub cleaning_reserve_bytes: u64,
+    /// Bound of what is kept beside the log about where in large tablets their bytes lie.
+    pub profile_bytes_max: u64,
     /// Secret of the cluster's servers, so that nobody else can aim at one bucket; scans in one log can go on in another
     /// with the same.
     pub index_secret: u64,
@@ -255,7 +258,7 @@ impl Log {
             config,
             memory: Memory::new(config.geometry, region),
             index: Index::new(config.log_bytes, config.index_bytes_max),
-            counters: TabletCounters::default(),
+            counters: TabletCounters::new(Profiles::new(config.profile_bytes_max, segment_bytes.into())),
             streams: BTreeMap::new(),
             sides: BTreeMap::new(),
             segment_last: SegmentId::NONE,
@@ -431,14 +434,25 @@ impl Log {
     /// The counts of all tracked ranges, found out by a walk over the whole index. Memory must not be damaged.
     pub fn count_anew(&self, hash_of: HashOf<'_>) -> Vec<TabletStat> {
         let mut counters = self.counters.emptied();
+        self.objects_anew(hash_of).for_each(|object| counters.add(&object, self.next_segment_id()));
+        counters.iter().collect()
+    }
+
+    /// Panics when the profiles of large tables are not what a walk over the whole index finds. Memory must not be damaged,
+    /// and nothing have been lost.
+    pub fn check_profiles(&self, hash_of: HashOf<'_>) {
+        self.counters.profiles.check(self.objects_anew(hash_of));
+    }
+
+    fn objects_anew(&self, hash_of: HashOf<'_>) -> impl Iterator<Item = Counted> {
         let mut entries = Vec::new();
         (0..self.index.bucket_count()).for_each(|bucket| self.index.entries_of(bucket, &mut entries));
-        for (_, at) in entries.into_iter().filter(|(what, _)| *what == What::Object) {
+        entries.into_iter().filter(|(what, _)| *what == What::Object).map(move |(_, at)| {
             let record = self.memory.record(at);
             let hash = hash_of(record.table, &record.key.to_vec());
-            counters.add(record.table, hash, record.entry_bytes);
-        }
-        counters.iter().collect()
+            let segment = self.memory.segment_of(at).id;
+            Counted { table: record.table, hash, bytes: record.entry_bytes, segment }
+        })
     }
 
     pub fn usage(&self) -> Usage {
@@ -623,11 +637,12 @@ impl Log {
         segment.live_count += 1;
         segment.indexed_count += 1;
         let position = Position { segment: segment.id, offset: segment.len_bytes };
+        let object = Counted { table, hash, bytes: object_bytes, segment: segment.id };
         if let Some(dead) = dead {
             self.index.replace(place, dead.at, What::Object, at);
             self.bury(table, hash, dead);
         }
-        self.counters.add(table, hash, object_bytes);
+        self.counters.add(&object, self.segment_last.next());
         self.forgive(place);
         Written { at, position }
     }
@@ -650,8 +665,9 @@ impl Log {
         segment.live_bytes += entry.len() as u32;
         segment.live_count += 1;
         segment.indexed_count += 1;
+        let object = Counted { table, hash, bytes: entry.len() as u32, segment: segment.id };
         self.index.insert(place, What::Object, at);
-        self.counters.add(table, hash, entry.len() as u32);
+        self.counters.add(&object, self.segment_last.next());
         self.forgive(place);
     }
 
@@ -693,7 +709,7 @@ impl Log {
         segment.indexed_count -= 1;
         segment.live_bytes -= dead.entry_bytes;
         segment.live_count -= 1;
-        self.counters.take_off(table, hash, dead.entry_bytes);
+        self.counters.take_off(&Counted { table, hash, bytes: dead.entry_bytes, segment: dead.segment });
     }
 }
 

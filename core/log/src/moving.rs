@@ -13,6 +13,7 @@
 
 use crate::index::Spot;
 use crate::log::Log;
+use crate::profile::Counted;
 use crate::segment::Slot;
 use crate::{Alive, Entry, Kind, Object, OlderList, Reference, Tombstone};
 use ramhold_base::planted::{Defect, planted};
@@ -289,6 +290,7 @@ impl Log {
         let new = self.memory.reference(to, offset);
         let segment = self.memory.segments.at_mut(to);
         let bytes = segment.len_bytes - offset;
+        let moved = Counted { table: seen.table, hash: seen.hash, bytes, segment: segment.id };
         segment.live_bytes += bytes;
         segment.live_count += 1;
         segment.indexed_count += 1;
@@ -296,11 +298,9 @@ impl Log {
         from.live_bytes -= seen.bytes;
         from.live_count -= 1;
         from.indexed_count -= 1;
+        let before = Counted { bytes: seen.bytes, segment: from.id, ..moved };
         self.index.repoint(spot, seen.at, new);
-        if bytes != seen.bytes {
-            self.counters.take_off(seen.table, seen.hash, seen.bytes);
-            self.counters.add(seen.table, seen.hash, bytes);
-        }
+        self.counters.moved(&before, &moved, self.segment_last.next());
     }
 
     fn move_tombstone(&mut self, source: &Source, seen: &Seen, segments: OlderList, to: Slot) {

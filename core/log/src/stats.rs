@@ -3,12 +3,14 @@
 //! Invariant: a range is tracked from before its first key enters the index, so that nothing is taken off that was
 //! not put on.
 //!
-//! Not here: the walk by which parts of a range are counted anew (`recount`). Catalogue: A8, C3, F3.
+//! Not here: the walk by which parts of a range are counted anew (`recount`), where in a large range its objects lie
+//! (`profile`). Catalogue: A8, C3, F3.
 
 use crate::TabletStat;
+use crate::profile::{Counted, Profiles, Weight};
 use ramhold_base::hash::index_hash;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{KeyHash, TableId};
+use ramhold_base::{KeyHash, SegmentId, TableId};
 use std::collections::BTreeMap;
 
 /// The keys of a table whose placement hashes are in `first..=last`.
@@ -39,11 +41,11 @@ struct Counter {
 
 type Counters = BTreeMap<(TableId, KeyHash), Counter>;
 
-/// The counters of all tracked ranges; they do not overlap.
-#[derive(Default)]
+/// The counters of all tracked ranges, which do not overlap, and the profiles of their tables.
 pub(crate) struct TabletCounters {
     ranges: Counters,
     recount: Option<Recount>,
+    pub(crate) profiles: Profiles,
 }
 
 /// The parts of ranges of one table that are to be cut, counted anew by a walk in the order of positions. What lies
@@ -67,6 +69,10 @@ impl Recount {
 }
 
 impl TabletCounters {
+    pub(crate) fn new(profiles: Profiles) -> TabletCounters {
+        TabletCounters { ranges: Counters::new(), recount: None, profiles }
+    }
+
     pub(crate) fn track(&mut self, range: HashRange) {
         assert!(range.first <= range.last);
         let next = self.ranges.range((range.table, range.first)..).next();
@@ -81,18 +87,55 @@ impl TabletCounters {
         let counter =
             self.ranges.remove(&(range.table, range.first)).expect("only a tracked range is untracked");
         assert!(counter.last == range.last, "a range is untracked whole");
+        let of_table = (range.table, KeyHash(0))..=(range.table, KeyHash(u64::MAX));
+        if self.ranges.range(of_table).next().is_none() {
+            self.profiles.end(range.table);
+        }
     }
 
-    pub(crate) fn add(&mut self, table: TableId, hash: KeyHash, bytes: u32) {
-        if let Some(counter) = self.counter(table, hash) {
-            counter.add(bytes);
+    /// An object has come to live. `next` is the first segment id that is not given out yet.
+    #[inline]
+    pub(crate) fn add(&mut self, object: &Counted, next: SegmentId) {
+        let is_large = self.add_to_ranges(object);
+        if !self.profiles.add(object, next) && is_large {
+            self.profiles.begin(object.table, next);
         }
+    }
+
+    pub(crate) fn take_off(&mut self, object: &Counted) {
+        self.take_off_ranges(object);
+        self.profiles.take_off(object);
+    }
+
+    /// A live object is another entry now.
+    pub(crate) fn moved(&mut self, from: &Counted, to: &Counted, next: SegmentId) {
+        if from.bytes != to.bytes {
+            self.take_off_ranges(from);
+            self.add_to_ranges(to);
+        }
+        if !planted(Defect::ProfileNotMoved) {
+            self.profiles.take_off(from);
+            self.profiles.add(to, next);
+        }
+    }
+
+    /// Whether its range is more than a bucket of a profile is to hold.
+    #[inline]
+    fn add_to_ranges(&mut self, object: &Counted) -> bool {
+        let Counted { table, hash, bytes, .. } = *object;
+        let bucket = self.profiles.bucket();
+        let is_large = self.counter(table, hash).is_some_and(|counter| {
+            counter.add(bytes);
+            !counter.weight().fits(bucket)
+        });
         if let Some(counter) = self.recount.as_mut().and_then(|recount| recount.counter(table, hash)) {
             counter.add(bytes);
         }
+        is_large
     }
 
-    pub(crate) fn take_off(&mut self, table: TableId, hash: KeyHash, bytes: u32) {
+    fn take_off_ranges(&mut self, object: &Counted) {
+        let Counted { table, hash, bytes, .. } = *object;
         if let Some(counter) = self.counter(table, hash) {
             counter.take_off(bytes);
         }
@@ -167,10 +210,11 @@ impl TabletCounters {
         (counter.last == range.last).then_some(counter.records)
     }
 
-    /// The same ranges, with nothing in them.
+    /// The same ranges, with nothing in them and without profiles.
     pub(crate) fn emptied(&self) -> TabletCounters {
         let empty = |(key, counter): (&(TableId, KeyHash), &Counter)| (*key, Counter::empty(counter.last));
-        TabletCounters { ranges: self.ranges.iter().map(empty).collect(), recount: None }
+        let ranges = self.ranges.iter().map(empty).collect();
+        TabletCounters { ranges, ..TabletCounters::new(Profiles::new(0, u64::MAX)) }
     }
 
     fn counter(&mut self, table: TableId, hash: KeyHash) -> Option<&mut Counter> {
@@ -186,6 +230,10 @@ fn counter_in(counters: &mut Counters, table: TableId, hash: KeyHash) -> Option<
 impl Counter {
     fn empty(last: KeyHash) -> Counter {
         Counter { last, bytes: 0, records: 0 }
+    }
+
+    fn weight(&self) -> Weight {
+        Weight { bytes: self.bytes, records: self.records }
     }
 
     fn add(&mut self, bytes: u32) {
@@ -207,20 +255,26 @@ mod tests {
     // C3
     #[test]
     fn only_the_range_that_holds_the_hash_counts() {
-        let mut counters = TabletCounters::default();
+        let mut counters = TabletCounters::new(Profiles::new(0, u64::MAX));
         let range = |table, first, last| HashRange {
             table: TableId(table),
             first: KeyHash(first),
             last: KeyHash(last),
         };
+        let object = |table, hash, bytes| Counted {
+            table: TableId(table),
+            hash: KeyHash(hash),
+            bytes,
+            segment: SegmentId(1),
+        };
         counters.track(range(1, 0, 9));
         counters.track(range(1, 20, 29));
         counters.track(range(2, 0, u64::MAX));
         for (table, hash) in [(1, 9), (1, 10), (1, 20), (1, 30), (2, 10), (3, 10)] {
-            counters.add(TableId(table), KeyHash(hash), 100);
+            counters.add(&object(table, hash, 100), SegmentId(2));
         }
-        counters.add(TableId(2), KeyHash(10), 50);
-        counters.take_off(TableId(2), KeyHash(10), 100);
+        counters.add(&object(2, 10, 50), SegmentId(2));
+        counters.take_off(&object(2, 10, 100));
         let seen: Vec<(u64, u64)> = counters.iter().map(|stat| (stat.bytes, stat.records)).collect();
         assert_eq!(seen, [(100, 1), (100, 1), (50, 1)]);
         counters.untrack(range(1, 20, 29));

@@ -117,7 +117,7 @@ impl Log {
 
     fn roll_bytes(&self, more: usize) -> u32 {
         let longest = self.streams.values().map(|stream| stream.segments.len()).max().unwrap_or_default();
-        u32::try_from(opening_bytes_max(longest + 1 + more, self.counters.count())).unwrap_or(u32::MAX)
+        u32::try_from(opening_bytes_max(longest + 1 + more, self.will_rows())).unwrap_or(u32::MAX)
     }
 
     fn in_seglets(&self, bytes: u32) -> u32 {

@@ -99,6 +99,8 @@ pub struct MasterConfig {
     pub fetches_max: usize,
     /// Memory of the log that is touched before it is needed, behind all that was ever used.
     pub touched_ahead_bytes: u64,
+    /// Bound of what is kept about where in large tablets their bytes lie.
+    pub profile_bytes_max: u64,
     /// Of the index, and so of the order of scans: the same on all servers of a cluster, and known to them alone. None:
     /// one of this life's own, and scans find their place in this life only.
     pub index_secret: Option<u64>,
@@ -135,11 +137,14 @@ impl MasterConfig {
             lease_sweep_interval: Duration::from_secs(30),
             fetches_max: 6,
             touched_ahead_bytes: log_bytes / 4,
+            profile_bytes_max: log_bytes / 1000 * PROFILE_PER_MILLE,
             index_secret: None,
         }
     }
 }
 
+/// What profiles may take of the log's memory, in thousandths of it.
+pub const PROFILE_PER_MILLE: u64 = 6;
 /// Half a percent of a core; 64 GiB take two and a half hours.
 pub const SCRUB_BYTES_PER_SECOND: u64 = 8 * 1024 * 1024;
 /// How many times the log's memory its frames may take by default.
@@ -245,6 +250,7 @@ impl Master {
                 index_bytes_max: config.index_bytes_max,
                 reserve_bytes: config.reserve_bytes,
                 cleaning_reserve_bytes: config.cleaning_reserve_bytes,
+                profile_bytes_max: config.profile_bytes_max,
                 index_secret: config.index_secret.unwrap_or(own_secret),
             },
             region,
@@ -501,7 +507,7 @@ impl Master {
         std::mem::take(&mut self.events)
     }
 
-    /// The next head of a stream; its opening tells the statistics of all tablets here.
+    /// The next head of a stream; its opening tells where the objects of all tablets here lie.
     fn roll(
         &mut self,
         now: Instant,
@@ -509,8 +515,8 @@ impl Master {
         view: &View,
         effects: &mut Effects,
     ) -> Option<SegmentId> {
-        let stats: Vec<_> = self.log.stats().collect();
-        let segment = self.log.roll(stream, view.time(now), &stats).ok()?;
+        let will = self.log.will();
+        let segment = self.log.roll(stream, view.time(now), &will).ok()?;
         self.rolled(stream, segment, effects);
         Some(segment)
     }
@@ -524,8 +530,8 @@ impl Master {
         view: &View,
         effects: &mut Effects,
     ) -> Option<SegmentId> {
-        let stats: Vec<_> = self.log.stats().collect();
-        let segment = self.log.roll_entering(stream, view.time(now), &stats).ok()?;
+        let will = self.log.will();
+        let segment = self.log.roll_entering(stream, view.time(now), &will).ok()?;
         self.rolled(stream, segment, effects);
         Some(segment)
     }

@@ -527,8 +527,8 @@ impl Master {
     /// What the opening of a stream's next head takes at most, in whole seglets, with so many more segments in it.
     fn opening_bytes(&self, stream: StreamId, more: usize) -> u64 {
         let segments = self.log.stream_segments(stream).count() + more + 1;
-        let tablets = self.log.stats().count();
-        let bytes = OPENING_FIXED_BYTES + segments as u64 * 8 + tablets as u64 * 36;
+        let rows = self.log.will_rows();
+        let bytes = OPENING_FIXED_BYTES + segments as u64 * 8 + rows as u64 * 36;
         let seglet = u64::from(self.config.geometry.seglet_bytes);
         bytes.min(u64::from(self.log.group_bytes_max())).div_ceil(seglet) * seglet
     }

@@ -75,7 +75,7 @@ pub struct Opening {
     pub stats: Vec<TabletStat>,
 }
 
-/// What a range of a table held when a head was opened (C3, F3).
+/// A row of the statistics in an opening: what lay somewhere in a range of a table, beside what other rows say (C3, F3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Encode, Decode)]
 pub struct TabletStat {
     #[n(0)]

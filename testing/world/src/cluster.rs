@@ -357,6 +357,8 @@ impl Cluster {
                 lease_sweep_interval: Duration::from_secs(2),
                 // A walk has many slices, and much happens between them.
                 recount_buckets: 2,
+                // Some dozen arrays: tablets are large beside the log here.
+                profile_bytes_max: 128 * 1024,
                 cleaning_runway_bytes: log_bytes - USED_BEFORE_CLEANING - plain.reserve_bytes,
                 ..plain
             },

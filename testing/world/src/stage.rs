@@ -343,6 +343,18 @@ impl Stage {
         self.in_charge().map(crate::audit::stored).unwrap_or_default()
     }
 
+    /// What each tablet of a table weighs, by its owner.
+    pub fn tablet_bytes(&self, table: TableId) -> Vec<u64> {
+        let tablets = self.tables().remove(&table).expect("the table is there");
+        let of = |(first, _, owner): &crate::audit::Owned| {
+            let server = (0..self.servers.len()).find(|server| self.id(*server) == *owner).expect("it is up");
+            let log = self.node(server).and_then(|node| node.master()).expect("it runs").log();
+            let stat = log.stats().find(|stat| (stat.table, stat.first.0) == (table, *first));
+            stat.expect("what is served is tracked").bytes
+        };
+        tablets.iter().map(of).collect()
+    }
+
     // What clients do.
 
     fn give(&mut self, client: usize, operation: core::Operation, at: Option<usize>) -> Begun {
@@ -400,6 +412,15 @@ impl Stage {
 
     pub fn begin_table(&mut self, name: &str, replicas: u8) -> Begun {
         self.begin_table_of(0, name, replicas)
+    }
+
+    /// A table by slots.
+    pub fn slotted_table(&mut self, name: &str, replicas: u8) -> TableId {
+        let durability = Durability::Buffered;
+        let options = TableOptions { durability, replicas, tablets: 1, slots: true };
+        let create = core::Operation::CreateTable { name: name.into(), options, left_open: None };
+        let begun = self.give(0, create, None);
+        self.finish_table(begun)
     }
 
     /// A table whose writes are acknowledged when they are on devices.

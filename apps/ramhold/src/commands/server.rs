@@ -335,6 +335,7 @@ impl Prepared {
     fn server_config(&self, arguments: &Server, advertise: SocketAddr) -> ServerConfig {
         let geometry = Geometry { segment_bytes: SEGMENT_BYTES, seglet_bytes: SEGLET_BYTES };
         let mut master_config = MasterConfig::new(geometry, self.memory.log_bytes, self.memory.index_bytes);
+        master_config.profile_bytes_max = self.memory.profile_bytes;
         master_config.replication.local_allowed = arguments.allow_local_backup;
         master_config.replication.copy_bytes_per_second = arguments.copy_rate;
         master_config.scrub_bytes_per_second = arguments.scrub_rate;

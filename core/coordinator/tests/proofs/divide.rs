@@ -156,3 +156,180 @@ proptest! {
         }
     }
 }
+
+/// What lies in a tablet, and what its master's profile tells of it.
+struct Known {
+    objects: Vec<(u64, u64)>,
+    rows: Vec<TabletStat>,
+}
+
+impl Known {
+    /// A tree of rows over hashes: what is not in a bucket of its own is told of the whole that it lies in somewhere.
+    fn of(objects: Vec<(u64, u64)>, bucket_bytes: u64, blurred_of: u64) -> Known {
+        let mut rows = Vec::new();
+        tell(&objects, 0, 0, bucket_bytes, blurred_of, &mut rows);
+        Known { objects, rows }
+    }
+
+    fn bytes(&self, first: KeyHash, last: KeyHash) -> (u64, u64) {
+        let within = self.objects.iter().filter(|(hash, _)| (first.0..=last.0).contains(hash));
+        within.fold((0, 0), |sum, (_, bytes)| (sum.0 + bytes, sum.1 + 1))
+    }
+}
+
+fn tell(
+    objects: &[(u64, u64)],
+    from: u64,
+    level: u32,
+    bucket_bytes: u64,
+    blurred_of: u64,
+    rows: &mut Vec<TabletStat>,
+) {
+    let width_bits = 64 - 8 * level;
+    let last = from | u64::MAX.checked_shr(8 * level).unwrap_or(0);
+    let row = |bytes, records| TabletStat {
+        table: TableId(1),
+        first: KeyHash(from),
+        last: KeyHash(last),
+        bytes,
+        records,
+    };
+    let bytes: u64 = objects.iter().map(|(_, bytes)| bytes).sum();
+    if bytes <= bucket_bytes || level == 7 {
+        return rows.extend((bytes > 0).then(|| row(bytes, objects.len() as u64)));
+    }
+    // The first of them were counted here, before there was anything below.
+    let mut blurred = 0;
+    let count = objects.iter().take_while(|(_, bytes)| {
+        blurred += bytes;
+        blurred <= blurred_of
+    });
+    let (early, late) = objects.split_at(count.count());
+    rows.push(row(early.iter().map(|(_, bytes)| bytes).sum(), early.len() as u64));
+    for index in 0..256_u64 {
+        let begin = from | index << (width_bits - 8);
+        let end = begin | (u64::MAX >> (8 * (level + 1)));
+        let below: Vec<(u64, u64)> =
+            late.iter().copied().filter(|(hash, _)| (begin..=end).contains(hash)).collect();
+        tell(&below, begin, level + 1, bucket_bytes, blurred_of, rows);
+    }
+}
+
+/// Partitions with what they come to hold.
+fn held(known: &Known, ranges: &[PartitionRange]) -> std::collections::BTreeMap<u32, (u64, u64)> {
+    let mut partitions = std::collections::BTreeMap::new();
+    for range in ranges {
+        let (bytes, records) = known.bytes(range.first, range.last);
+        let sum: &mut (u64, u64) = partitions.entry(range.partition).or_default();
+        *sum = (sum.0 + bytes, sum.1 + records);
+    }
+    partitions
+}
+
+fn largest(known: &Known, ranges: &[PartitionRange]) -> u64 {
+    held(known, ranges).values().map(|(bytes, _)| *bytes).max().unwrap()
+}
+
+/// So many objects of which most are close together: in one 65,536th of the hashes.
+fn skewed(seed: u64, count: u64) -> Vec<(u64, u64)> {
+    let mut rng = ramhold_base::Rng::new(seed);
+    let hash = |rng: &mut ramhold_base::Rng| match rng.below(10) {
+        0 => rng.u64(),
+        _ => 0xABCD << 48 | rng.u64() >> 16,
+    };
+    (0..count).map(|_| (hash(&mut rng), rng.between(100, 2000))).collect()
+}
+
+// F3, A8
+#[test]
+fn a_skewed_tablet_is_cut_by_its_profile_so_that_every_partition_is_within_the_bounds() {
+    for seed in 0..20 {
+        let known = Known::of(skewed(seed, 8_000), 40_000, 60_000);
+        let total: u64 = known.rows.iter().map(|row| row.bytes).sum();
+        assert_eq!(total, known.bytes(KeyHash(0), KeyHash(u64::MAX)).0, "seed {seed}");
+        let mut whole = tablet(1, 0, u64::MAX, &[]);
+        whole.stats = known.rows.clone();
+        let ranges = divide(&[whole], &BOUNDS);
+        let partitions = held(&known, &ranges);
+        for (bytes, records) in partitions.values() {
+            assert!(
+                *bytes <= BOUNDS.bytes_max && *records <= BOUNDS.records_max,
+                "seed {seed}: {partitions:?}"
+            );
+        }
+        // Pessimism and grain cost some partitions more, not many.
+        let needed = total.div_ceil(BOUNDS.bytes_max);
+        assert!(
+            partitions.len() as u64 <= needed * 3 / 2 + 1,
+            "seed {seed}: {} of {needed}",
+            partitions.len()
+        );
+
+        // With nothing but the total most of it is in one.
+        let ranges = divide(&[tablet(1, 0, u64::MAX, &[(total, 8_000)])], &BOUNDS);
+        assert!(largest(&known, &ranges) > total / 2, "seed {seed}");
+    }
+}
+
+// F3, B3
+#[test]
+fn slots_that_are_heavy_are_apart_from_each_other() {
+    for seed in 0..20 {
+        let mut rng = ramhold_base::Rng::new(seed);
+        // Eight neighbouring slots hold most; none of them more than a partition may.
+        let hash = |rng: &mut ramhold_base::Rng| match rng.below(10) {
+            0 => rng.u64(),
+            _ => first_hash_of(1000 + rng.below(8) as u16).0 | rng.u64() >> 14,
+        };
+        let objects = (0..5_000).map(|_| (hash(&mut rng), rng.between(500, 1500))).collect();
+        let known = Known::of(objects, 40_000, 20_000);
+        let mut whole = tablet(1, 0, u64::MAX, &[]);
+        whole.range.slots = true;
+        whole.stats = known.rows.clone();
+        let ranges = divide(&[whole], &BOUNDS);
+        assert!(ranges.iter().all(|range| is_at_slots(range.first, range.last)), "seed {seed}");
+        assert!(largest(&known, &ranges) <= BOUNDS.bytes_max, "seed {seed}: {:?}", held(&known, &ranges));
+    }
+}
+
+// F3, A8: what a will says is older than the tablets, or wrong.
+#[test]
+fn whatever_rows_say_the_tablets_are_covered() {
+    let mut rng = ramhold_base::Rng::new(7);
+    for round in 0..300 {
+        let mut cuts: Vec<u64> = (0..rng.below(6)).map(|_| rng.u64()).collect();
+        cuts.sort_unstable();
+        cuts.dedup();
+        let firsts: Vec<u64> = [0].into_iter().chain(cuts).collect();
+        let rows: Vec<TabletStat> = (0..rng.below(30))
+            .map(|_| {
+                let (a, b) = (rng.u64(), rng.u64());
+                // Some end before they begin; some weigh more than there is memory in the world.
+                let (first, last) = if rng.chance(1, 10) { (a, b) } else { (a.min(b), a.max(b)) };
+                let mut amount = || if rng.chance(1, 10) { u64::MAX } else { rng.below(3_000_000) };
+                TabletStat {
+                    table: TableId(1),
+                    first: KeyHash(first),
+                    last: KeyHash(last),
+                    bytes: amount(),
+                    records: amount(),
+                }
+            })
+            .collect();
+        let mut tablets = Vec::new();
+        for (index, first) in firsts.iter().enumerate() {
+            let last = firsts.get(index + 1).map_or(u64::MAX, |next| next - 1);
+            let mut one = tablet(1, *first, last, &[]);
+            one.stats = rows.clone();
+            tablets.push(one);
+        }
+        let ranges = divide(&tablets, &BOUNDS);
+        let mut next = Some(0);
+        for range in &ranges {
+            assert_eq!(next, Some(range.first.0), "round {round}");
+            next = range.last.0.checked_add(1);
+        }
+        assert_eq!(next, None, "round {round}");
+        assert!(ranges.len() <= 32_768 + tablets.len() * 62, "round {round}: {}", ranges.len());
+    }
+}

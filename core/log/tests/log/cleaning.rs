@@ -111,7 +111,7 @@ impl Rig {
         self.harness.now.0 += self.rng.below(400);
         let table = *self.rng.pick(&TABLES).unwrap();
         let number = if self.rng.chance(1, 2) { self.rng.below(keys) } else { self.rng.below(keys / 10 + 1) };
-        let key = format!("key{number}").into_bytes();
+        let key = format!("{{t}}key{number}").into_bytes();
         let removes = self.rng.chance(1, 4);
         let written = if removes && self.harness.model.contains_key(&(table, key.clone())) {
             self.harness.remove(table, &key)
@@ -205,8 +205,8 @@ impl Rig {
                 self.replicas.insert(id, segment_bytes(&self.harness.log, id));
             }
             self.harness.log.enter_combined(&pass);
-            let stats: Vec<_> = self.harness.log.stats().collect();
-            let head = self.harness.log.roll_entering(pass.stream(), self.harness.now, &stats).unwrap();
+            let will = self.harness.log.will();
+            let head = self.harness.log.roll_entering(pass.stream(), self.harness.now, &will).unwrap();
             self.retiring.push((pass.stream(), head, pass.sources().to_vec()));
         }
         for (stream, head, sources) in std::mem::take(&mut self.retiring) {

@@ -1,6 +1,6 @@
 //! A small log with a map beside it that says what the log must hold.
 
-use ramhold_base::hash::{PlacementHasher, PlacementSeed};
+use ramhold_base::hash::{Placement, PlacementHasher, PlacementSeed};
 use ramhold_base::{
     ClusterId, ClusterTime, KeyHash, LeaseId, LogId, Rng, SegmentId, Sequence, ServerId, ShardId, Status,
     StreamId, TableId, Version,
@@ -16,6 +16,8 @@ pub const OTHER: StreamId = StreamId(2);
 pub const TABLES: [TableId; 3] = [TableId(1), TableId(2), TableId(3)];
 /// Large enough for no chain of overflow buckets to be refused.
 pub const INDEX_BYTES: u64 = 1 << 22;
+/// Large for logs of this size: some dozen arrays.
+pub const PROFILE_BYTES: u64 = 1 << 18;
 
 pub type Key = (TableId, Vec<u8>);
 pub type Model = BTreeMap<Key, (Version, Vec<u8>)>;
@@ -30,12 +32,18 @@ pub fn config(log_bytes: u64) -> LogConfig {
         index_bytes_max: INDEX_BYTES,
         reserve_bytes: 8 * 1024,
         cleaning_reserve_bytes: 0,
+        profile_bytes_max: PROFILE_BYTES,
         index_secret: 99,
     }
 }
 
+/// The second table is by slots, and its keys have one tag: they are close together.
+pub fn placement_of(table: TableId) -> Placement {
+    Placement { seed: PlacementSeed(u64::from(table.0)), slots: table == TABLES[1] }
+}
+
 pub fn hash_of(table: TableId, key: &[u8]) -> KeyHash {
-    PlacementHasher::new(PlacementSeed(u64::from(table.0))).hash(key)
+    PlacementHasher::new(placement_of(table)).hash(key)
 }
 
 /// A table is in one stream for good.
@@ -79,8 +87,9 @@ impl Harness {
 
     pub fn roll(&mut self, stream: StreamId) -> Result<SegmentId, OutOfMemory> {
         self.now.0 += 10;
-        let stats: Vec<TabletStat> = self.log.stats().collect();
-        self.log.roll(stream, self.now, &stats)
+        let will = self.log.will();
+        self.check_will(&will);
+        self.log.roll(stream, self.now, &will)
     }
 
     /// Writes as a master would: the version grows by one, or starts at the safe version.
@@ -282,7 +291,24 @@ impl Harness {
         self.check_stats();
     }
 
+    /// Rows tell all that there is, each of something within a range, and there are no more than allowed. At the edges of
+    /// ranges they may tell more.
+    fn check_will(&self, will: &[TabletStat]) {
+        assert!(will.len() <= self.log.will_rows());
+        assert!(self.log.profile_bytes() <= PROFILE_BYTES);
+        for stat in self.log.stats() {
+            let of_range = will.iter().filter(|row| row.table == stat.table);
+            let within = of_range.filter(|row| stat.first <= row.first && row.last <= stat.last);
+            let sum = within.fold((0, 0), |sum, row| (sum.0 + row.bytes, sum.1 + row.records));
+            assert!(sum.0 >= stat.bytes && sum.1 >= stat.records);
+            if (stat.first, stat.last) == (KeyHash(0), KeyHash(u64::MAX)) {
+                assert_eq!(sum, (stat.bytes, stat.records));
+            }
+        }
+    }
+
     fn check_stats(&self) {
+        self.log.check_profiles(&hash_of);
         for stat in self.log.stats() {
             let of_table = self.model.iter().filter(|((table, _), _)| *table == stat.table);
             let (mut bytes, mut records) = (0, 0);
@@ -318,7 +344,7 @@ pub fn random_key(rng: &mut Rng) -> Vec<u8> {
         0 => Vec::new(),
         // Long enough to lie across seglets now and then.
         1 => vec![b'x'; 300 + rng.below(4) as usize],
-        _ => format!("key{}", rng.below(60)).into_bytes(),
+        _ => format!("{{t}}key{}", rng.below(60)).into_bytes(),
     }
 }
 

@@ -45,7 +45,7 @@ fn a_full_log_refuses_writes_serves_reads_and_removes_and_recovers_when_freed() 
             break;
         }
         removed += 1;
-        assert_eq!(harness.write(TABLE, b"one more", b"v"), Err(AppendRefusal::OutOfMemory));
+        assert_eq!(harness.write(TABLE, b"one more", &[1; 200]), Err(AppendRefusal::OutOfMemory));
     }
     assert!(removed * 40 > usage.reserve_bytes / 2, "removed {removed}");
     assert!(harness.log.usage().free_bytes < usage.reserve_bytes);

@@ -15,3 +15,4 @@ mod replay;
 mod rot;
 mod scan;
 mod side;
+mod will;

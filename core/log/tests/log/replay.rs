@@ -2,7 +2,7 @@
 
 use crate::dead::check_dead;
 use crate::harness::*;
-use ramhold_base::hash::{Placement, PlacementSeed};
+use ramhold_base::hash::PlacementSeed;
 use ramhold_base::{
     ClusterTime, KeyHash, LeaseId, Rng, SegmentId, Sequence, Status, StreamId, TableId, Version,
 };
@@ -53,7 +53,7 @@ fn intake(sides: [SideId; 2]) -> Ranges<SideId> {
     let half = KeyHash(u64::MAX / 3);
     let ranges = TABLES.into_iter().flat_map(|table| {
         let side = sides[usize::from(stream_of(table) == OTHER)];
-        let placement = Placement::from(PlacementSeed(u64::from(table.0)));
+        let placement = placement_of(table);
         let low = HashRange { table, first: KeyHash(0), last: half };
         let high = HashRange { table, first: KeyHash(half.0 + 1), last: KeyHash(u64::MAX) };
         [(high, placement, side), (low, placement, side)]

@@ -1,5 +1,6 @@
 //! Recovery itself, and what dies during it. Catalogue: F4-F6, F9.
 
+use ramhold_base::hash::slot_of;
 use ramhold_world::stage::{Stage, filling};
 
 const STEPS: [&str; 5] =
@@ -242,5 +243,39 @@ fn who_still_answers_somebody_is_not_given_up() {
     assert!(stage.state().unwrap().losses.is_empty());
     stage.world.network.heal();
     stage.expect_filled(table, "key", 20);
+    stage.close();
+}
+
+/// F3, A8: nearly all of a table lies in a few of its slots, close together. Its master knows, and the heads that it leaves
+/// behind tell: no part is more than one recovery master is to take over, and none of those slots is cut.
+#[test]
+fn a_skewed_table_is_recovered_in_parts_that_are_all_bearable() {
+    /// What the simulated coordinator gives to one recovery master at most.
+    const PARTITION_BYTES_MAX: u64 = 64 * 1024;
+    let tags: Vec<String> =
+        (0..).map(|n: u32| n.to_string()).filter(|tag| slot_of(tag.as_bytes()) < 128).take(8).collect();
+    let mut stage = Stage::new(6);
+    let table = stage.slotted_table("t", 2);
+    // What is there before anything finer than a tablet is known is written anew once it is.
+    for _ in 0..3 {
+        for tag in &tags {
+            stage.fill(table, &format!("{{{tag}}}key"), 18);
+        }
+        stage.fill(table, "other", 20);
+    }
+    let total: u64 = stage.tablet_bytes(table).iter().sum();
+    assert!(total > 2 * PARTITION_BYTES_MAX);
+    let master = stage.owner(table).unwrap();
+    let crashed = stage.id(master);
+    stage.crash(master);
+    stage.wait("it is recovered", |stage| stage.is_recovered(crashed));
+    let parts = stage.tablet_bytes(table);
+    // Objects that are taken over name no segments of before, which makes them a little shorter.
+    assert!((total * 9 / 10..=total).contains(&parts.iter().sum::<u64>()), "{parts:?} of {total}");
+    assert!(parts.iter().all(|bytes| *bytes <= PARTITION_BYTES_MAX), "{parts:?} of {total}");
+    for tag in &tags {
+        stage.expect_filled(table, &format!("{{{tag}}}key"), 18);
+    }
+    stage.expect_filled(table, "other", 20);
     stage.close();
 }

@@ -286,6 +286,7 @@ fn replay(
         index_bytes_max: index_bytes.max(1 << 20),
         reserve_bytes: 4 * segment,
         cleaning_reserve_bytes: 2 * segment,
+        profile_bytes_max: region.len() as u64 / 1000 * 6,
         index_secret: 7,
     };
     let mut log = Log::new(config, region);

@@ -1,0 +1,197 @@
+//! Cuts one dead tablet into parts that are each below the bounds, and about even.
+//!
+//! What is known of its weight are rows, each of which says that so much lies somewhere between two hashes: one for a small
+//! tablet, many for a large one, and wider ones above them for what its master did not know so exactly. Cuts are made where
+//! rows begin and end. A row that is above the bounds alone is cut into equal ranges, as if it were spread evenly. A row that
+//! reaches beyond a part counts for it as a whole, since all of it may be there; only if that were much, its share.
+//!
+//! Invariants: parts are in order and cover the tablet; those of a table by slots begin and end at slots.
+//!
+//! Not here: which parts go together (`divide`). Protocol: docs/protocols/recovery.md, 4. Catalogue: F3. Source: SOSP11 3.9.
+
+use crate::divide::{DeadTablet, Weight, part, part_at_slots};
+use ramhold_base::KeyHash;
+use ramhold_base::hash::{SLOT_COUNT, first_hash_of, slot_of_hash};
+use ramhold_wire::recovery::TabletStat;
+
+/// A wide row counts as a whole for every part that it touches if it is no more than this share of the limit.
+const WHOLE_SHARE: u64 = 4;
+/// A limit, as a load.
+const FULL: u128 = 1 << 32;
+
+/// Some hashes of a tablet, the last inclusive, and what they weigh.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub first: u64,
+    pub last: u64,
+    pub weight: Weight,
+}
+
+impl Part {
+    fn is_within(&self, first: u64, last: u64) -> bool {
+        first <= self.first && self.last <= last
+    }
+
+    /// What lies between two hashes if it is spread evenly, rounded up.
+    fn share(&self, first: u64, last: u64) -> Weight {
+        let (from, to) = (self.first.max(first), self.last.min(last));
+        if from > to {
+            return Weight::default();
+        }
+        let (shared, width) = (u128::from(to - from) + 1, u128::from(self.last - self.first) + 1);
+        Weight {
+            bytes: share(self.weight.bytes, shared, width),
+            records: share(self.weight.records, shared, width),
+        }
+    }
+}
+
+/// `amount * shared / width`, rounded up; `shared <= width <= 2^64`.
+fn share(amount: u64, shared: u128, width: u128) -> u64 {
+    if shared == width {
+        return amount;
+    }
+    // Both are below 2^64 now, so the product fits.
+    let product = u128::from(amount) * shared;
+    u64::try_from(product.div_ceil(width)).unwrap_or(u64::MAX)
+}
+
+/// What statistics say of the hashes between two.
+pub(crate) fn weight_of(stats: &[TabletStat], first: u64, last: u64) -> Weight {
+    let rows = stats.iter().filter_map(row);
+    rows.map(|row| row.share(first, last)).fold(Weight::default(), Weight::plus)
+}
+
+fn row(stat: &TabletStat) -> Option<Part> {
+    let weight = Weight { bytes: stat.bytes, records: stat.records };
+    (stat.first <= stat.last).then_some(Part { first: stat.first.0, last: stat.last.0, weight })
+}
+
+/// As few parts as keep each below the limit, or nearly; at most `count_max`, which may make them larger.
+pub(crate) fn cut(tablet: &DeadTablet, limit: Weight, count_max: u64) -> Vec<Part> {
+    let whole = (tablet.range.first.0, tablet.range.last.0);
+    let slots = tablet.range.slots;
+    let rows: Vec<Part> = tablet
+        .stats
+        .iter()
+        .filter_map(row)
+        .filter(|row| row.first <= whole.1 && whole.0 <= row.last)
+        .map(|row| Part {
+            first: row.first.max(whole.0),
+            last: row.last.min(whole.1),
+            weight: row.share(whole.0, whole.1),
+        })
+        .collect();
+    let stretches = stretches(&rows, whole, slots);
+    let is_wide = |row: &Part| {
+        let at = stretches.partition_point(|(_, last)| *last < row.first);
+        stretches[at].1 < row.last
+    };
+    let (wide, mut narrow): (Vec<Part>, Vec<Part>) = rows.iter().partition(|row| is_wide(row));
+    narrow.sort_unstable_by_key(|row| row.first);
+    // Together they are not many more than are allowed, whatever the rows say.
+    let each_max = (count_max / stretches.len() as u64).max(1);
+    let mut pieces = Vec::new();
+    for (first, last) in stretches {
+        let from = narrow.partition_point(|row| row.first < first);
+        let to = narrow.partition_point(|row| row.first <= last);
+        let room = limit.less_half(charge(&wide, first, last, limit));
+        pieces.extend(evenly(&narrow[from..to], (first, last), slots, room, each_max));
+    }
+    let parts = pack(&pieces, &wide, limit);
+    if parts.len() as u64 > count_max { evenly(&rows, whole, slots, limit, count_max) } else { parts }
+}
+
+/// The tablet between all places where rows begin or end; of a table by slots between the slots that those are in.
+fn stretches(rows: &[Part], (first, last): (u64, u64), slots: bool) -> Vec<(u64, u64)> {
+    let begin = |hash: u64| if slots { first_hash_of(slot_of_hash(KeyHash(hash))).0 } else { hash };
+    let behind = |hash: u64| match slot_of_hash(KeyHash(hash)) + 1 {
+        _ if !slots => hash.checked_add(1),
+        SLOT_COUNT => None,
+        next => Some(first_hash_of(next).0),
+    };
+    let mut begins: Vec<u64> =
+        rows.iter().flat_map(|row| [Some(begin(row.first)), behind(row.last)]).flatten().collect();
+    begins.retain(|begin| first < *begin && *begin <= last);
+    begins.push(first);
+    begins.sort_unstable();
+    begins.dedup();
+    let ends = begins.iter().skip(1).map(|next| next - 1).chain([last]);
+    begins.iter().copied().zip(ends).collect()
+}
+
+/// Equal parts, as few as keep each below the limit; or as many as are allowed.
+fn evenly(rows: &[Part], (first, last): (u64, u64), slots: bool, limit: Weight, count_max: u64) -> Vec<Part> {
+    let weight =
+        |first, last| rows.iter().map(|row| row.share(first, last)).fold(Weight::default(), Weight::plus);
+    let whole = weight(first, last);
+    let cut = if slots { part_at_slots } else { part };
+    let count_max = if slots {
+        u64::from(slot_of_hash(KeyHash(last)) - slot_of_hash(KeyHash(first))) + 1
+    } else {
+        (last - first).saturating_add(1)
+    }
+    .min(count_max);
+    let needed = whole.bytes.div_ceil(limit.bytes).max(whole.records.div_ceil(limit.records));
+    let mut count = needed.clamp(1, count_max);
+    loop {
+        let part = |index| {
+            let (first, last) = cut(first, last, index, count);
+            Part { first, last, weight: weight(first, last) }
+        };
+        let parts: Vec<Part> = (0..count).map(part).collect();
+        // Hashes are spread evenly within one row, but rows may differ along the tablet.
+        if count == count_max || parts.iter().all(|part| part.weight.fits(limit)) {
+            return parts;
+        }
+        count = count.saturating_mul(2).min(count_max);
+    }
+}
+
+/// What wide rows count for a part.
+fn charge(wide: &[Part], first: u64, last: u64, limit: Weight) -> Weight {
+    let touching = wide.iter().filter(|row| row.first <= last && first <= row.last);
+    let charged = touching.map(|row| {
+        let is_whole = row.is_within(first, last) || row.weight.fits(limit.divided(WHOLE_SHARE));
+        if is_whole { row.weight } else { row.share(first, last) }
+    });
+    charged.fold(Weight::default(), Weight::plus)
+}
+
+/// Puts neighbouring pieces together: about even parts, none above the limit that need not be.
+fn pack(pieces: &[Part], wide: &[Part], limit: Weight) -> Vec<Part> {
+    // What cannot be cut and is above the limit fills one part.
+    let load = |weight: Weight| {
+        let part = |amount: u64, limit: u64| (u128::from(amount) * FULL / u128::from(limit)).min(FULL);
+        part(weight.bytes, limit.bytes).max(part(weight.records, limit.records))
+    };
+    let sum = |parts: &[Part]| parts.iter().map(|part| load(part.weight)).sum::<u128>();
+    let all = sum(pieces);
+    let count = (all + sum(wide)).div_ceil(FULL).max(1);
+    let mut parts: Vec<Part> = Vec::new();
+    let mut inside = Weight::default();
+    let mut passed = 0;
+    for piece in pieces {
+        let alone = load(piece.weight);
+        let together = inside.plus(piece.weight);
+        let grown = parts.last().map(|part| {
+            let weight = together.plus(charge(wide, part.first, piece.last, limit));
+            Part { first: part.first, last: piece.last, weight }
+        });
+        // Whichever is nearer to where the part would end if all were even.
+        let is_filled = (passed + alone / 2) * count >= all * parts.len() as u128 && alone > 0;
+        match (grown, parts.last_mut()) {
+            (Some(grown), Some(part)) if grown.weight.fits(limit) && !is_filled => {
+                *part = grown;
+                inside = together;
+            }
+            _ => {
+                let weight = piece.weight.plus(charge(wide, piece.first, piece.last, limit));
+                parts.push(Part { weight, ..*piece });
+                inside = piece.weight;
+            }
+        }
+        passed += alone;
+    }
+    parts
+}
