@@ -57,10 +57,6 @@ impl Loader {
         matches!(self.state, State::Done)
     }
 
-    pub fn count(&self) -> u64 {
-        self.count
-    }
-
     fn advance(&mut self, now: Instant, effects: &mut Effects) {
         while let Some((id, outcome)) = self.session.take_outcome() {
             self.state = match (&self.state, outcome) {

@@ -15,19 +15,29 @@ pub const VALUE_BYTES: usize = 64;
 pub struct Scale {
     /// Of a segment of the simulation.
     pub segment_bytes: u32,
-    /// Segments of 8 MiB that it stands for.
+    /// Segments that it stands for.
     pub segments: u32,
+    /// Of each of those.
+    pub real_bytes: u32,
 }
+
+/// Usual: fine enough for every figure with up to a hundred recovery masters.
+pub const FINE: Scale = Scale { segment_bytes: 64 * 1024, segments: 1, real_bytes: SEGMENT_BYTES };
 
 impl Scale {
     /// A byte of log in the simulation stands for so many.
     pub fn bytes(&self) -> f64 {
-        f64::from(self.segments) * f64::from(SEGMENT_BYTES) / f64::from(self.segment_bytes)
+        f64::from(self.segments) * f64::from(self.real_bytes) / f64::from(self.segment_bytes)
     }
 
     /// What so many bytes are in the simulation.
     pub fn down(&self, bytes: f64) -> u64 {
         (bytes / self.bytes()).round().max(1.0) as u64
+    }
+
+    /// The same, coarser: each segment stands for so many.
+    pub const fn coarse(segments: u32) -> Scale {
+        Scale { segments, ..FINE }
     }
 
     /// So many things of which there is one per segment of 8 MiB.

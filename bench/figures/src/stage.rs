@@ -8,9 +8,9 @@ use crate::charge::{Busy, Charge, Meter};
 use crate::costs::record_cost;
 use crate::loader::Loader;
 use crate::profile::Profile;
-use crate::scale::{Scale, VALUE_BYTES};
+use crate::scale::Scale;
 use ramhold_backup::{BackupConfig, Buffers};
-use ramhold_base::limits::{APPEND_BYTES_MAX, SEGMENT_BYTES};
+use ramhold_base::limits::APPEND_BYTES_MAX;
 use ramhold_base::{Effects, Input, Instant, Machine, Rng, ServerId, ShardId};
 use ramhold_detector::DetectorConfig;
 use ramhold_log::Geometry;
@@ -21,7 +21,7 @@ use ramhold_wire::ReplicaPlacement;
 use ramhold_wire::membership::Label;
 use ramhold_wire::status::{PartReport, RecoverySteps};
 use ramhold_world::disk::Disks;
-use ramhold_world::network::{MILLI, NetworkOptions, SECOND};
+use ramhold_world::network::{NetworkOptions, SECOND};
 use ramhold_world::world::{Clock, NodeOptions, World};
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -48,16 +48,18 @@ pub struct Plan {
     pub scale: Scale,
     /// Hosts with a recovery master.
     pub masters: usize,
-    /// Backups, each with a device. On the hosts of masters first, `devices` of the profile on each, then on others.
+    /// Backups, each with a device, `devices` of the profile on each host.
     pub backups: usize,
+    /// They have hosts of their own; otherwise they share those of the masters first.
+    pub apart: bool,
     /// Master and backup are one process, if there are as many of each.
     pub together: bool,
     /// Of log on the server that dies.
     pub data: f64,
     pub value_bytes: u32,
     pub replicas: u8,
-    /// Partitions are no larger, in bytes of log; none: as the coordinator cuts them.
-    pub partition_max: Option<f64>,
+    /// How large partitions are to be, in bytes of log, whatever their records; none: as the coordinator cuts them.
+    pub partition: Option<f64>,
     pub choice: Choice,
     /// How fast the slowest device is against the fastest; those between are drawn evenly.
     pub slowest: f64,
@@ -119,7 +121,7 @@ impl Machine for Process {
 }
 
 /// An object with its result and headers, in the simulation.
-const WRITTEN_BYTES: f64 = 150.0;
+const WRITTEN_BYTES: f64 = 140.0;
 /// Whatever it is of.
 const SETUP_MAX: u64 = 3600 * SECOND;
 /// No recovery may take as long.
@@ -163,7 +165,8 @@ impl Plan {
         // Backups beyond the hosts of masters are on hosts of their own.
         let backup = |i: usize| {
             let device = Some(speed());
-            Member { host: host(i / self.profile.devices), master: false, device, log_bytes: 0 }
+            let before = if self.apart { self.masters } else { 0 };
+            Member { host: host(before + i / self.profile.devices), master: false, device, log_bytes: 0 }
         };
         members.extend((0..self.backups).map(backup));
         members
@@ -202,7 +205,8 @@ impl Plan {
             backup_config: BackupConfig {
                 segment_bytes,
                 frames_max: if member.device.is_some() { 100_000 } else { 0 },
-                frames_grow_by: 4,
+                // All of them at the start: a cluster that has run for a while has its frames.
+                frames_grow_by: self.frames(),
                 buffers: Buffers::Reserved { count: self.buffers() },
                 buffers_survive_power: false,
                 flush_interval: Duration::from_millis(100),
@@ -217,6 +221,12 @@ impl Plan {
             enlist_interval: Duration::from_millis(100),
             version: "figures".into(),
         }
+    }
+
+    /// For the log that dies and for what takes its place, with half as much to spare.
+    fn frames(&self) -> u32 {
+        let segments = self.scale.down(self.data * f64::from(self.replicas)) / u64::from(self.scale.segment_bytes);
+        (segments / self.backups as u64) as u32 * 3 + 4 * (self.masters / self.backups) as u32 + 24
     }
 
     /// As many as the profile says, if that is more than could ever be filled, as many as that; and so many that a coarse
@@ -235,13 +245,17 @@ impl Plan {
 
     fn coordinator_config(&self, addr: SocketAddr) -> CoordinatorConfig {
         let plain = CoordinatorConfig::new(addr);
-        let bytes_max = self.partition_max.unwrap_or(plain.partition_bytes_max as f64);
-        // Records that so many bytes are: of the size that is charged for, and of the simulation.
-        let records = |record: f64| plain.partition_records_max as f64 * record / WRITTEN_BYTES / self.scale.bytes();
-        let by_records = records(record_cost(self.value_bytes).record_bytes) * 2.0;
-        let records_max = if self.partition_max.is_some() { u64::MAX / 4 } else { by_records.max(1.0) as u64 };
+        let bytes_max = self.partition.unwrap_or(plain.partition_bytes_max as f64);
+        let bytes_min = self.partition.unwrap_or(plain.partition_bytes_min as f64);
+        // What the bound of records is in bytes of such records, and how many records of the simulation those are: each
+        // object has a result beside it.
+        let bytes_of_records = plain.partition_records_max as f64 * record_cost(self.value_bytes).record_bytes;
+        let records_max = match self.partition {
+            Some(_) => u64::MAX / 4,
+            None => (self.scale.down(bytes_of_records) as f64 / (WRITTEN_BYTES / 2.0)) as u64 + 1,
+        };
         CoordinatorConfig {
-            partition_bytes_min: self.scale.down(plain.partition_bytes_min as f64),
+            partition_bytes_min: self.scale.down(bytes_min),
             partition_bytes_max: self.scale.down(bytes_max),
             partition_records_max: records_max,
             segment_bytes: self.scale.segment_bytes,
@@ -405,10 +419,3 @@ fn settle(world: &mut World<Process>, what: &str, is_there: impl Fn(&World<Proce
     let there = world.run_while(limit, |world| !is_there(world));
     assert!(there, "{what} are not there after an hour: {:?}", world.errors);
 }
-
-/// A segment that all figures but those of large clusters use.
-pub const FINE: Scale = Scale { segment_bytes: 64 * 1024, segments: 1 };
-
-const _: () = assert!(SEGMENT_BYTES.is_multiple_of(FINE.segment_bytes));
-const _: () = assert!(VALUE_BYTES < 1024);
-const _: () = assert!(MILLI > 0);
