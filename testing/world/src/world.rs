@@ -15,9 +15,11 @@ mod connection;
 mod effect;
 mod event;
 mod node;
+mod pace;
 mod stream;
 
 pub use node::{Clock, Life, Node};
+pub use pace::{DeviceWork, Given, Pace};
 
 use crate::disk::Disks;
 use crate::network::{MICRO, MILLI, Network, NetworkOptions, SECOND};
@@ -130,6 +132,9 @@ pub struct World<M: Machine> {
     effects: Effects,
     /// Completions that belong to the turn that is being executed.
     same_turn: VecDeque<Pending>,
+    pace: Option<Box<dyn Pace>>,
+    /// When what the present step decides leaves its process.
+    leaves_at: u64,
     spare: Vec<Vec<u8>>,
     /// Chance that a store request fails, its fate unknown, per million.
     pub store_failure_ppm: u32,
@@ -160,6 +165,8 @@ impl<M: Machine> World<M> {
             connections: Vec::new(),
             effects: Effects::new(),
             same_turn: VecDeque::new(),
+            pace: None,
+            leaves_at: 0,
             spare: Vec::new(),
             store_failure_ppm: 0,
             hears_bytes: false,
@@ -170,6 +177,11 @@ impl<M: Machine> World<M> {
     pub fn add_store(&mut self) -> usize {
         self.stores.push(Store::default());
         self.stores.len() - 1
+    }
+
+    /// From now on everything takes the time that this says.
+    pub fn set_pace(&mut self, pace: impl Pace + 'static) {
+        self.pace = Some(Box::new(pace));
     }
 
     /// Adds a host and starts its process; the factory makes the machine of each life.
@@ -273,6 +285,8 @@ impl<M: Machine> World<M> {
         assert!(at >= self.now, "time does not run backwards");
         self.now = at;
         match happening {
+            Happening::Leave { connection, side, bytes } => self.leave(connection, side, bytes),
+            Happening::Enter { connection, side, bytes } => self.enter(connection, side, bytes),
             Happening::Arrive { connection, side, bytes } => self.arrive(connection, side, bytes),
             Happening::End { connection, side, how } => self.end(connection, side, how),
             Happening::Wake { node, life } => self.wake(node, life),
@@ -362,6 +376,7 @@ impl<M: Machine> World<M> {
         let life = self.nodes[node].life;
         assert!(self.same_turn.is_empty(), "turns do not nest");
         self.same_turn.push_back(first);
+        self.leaves_at = self.now;
         let mut effects = std::mem::take(&mut self.effects);
         while let Some(pending) = self.same_turn.pop_front() {
             self.step_once(node, pending, &mut effects);
@@ -372,8 +387,10 @@ impl<M: Machine> World<M> {
         }
         self.effects = effects;
         if self.nodes[node].machine.is_some() {
-            let cost = self.rng.between(self.costs.step_min, self.costs.step_max);
-            self.nodes[node].busy_until = self.now + cost;
+            self.nodes[node].busy_until = match self.pace {
+                Some(_) => self.leaves_at,
+                None => self.now + self.rng.between(self.costs.step_min, self.costs.step_max),
+            };
             self.plan_timer(node);
         }
     }
@@ -400,7 +417,13 @@ impl<M: Machine> World<M> {
         let wall_millis = host.clock.wall_millis(self.now);
         let machine = host.machine.as_mut().expect("only a live process is stepped");
         effects.clear();
-        let (_, bytes) = pending.with_input(wall_millis, |input| machine.step(now, input, effects));
+        let pace = &mut self.pace;
+        let (cost, bytes) = pending.with_input(wall_millis, |input| {
+            let given = Given::of(&input);
+            machine.step(now, input, effects);
+            pace.as_mut().map_or(0, |pace| pace.step(node, given, effects))
+        });
+        self.leaves_at += cost;
         self.execute(node, effects, bytes.as_deref().unwrap_or_default());
         self.spare.extend(bytes);
     }

@@ -151,6 +151,10 @@ impl<M: Machine> World<M> {
         if self.connections[connection].streams.is_some() {
             return self.transmit_bytes(connection, side, (from, to), bytes);
         }
+        if self.pace.is_some() {
+            let bytes = self.copy(bytes);
+            return self.queue.push(self.leaves_at, Happening::Leave { connection, side, bytes });
+        }
         if from == to {
             let at = (self.now + self.network.options.latency_min)
                 .max(self.connections[connection].last_arrival[side as usize] + 1);
@@ -192,6 +196,30 @@ impl<M: Machine> World<M> {
             let copy = self.copy(bytes);
             self.queue.push(self.now + again, Happening::Arrive { connection, side, bytes: copy });
         }
+    }
+
+    /// A frame towards `side` is at its sender's port. To itself a host sends without one.
+    pub(super) fn leave(&mut self, connection: usize, side: Side, bytes: Vec<u8>) {
+        let from = self.host_at(connection, side.other()).expect("a frame comes from somebody");
+        let to = self.host_at(connection, side).expect("a frame goes to somebody");
+        let at = match &mut self.pace {
+            Some(pace) if from != to => pace.leave(self.now, from, &bytes),
+            _ => self.now,
+        };
+        self.queue.push(at, Happening::Enter { connection, side, bytes });
+    }
+
+    pub(super) fn enter(&mut self, connection: usize, side: Side, bytes: Vec<u8>) {
+        let from = self.host_at(connection, side.other()).expect("a frame comes from somebody");
+        let to = self.host_at(connection, side).expect("a frame goes to somebody");
+        let at = match &mut self.pace {
+            Some(pace) if from != to => pace.enter(self.now, to, &bytes),
+            _ => self.now,
+        };
+        let last = &mut self.connections[connection].last_arrival[side as usize];
+        let at = at.max(*last + 1);
+        *last = at;
+        self.queue.push(at, Happening::Arrive { connection, side, bytes });
     }
 
     /// Flips one bit behind the part that a receiver needs to find the end of a frame.

@@ -26,7 +26,9 @@ impl<M: Machine> World<M> {
             }
             match effect {
                 Effect::Send { to, frame } => {
-                    self.trace.note_bytes(&bytes[frame.clone()]);
+                    if self.pace.is_none() {
+                        self.trace.note_bytes(&bytes[frame.clone()]);
+                    }
                     self.send(node, to, &bytes[frame]);
                 }
                 Effect::Close { conn } => self.close(node, conn),
@@ -34,7 +36,9 @@ impl<M: Machine> World<M> {
                 Effect::DiskWrite { token, file, offset, data } => {
                     self.trace.note(offset);
                     let data = data.of(bytes, step_frame);
-                    self.trace.note_bytes(data);
+                    if self.pace.is_none() {
+                        self.trace.note_bytes(data);
+                    }
                     self.disk_write(node, token, file, offset, data);
                 }
                 Effect::DiskRead { token, file, offset, bytes } => {
@@ -140,8 +144,9 @@ impl<M: Machine> World<M> {
         if applied {
             self.disks_mut(node).write(file, offset, data);
         }
+        let bytes = data.len() as u64;
         let data = if applied { Vec::new() } else { data.to_vec() };
-        self.plan_disk(node, token, file, DiskWork::Write { file, offset, data, applied });
+        self.plan_disk(node, token, file, DiskWork::Write { file, offset, bytes, data, applied });
     }
 
     /// Work on the buffers completes in the same turn, everything else after a while.
@@ -152,11 +157,18 @@ impl<M: Machine> World<M> {
             return;
         }
         let life = self.node(node).life;
-        let delay = self.rng.between(self.costs.disk_min, self.costs.disk_max);
-        self.queue.push(self.now + delay, Happening::Disk { node, life, token, work });
+        let at = match &mut self.pace {
+            Some(pace) => pace.device(self.leaves_at, node, token, file, work.on_device()),
+            None => self.now + self.rng.between(self.costs.disk_min, self.costs.disk_max),
+        };
+        self.queue.push(at, Happening::Disk { node, life, token, work });
     }
 
     pub(super) fn complete_disk(&mut self, node: usize, life: u64, token: DiskToken, work: DiskWork) {
+        let again = self.pace.as_mut().and_then(|pace| pace.device_again(self.now, node, token));
+        if let Some(again) = again {
+            return self.queue.push(again, Happening::Disk { node, life, token, work });
+        }
         if self.node(node).life == life && self.node(node).is_up() {
             let result = self.disk_result(node, work);
             self.deliver(node, life, Pending::Disk { token, result });
@@ -172,7 +184,7 @@ impl<M: Machine> World<M> {
             fails
         };
         match work {
-            DiskWork::Write { file, offset, data, applied } => {
+            DiskWork::Write { file, offset, data, applied, .. } => {
                 if !applied {
                     disks.write(file, offset, &data);
                 }
@@ -209,7 +221,10 @@ impl<M: Machine> World<M> {
 
     fn store_request(&mut self, node: usize, token: StoreToken, request: StoreRequest) {
         let life = self.node(node).life;
-        let delay = self.rng.between(self.costs.store_min, self.costs.store_max);
+        let at = match &mut self.pace {
+            Some(pace) => self.leaves_at + pace.store(),
+            None => self.now + self.rng.between(self.costs.store_min, self.costs.store_max),
+        };
         let fails =
             self.store_failure_ppm > 0 && self.rng.chance(u64::from(self.store_failure_ppm), 1_000_000);
         // At its issue or at its completion; a failed one before its failure is told, or never.
@@ -230,7 +245,7 @@ impl<M: Machine> World<M> {
         } else {
             StoreWork::Request(request)
         };
-        self.queue.push(self.now + delay, Happening::Store { node, life, token, work });
+        self.queue.push(at, Happening::Store { node, life, token, work });
     }
 
     pub(super) fn complete_store(&mut self, node: usize, life: u64, token: StoreToken, work: StoreWork) {

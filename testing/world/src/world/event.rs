@@ -1,5 +1,6 @@
 //! What is still to happen, in order of time and, at one time, in order of being planned.
 
+use super::pace::DeviceWork;
 use crate::world::node::Pending;
 use ramhold_base::{DiskError, DiskFile, DiskToken, Lost, StoreRequest, StoreResult, StoreToken};
 use std::cmp::Reverse;
@@ -27,6 +28,7 @@ pub enum DiskWork {
     Write {
         file: DiskFile,
         offset: u64,
+        bytes: u64,
         data: Vec<u8>,
         applied: bool,
     },
@@ -56,6 +58,19 @@ pub enum DiskWork {
     },
 }
 
+impl DiskWork {
+    /// What of it keeps a device busy. What lies in the buffers does not.
+    pub fn on_device(&self) -> DeviceWork {
+        match self {
+            DiskWork::Read { bytes, .. } => DeviceWork::Read { bytes: u64::from(*bytes) },
+            DiskWork::Copy { bytes, .. } => DeviceWork::Write { bytes: u64::from(*bytes) },
+            DiskWork::Write { bytes, .. } => DeviceWork::Write { bytes: *bytes },
+            DiskWork::Sync { .. } => DeviceWork::Sync,
+            DiskWork::Reserve { .. } | DiskWork::Fail { .. } => DeviceWork::Write { bytes: 0 },
+        }
+    }
+}
+
 #[derive(Debug)]
 pub enum StoreWork {
     /// Takes effect when it completes.
@@ -66,6 +81,18 @@ pub enum StoreWork {
 
 #[derive(Debug)]
 pub enum Happening {
+    /// A frame towards this end of a connection is at its sender's port.
+    Leave {
+        connection: usize,
+        side: Side,
+        bytes: Vec<u8>,
+    },
+    /// Its first byte is at the receiver's port.
+    Enter {
+        connection: usize,
+        side: Side,
+        bytes: Vec<u8>,
+    },
     /// A frame reaches the host at this end of a connection.
     Arrive {
         connection: usize,

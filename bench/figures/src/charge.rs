@@ -1,0 +1,287 @@
+//! What time everything takes in a simulated cluster: the processors, ports and devices of its hosts.
+//!
+//! A process has one core and does one step after the other, as under `io/runtime`; what a step costs follows from the
+//! frame that it was given, what a disk effect brought, and the frames that it sends. Bytes of logs are weighed by the scale
+//! model (`scale`). A host has one port in each direction, a backup one device with a lane of reads and one of writes, each
+//! in order, as under `io/runtime`; reads go before writes.
+//!
+//! Not here: caches, memory bandwidth that processes of one host share, congestion within switches, interrupts.
+
+use crate::costs::{CHECKSUM, COPY, DECODE, ENCODE, MESSAGE, RecordCost, SOCKET, STEP};
+use crate::profile::{BYPASS_MESSAGE, Profile};
+use crate::scale::Scale;
+use ramhold_base::{DiskFile, DiskToken, Effect, Effects};
+use ramhold_wire::data::AppendRequest;
+use ramhold_wire::frame::{HEADER_BYTES, Kind, glance};
+use ramhold_wire::recovery::ReadTimes;
+use ramhold_wire::Opcode;
+use ramhold_world::world::{DeviceWork, Given, Pace};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+const KIND_AT: usize = 20;
+/// Before charging begins, so that a cluster is filled in no time.
+const FREE: u64 = 1000;
+/// Smaller reads are none of segments.
+const SEGMENT_READ_BYTES_MIN: u64 = 1024;
+/// A commit to the coordinator's store, on a local device.
+const STORE: u64 = 1_000_000;
+/// A sync of a device that has nothing left to write.
+const SYNC: u64 = 100_000;
+
+/// How busy everything was since charging began; nanoseconds and bytes.
+#[derive(Clone, Debug, Default)]
+pub struct Busy {
+    pub processors: Vec<u64>,
+    pub sent: Vec<f64>,
+    pub reading: Vec<u64>,
+    pub writing: Vec<u64>,
+    /// When the last read of each device was over, of those that read.
+    pub last_read: Vec<u64>,
+}
+
+/// Shared with whoever runs the world.
+#[derive(Debug, Default)]
+pub struct Meter {
+    pub on: bool,
+    pub busy: Busy,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Device {
+    reads_until: u64,
+    writes_until: u64,
+    /// Time of reads that was taken so far.
+    read_time: u64,
+}
+
+/// What a frame carries.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Load {
+    opcode: Option<Opcode>,
+    is_reply: bool,
+    /// Bytes of a log, as in the simulation.
+    log: f64,
+    /// All others, as often as the frame is there for.
+    other: f64,
+    /// How many messages it stands for.
+    count: f64,
+}
+
+pub struct Charge {
+    pub profile: Profile,
+    pub scale: Scale,
+    pub record: RecordCost,
+    /// Of each node, which host it is on.
+    pub hosts: Vec<usize>,
+    /// Of each node, how fast its device is against the profile's.
+    pub speeds: Vec<f64>,
+    meter: Rc<RefCell<Meter>>,
+    out_until: Vec<u64>,
+    in_until: Vec<u64>,
+    devices: Vec<Device>,
+    /// Writes that are not over: how much time reads had taken when they were last looked at.
+    writes: BTreeMap<(usize, DiskToken), u64>,
+}
+
+impl Charge {
+    pub fn new(
+        profile: Profile,
+        scale: Scale,
+        record: RecordCost,
+        hosts: Vec<usize>,
+        speeds: Vec<f64>,
+        meter: Rc<RefCell<Meter>>,
+    ) -> Charge {
+        let (nodes, host_count) = (hosts.len(), hosts.iter().max().map_or(0, |last| last + 1));
+        meter.borrow_mut().busy = Busy {
+            processors: vec![0; nodes],
+            sent: vec![0.0; host_count],
+            reading: vec![0; nodes],
+            writing: vec![0; nodes],
+            last_read: vec![0; nodes],
+        };
+        Charge {
+            profile,
+            scale,
+            record,
+            hosts,
+            speeds,
+            meter,
+            out_until: vec![0; host_count],
+            in_until: vec![0; host_count],
+            devices: vec![Device::default(); nodes],
+            writes: BTreeMap::new(),
+        }
+    }
+
+    fn load(&self, frame: &[u8]) -> Load {
+        let (opcode, body) = glance(frame);
+        let is_reply = frame[KIND_AT] == Kind::Reply as u8;
+        let segments = f64::from(self.scale.segments);
+        let before_log = match opcode {
+            Some(Opcode::RecoveryRead) if is_reply => Some((ReadTimes::BYTES, segments)),
+            // As long as they would be, so there are as many.
+            Some(Opcode::Append) if !is_reply => Some((AppendRequest::HEAD_BYTES, 1.0)),
+            _ => None,
+        };
+        match before_log {
+            Some((head, count)) if body.len() > head => Load {
+                opcode,
+                is_reply,
+                log: (body.len() - head) as f64,
+                other: (HEADER_BYTES + head) as f64 * count,
+                count,
+            },
+            _ => {
+                // There is one for every segment, or it tells of every segment.
+                let count = match opcode {
+                    Some(Opcode::RecoveryRead) => segments,
+                    _ => 1.0,
+                };
+                let weight = match opcode {
+                    Some(Opcode::RecoveryRead | Opcode::Recover | Opcode::Fence) => segments,
+                    _ => 1.0,
+                };
+                Load { opcode, is_reply, log: 0.0, other: frame.len() as f64 * weight, count }
+            }
+        }
+    }
+
+    /// On the wire.
+    fn bytes(&self, frame: &[u8]) -> f64 {
+        let load = self.load(frame);
+        load.log * self.scale.bytes() + load.other
+    }
+
+    fn message(&self) -> f64 {
+        if self.profile.kernel { MESSAGE } else { BYPASS_MESSAGE }
+    }
+
+    fn socket(&self) -> f64 {
+        if self.profile.kernel { SOCKET } else { 0.0 }
+    }
+
+    fn receiving(&self, frame: &[u8]) -> f64 {
+        let load = self.load(frame);
+        let mut per_byte = self.socket();
+        match load.opcode {
+            // Out of the connection, and into the log.
+            Some(Opcode::RecoveryRead) => per_byte += COPY + self.record.replay / self.record.record_bytes,
+            // Into the buffer, under its certificate.
+            Some(Opcode::Append) => per_byte += COPY + CHECKSUM,
+            _ => {}
+        }
+        load.count * self.message() + load.other * (self.socket() + DECODE) + load.log * self.scale.bytes() * per_byte
+    }
+
+    fn sending(&self, frame: &[u8]) -> f64 {
+        let load = self.load(frame);
+        let mut per_byte = self.socket();
+        // Of what is divided the copy is a part of dividing.
+        if load.opcode == Some(Opcode::Append) {
+            per_byte += COPY;
+        }
+        load.count * self.message() + load.other * (self.socket() + ENCODE) + load.log * self.scale.bytes() * per_byte
+    }
+
+    fn pass(until: &mut u64, now: u64, bytes: f64, rate: f64) -> u64 {
+        let begin = now.max(*until);
+        *until = begin + (bytes / rate * 1e9) as u64;
+        begin
+    }
+}
+
+impl Pace for Charge {
+    fn step(&mut self, node: usize, given: Given<'_>, effects: &Effects) -> u64 {
+        if !self.meter.borrow().on {
+            return FREE;
+        }
+        let given = match given {
+            Given::Frame(frame) => self.receiving(frame),
+            Given::Disk { bytes } if bytes >= SEGMENT_READ_BYTES_MIN => {
+                let per_byte = CHECKSUM + self.record.divide / self.record.record_bytes;
+                bytes as f64 * self.scale.bytes() * per_byte
+            }
+            Given::Disk { .. } | Given::Other => 0.0,
+        };
+        let sent: f64 = effects
+            .list
+            .iter()
+            .map(|effect| match effect {
+                Effect::Send { frame, .. } => self.sending(&effects.bytes[frame.clone()]),
+                _ => 0.0,
+            })
+            .sum();
+        let cost = ((STEP + given + sent) * self.profile.slower) as u64;
+        self.meter.borrow_mut().busy.processors[node] += cost;
+        cost
+    }
+
+    fn leave(&mut self, now: u64, from: usize, frame: &[u8]) -> u64 {
+        if !self.meter.borrow().on {
+            return now + FREE;
+        }
+        let (host, bytes) = (self.hosts[from], self.bytes(frame));
+        self.meter.borrow_mut().busy.sent[host] += bytes;
+        Charge::pass(&mut self.out_until[host], now, bytes, self.profile.network) + self.profile.latency
+    }
+
+    fn enter(&mut self, now: u64, to: usize, frame: &[u8]) -> u64 {
+        if !self.meter.borrow().on {
+            return now;
+        }
+        let (host, bytes) = (self.hosts[to], self.bytes(frame));
+        Charge::pass(&mut self.in_until[host], now, bytes, self.profile.network);
+        self.in_until[host]
+    }
+
+    fn device(&mut self, now: u64, node: usize, token: DiskToken, file: DiskFile, work: DeviceWork) -> u64 {
+        if !self.meter.borrow().on {
+            return now + FREE;
+        }
+        let weight = if file == DiskFile::Frames { self.scale.bytes() } else { 1.0 };
+        let time = |bytes: u64, rate: f64| (bytes as f64 * weight / (rate * self.speeds[node]) * 1e9) as u64;
+        let mut meter = self.meter.borrow_mut();
+        let device = &mut self.devices[node];
+        match work {
+            DeviceWork::Read { bytes } => {
+                let time = time(bytes, self.profile.read);
+                device.reads_until = device.reads_until.max(now) + time;
+                device.read_time += time;
+                meter.busy.reading[node] += time;
+                meter.busy.last_read[node] = device.reads_until;
+                device.reads_until
+            }
+            DeviceWork::Write { .. } | DeviceWork::Sync => {
+                let time = match work {
+                    DeviceWork::Write { bytes } => time(bytes, self.profile.write),
+                    _ => SYNC,
+                };
+                device.writes_until = device.writes_until.max(now).max(device.reads_until) + time;
+                meter.busy.writing[node] += time;
+                self.writes.insert((node, token), device.read_time);
+                device.writes_until
+            }
+        }
+    }
+
+    fn device_again(&mut self, now: u64, node: usize, token: DiskToken) -> Option<u64> {
+        let seen = self.writes.get_mut(&(node, token))?;
+        let device = &mut self.devices[node];
+        let gone_before = device.read_time - *seen;
+        if gone_before == 0 {
+            self.writes.remove(&(node, token));
+            return None;
+        }
+        *seen = device.read_time;
+        let at = now + gone_before;
+        device.writes_until = device.writes_until.max(at);
+        Some(at)
+    }
+
+    fn store(&mut self) -> u64 {
+        if self.meter.borrow().on { STORE } else { FREE }
+    }
+}

@@ -1,0 +1,58 @@
+//! What work costs a processor, as measured, each with its source.
+//!
+//! All of it on one machine: a core of an AMD EPYC, 2 virtual processors, Linux 6.18, release build, November 2026. Other
+//! machines are that one times a factor (`profile`).
+
+/// What one record of a log costs, in nanoseconds; keys of 8 bytes.
+///
+/// Source: `taskset -c 1 ramhold bench replay --object-bytes 1,64,128,256,1024,2048 --data 200MiB --records 1500000`,
+/// medians of three runs, CPU time, index growing from its smallest.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordCost {
+    pub value_bytes: u32,
+    /// Of log.
+    pub record_bytes: f64,
+    /// A backup sorts it into partitions, with its checksum, and copies it out.
+    pub divide: f64,
+    /// A recovery master takes it in: checksum, index, copy into its own log.
+    pub replay: f64,
+}
+
+pub const RECORDS: [RecordCost; 6] = [
+    RecordCost { value_bytes: 1, record_bytes: 31.0, divide: 44.7, replay: 207.9 },
+    RecordCost { value_bytes: 64, record_bytes: 94.0, divide: 63.6, replay: 234.2 },
+    RecordCost { value_bytes: 128, record_bytes: 158.0, divide: 81.3, replay: 258.7 },
+    RecordCost { value_bytes: 256, record_bytes: 286.0, divide: 120.1, replay: 275.6 },
+    RecordCost { value_bytes: 1024, record_bytes: 1054.0, divide: 361.1, replay: 500.4 },
+    RecordCost { value_bytes: 2048, record_bytes: 2078.0, divide: 687.3, replay: 882.2 },
+];
+
+/// Per byte of log. Source: the same run, 2,048 B: 311.2 ns of checksum and 312.5 ns of copy per record of 2,078 B.
+pub const CHECKSUM: f64 = 0.150;
+pub const COPY: f64 = 0.150;
+
+/// What the kernel takes per byte that is sent, and per byte that is received, over TCP: half of 0.30 ns for both.
+///
+/// Source: the CPU floor of `ramhold bench recovery --data 2GiB` (docs/performance.md, Recovery): 1.67 s on two cores for
+/// 2.1 GiB fetched and three times that replicated, less checksum and copy of what was fetched.
+pub const SOCKET: f64 = 0.15;
+
+/// What a small message takes to be received, and one to be sent, whatever is in it.
+///
+/// Source: half of 3.2 microseconds that an empty server takes for a request and its answer (docs/performance.md, Redis
+/// clients: `cargo xtask bench limits`).
+pub const MESSAGE: f64 = 1600.0;
+
+/// Per byte of a message that is encoded field by field (all but the bytes of logs), to write it and to read it, frame and
+/// checksum included. Source: `figures --measure`.
+pub const ENCODE: f64 = 1.0;
+pub const DECODE: f64 = 2.0;
+
+/// What a step takes that has nothing of all that to do: a timer, a completion.
+pub const STEP: f64 = 500.0;
+
+/// The costs of records with values of so many bytes, which must be one that was measured.
+pub fn record_cost(value_bytes: u32) -> RecordCost {
+    let found = RECORDS.iter().find(|cost| cost.value_bytes == value_bytes);
+    *found.expect("only sizes that were measured are asked for")
+}

@@ -1,0 +1,130 @@
+//! Which recoveries make up which figure, and what the papers say of them.
+
+mod copies;
+mod machines;
+mod placement;
+mod scaling;
+
+use crate::profile::Profile;
+use crate::scale::{FINE, Scale};
+use crate::stage::{Choice, Measured, Plan};
+use crate::table::{Cell, Table};
+
+pub const MB: f64 = 1e6;
+pub const GB: f64 = 1e9;
+pub const SOSP_PARTITION: f64 = 600.0 * MB;
+
+/// How much of a figure is to be made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Extent {
+    Whole,
+    /// Its ends and something between, fewer runs.
+    Quick,
+    /// As little as shows that it can be made.
+    Smoke,
+}
+
+impl Extent {
+    /// Those of a figure's points that are made.
+    fn of<T: Copy>(self, all: &[T]) -> Vec<T> {
+        match self {
+            Extent::Whole => all.to_vec(),
+            Extent::Quick => {
+                let mut places = vec![0, all.len() / 2, all.len() - 1];
+                places.dedup();
+                places.into_iter().map(|place| all[place]).collect()
+            }
+            Extent::Smoke => all[..1].to_vec(),
+        }
+    }
+}
+
+/// A figure: its recoveries, and what to make of their outcome, in the same order.
+pub struct Figure {
+    pub name: &'static str,
+    pub plans: Vec<Plan>,
+    pub tell: Box<dyn Fn(&[Measured]) -> Table>,
+}
+
+/// All figures that are simulated, in the order of the papers.
+pub fn all(extent: Extent) -> Vec<Figure> {
+    vec![
+        machines::replay_of_one_master(extent),
+        machines::disks_of_one_master(extent),
+        scaling::disks(extent),
+        scaling::flash(extent),
+        scaling::overhead(extent, 1e3),
+        scaling::overhead(extent, 1.2 * MB),
+        placement::figure(extent, placement::Devices::Alike),
+        placement::figure(extent, placement::Devices::Different),
+        scaling::tut15(extent),
+        scaling::capacities(extent),
+        scaling::now(extent),
+    ]
+}
+
+pub use copies::loss;
+pub use scaling::targets;
+
+/// A recovery like that of SOSP11's machines, to be changed.
+fn plan(profile: Profile) -> Plan {
+    Plan {
+        profile,
+        scale: FINE,
+        masters: 1,
+        backups: 1,
+        apart: false,
+        together: false,
+        data: SOSP_PARTITION,
+        value_bytes: 1024,
+        replicas: 3,
+        partition: None,
+        choice: Choice::ReadTime,
+        slowest: 1.0,
+        seed: 1,
+    }
+}
+
+/// What every figure says of how it was made.
+fn notes(profile: &Profile, scale: Scale) -> Vec<String> {
+    vec![
+        profile.to_string(),
+        format!(
+            "the real coordinator, backups and recovery masters; a simulated segment of {} KiB stands for {} of {} KiB; R = 3",
+            scale.segment_bytes / 1024,
+            scale.segments,
+            scale.real_bytes / 1024
+        ),
+    ]
+}
+
+fn count(number: usize) -> Cell {
+    Cell::Number(number as f64, 0)
+}
+
+fn seconds(number: f64) -> Cell {
+    Cell::Number(number, 3)
+}
+
+/// The busiest of some, as a share of the recovery.
+fn busiest(values: impl Iterator<Item = f64>, measured: &Measured) -> Cell {
+    Cell::Number(100.0 * values.fold(0.0, f64::max) / (measured.detection + measured.recovery) / 1e9, 0)
+}
+
+/// Of all servers' processors, or of their devices while they read.
+fn busiest_processor(measured: &Measured) -> Cell {
+    let nodes = measured.nodes.masters.iter().chain(&measured.nodes.backups);
+    busiest(nodes.map(|node| measured.busy.processors[*node] as f64), measured)
+}
+
+fn busiest_coordinator(measured: &Measured) -> Cell {
+    busiest([measured.busy.processors[measured.nodes.coordinator] as f64].into_iter(), measured)
+}
+
+fn busiest_reader(measured: &Measured) -> Cell {
+    busiest(measured.nodes.backups.iter().map(|node| measured.busy.reading[*node] as f64), measured)
+}
+
+fn busiest_port(measured: &Measured, profile: &Profile) -> Cell {
+    busiest(measured.busy.sent.iter().map(|bytes| bytes / profile.network * 1e9), measured)
+}

@@ -1,0 +1,154 @@
+//! The figures of SOSP11 and TUT15, and a thousand servers of today, as recoveries of the real code in simulated clusters.
+//!
+//! Coordinator, backups and recovery masters are those that run on Linux, wired by `core/node` and driven by
+//! `testing/world`; what is modelled is how long their steps, frames and device work take (`charge`), from costs that
+//! were measured (`costs`) on machines as described (`profile`), with logs that are simulated small (`scale`).
+//!
+//! Not here: what a recovery takes on this machine (`ramhold bench recovery`). Catalogue: F11.
+//! Sources: SOSP11 4, TUT15 "Recovery Scalability", "Scale and Recovery".
+
+mod charge;
+mod costs;
+mod figures;
+mod loader;
+mod plot;
+mod profile;
+mod scale;
+mod stage;
+mod table;
+
+use clap::Parser;
+use figures::{Extent, Figure};
+use serde_json::json;
+use stage::Measured;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use table::Table;
+
+/// Simulated recoveries: the figures of the papers, and a thousand servers of today.
+#[derive(Parser, Debug)]
+#[command(name = "figures")]
+struct Arguments {
+    /// Fewer points and runs, no thousand servers: a minute or two.
+    #[arg(long)]
+    quick: bool,
+    /// As little as shows that every figure can be made.
+    #[arg(long, conflicts_with = "quick")]
+    smoke: bool,
+    /// Only these, by name: fig06 to fig12, tut15, tut15-scale, now.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Where to write tables (CSV, figures.json) and pictures (SVG); without it they are only printed.
+    #[arg(long, value_name = "DIR")]
+    into: Option<PathBuf>,
+    /// Print tables as in docs/performance.md.
+    #[arg(long)]
+    markdown: bool,
+    /// Recoveries that are computed side by side.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
+    threads: u16,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("figures: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<(), String> {
+    let extent = match (arguments.smoke, arguments.quick) {
+        (true, _) => Extent::Smoke,
+        (false, true) => Extent::Quick,
+        (false, false) => Extent::Whole,
+    };
+    let is_wanted = |name: &str| {
+        arguments.only.is_empty() || arguments.only.iter().any(|only| name.starts_with(only.as_str()))
+    };
+    let mut all = figures::all(extent);
+    let known: Vec<&str> = all.iter().map(|figure| figure.name).chain(["fig12"]).collect();
+    if let Some(unknown) = arguments.only.iter().find(|only| !known.iter().any(|name| name.starts_with(only.as_str()))) {
+        return Err(format!("there is no figure '{unknown}'; there are {}", known.join(", ")));
+    }
+    all.retain(|figure| is_wanted(figure.name));
+    let begun = std::time::Instant::now();
+    let mut tables = make(&all, usize::from(arguments.threads));
+    if is_wanted("fig12") {
+        match std::env::var("RAMHOLD_BIN") {
+            Ok(program) => tables.push(figures::loss(&program)?),
+            Err(_) => eprintln!("figures: fig12 is left out: RAMHOLD_BIN does not say which program works it out"),
+        }
+    }
+    let targets = figures::targets(&tables);
+    if !targets.rows.is_empty() {
+        tables.push(targets);
+    }
+    for table in &tables {
+        if arguments.markdown {
+            println!("{}: {}\n\n{}", table.name, table.title, table.markdown());
+        } else {
+            println!("{}", table.text());
+        }
+    }
+    eprintln!("figures: {:.0} s", begun.elapsed().as_secs_f64());
+    arguments.into.as_ref().map_or(Ok(()), |into| write(into, &tables).map_err(|error| error.to_string()))
+}
+
+fn write(into: &std::path::Path, tables: &[Table]) -> std::io::Result<()> {
+    std::fs::create_dir_all(into)?;
+    for table in tables {
+        std::fs::write(into.join(format!("{}.csv", table.name)), table.csv())?;
+        if !table.y.is_empty() {
+            std::fs::write(into.join(format!("{}.svg", table.name)), plot::draw(table))?;
+        }
+    }
+    let all: Vec<_> = tables.iter().map(Table::json).collect();
+    std::fs::write(into.join("figures.json"), format!("{:#}\n", json!(all)))
+}
+
+/// Measures all recoveries of all figures, some side by side; each is a world of its own.
+fn make(all: &[Figure], threads: usize) -> Vec<Table> {
+    let plans: Vec<_> = all.iter().flat_map(|figure| &figure.plans).cloned().collect();
+    // The large ones first, so that nobody is left with one at the end.
+    let mut order: Vec<usize> = (0..plans.len()).collect();
+    order.sort_by_key(|index| plans[*index].masters * plans[*index].backups);
+    let order = Mutex::new(order);
+    let results: Mutex<Vec<Option<Measured>>> = Mutex::new(vec![None; plans.len()]);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let next = order.lock().expect("nobody panics with it").pop();
+                    let Some(index) = next else { return };
+                    let plan = &plans[index];
+                    let measured = plan.measure();
+                    eprintln!(
+                        "figures: {} masters, {} backups, {:.1} GB: {:.3} s, computed in {:.1} s, {} steps",
+                        plan.masters,
+                        plan.backups,
+                        plan.data / figures::GB,
+                        measured.recovery,
+                        measured.wall.as_secs_f64(),
+                        measured.events
+                    );
+                    results.lock().expect("nobody panics with it")[index] = Some(measured);
+                }
+            });
+        }
+    });
+    let mut results: Vec<Measured> =
+        results.into_inner().expect("nobody panics with it").into_iter().flatten().collect();
+    assert_eq!(results.len(), plans.len(), "every plan was measured");
+    let mut tables = Vec::new();
+    for figure in all {
+        let rest = results.split_off(figure.plans.len());
+        tables.push((figure.tell)(&results));
+        results = rest;
+    }
+    tables
+}

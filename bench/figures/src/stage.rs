@@ -1,0 +1,421 @@
+//! One measurement: a cluster is set up and one of its servers filled, by the real code at no cost; then that server is
+//! killed, and from then on everything takes its time until the cluster has recovered.
+//!
+//! The server that dies is a master alone, on a host of its own with the coordinator on another. What it held must be there
+//! again at the end, object by object: a recovery that loses some is no figure.
+
+use crate::charge::{Busy, Charge, Meter};
+use crate::costs::record_cost;
+use crate::loader::Loader;
+use crate::profile::Profile;
+use crate::scale::Scale;
+use ramhold_backup::{BackupConfig, Buffers};
+use ramhold_base::limits::APPEND_BYTES_MAX;
+use ramhold_base::{Effects, Input, Instant, Machine, Rng, ServerId, ShardId};
+use ramhold_detector::DetectorConfig;
+use ramhold_log::Geometry;
+use ramhold_master::MasterConfig;
+use ramhold_node::{Coordinator, CoordinatorConfig, Phase, ServerConfig, ServerNode};
+use ramhold_replication::ReplicationConfig;
+use ramhold_wire::ReplicaPlacement;
+use ramhold_wire::membership::Label;
+use ramhold_wire::status::{PartReport, RecoverySteps};
+use ramhold_world::disk::Disks;
+use ramhold_world::network::{NetworkOptions, SECOND};
+use ramhold_world::world::{Clock, NodeOptions, World};
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How the crashed server chose its backups.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Choice {
+    /// Who would be done soonest with its share: as in a cluster.
+    ReadTime,
+    /// Who has the fewest segments: all devices are told to be equally fast.
+    Segments,
+    /// Anybody: all devices are told to be so fast that a share takes no time.
+    Random,
+    /// By copysets of one ring; within them as by read time.
+    Copysets,
+}
+
+/// One recovery that is to be measured.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub profile: Profile,
+    pub scale: Scale,
+    /// Hosts with a recovery master.
+    pub masters: usize,
+    /// Backups, each with a device, `devices` of the profile on each host.
+    pub backups: usize,
+    /// They have hosts of their own; otherwise they share those of the masters first.
+    pub apart: bool,
+    /// Master and backup are one process, if there are as many of each.
+    pub together: bool,
+    /// Of log on the server that dies.
+    pub data: f64,
+    pub value_bytes: u32,
+    pub replicas: u8,
+    /// How large partitions are to be, in bytes of log, whatever their records; none: as the coordinator cuts them.
+    pub partition: Option<f64>,
+    pub choice: Choice,
+    /// How fast the slowest device is against the fastest; those between are drawn evenly.
+    pub slowest: f64,
+    pub seed: u64,
+}
+
+/// What came of it. Times are seconds.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// From the kill to the verdict.
+    pub detection: f64,
+    /// From the verdict to the last partition live.
+    pub recovery: f64,
+    /// Of log that was recovered, in bytes that it stands for.
+    pub bytes: f64,
+    pub partitions: usize,
+    pub steps: RecoverySteps,
+    pub complete_millis: u64,
+    pub parts: Vec<PartReport>,
+    pub busy: Busy,
+    pub nodes: Nodes,
+    /// Of this computation.
+    pub wall: Duration,
+    pub events: u64,
+}
+
+/// Which nodes are what.
+#[derive(Clone, Debug, Default)]
+pub struct Nodes {
+    pub coordinator: usize,
+    pub dead: usize,
+    pub masters: Vec<usize>,
+    pub backups: Vec<usize>,
+}
+
+/// Whoever is simulated.
+enum Process {
+    Coordinator(Box<Coordinator>),
+    Server(Box<ServerNode>),
+    Loader(Box<Loader>),
+}
+
+impl Machine for Process {
+    fn step(&mut self, now: Instant, input: Input<'_>, effects: &mut Effects) {
+        match self {
+            Process::Coordinator(coordinator) => coordinator.step(now, input, effects),
+            Process::Server(server) => server.step(now, input, effects),
+            Process::Loader(loader) => loader.step(now, input, effects),
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        match self {
+            Process::Coordinator(coordinator) => coordinator.deadline(),
+            Process::Server(server) => server.deadline(),
+            Process::Loader(loader) => loader.deadline(),
+        }
+    }
+}
+
+/// An object with its result and headers, in the simulation.
+const WRITTEN_BYTES: f64 = 140.0;
+/// Whatever it is of.
+const SETUP_MAX: u64 = 3600 * SECOND;
+/// No recovery may take as long.
+const RECOVERY_MAX: u64 = 600 * SECOND;
+/// How a device is told to be that takes no time (see `Choice::Random`).
+const BOUNDLESS: u32 = u32::MAX;
+
+fn address(host: usize, port: u16) -> SocketAddr {
+    let [_, a, b, c] = (host as u32).to_be_bytes();
+    SocketAddr::from(([10 + a, 0, b, c], port))
+}
+
+struct Member {
+    host: usize,
+    master: bool,
+    /// How fast its device is against the profile's; none: it keeps no replicas.
+    device: Option<f64>,
+    /// In the simulation.
+    log_bytes: u64,
+}
+
+impl Plan {
+    fn members(&self) -> Vec<Member> {
+        let mut rng = Rng::new(self.seed ^ 0xDE71CE);
+        let mut speed = || 1.0 - (1.0 - self.slowest) * rng.below(1_000_001) as f64 / 1e6;
+        let segment = u64::from(self.scale.segment_bytes);
+        let dead_bytes = self.scale.down(self.data) * 5 / 4 + 32 * segment;
+        let share = self.scale.down(self.data) / self.masters as u64;
+        // Several partitions may come to one master.
+        let room = (share * 4 + 32 * segment).min(dead_bytes * 2);
+        let mut members = vec![Member { host: 1, master: true, device: None, log_bytes: dead_bytes }];
+        let host = |index: usize| index + 2;
+        if self.together {
+            assert_eq!(self.masters, self.backups, "one process of both each");
+            let both = |i| Member { host: host(i), master: true, device: Some(speed()), log_bytes: room };
+            members.extend((0..self.masters).map(both));
+            return members;
+        }
+        let master = |i| Member { host: host(i), master: true, device: None, log_bytes: room };
+        members.extend((0..self.masters).map(master));
+        // Backups beyond the hosts of masters are on hosts of their own.
+        let backup = |i: usize| {
+            let device = Some(speed());
+            let before = if self.apart { self.masters } else { 0 };
+            Member { host: host(before + i / self.profile.devices), master: false, device, log_bytes: 0 }
+        };
+        members.extend((0..self.backups).map(backup));
+        members
+    }
+
+    fn server_config(&self, member: &Member, addr: SocketAddr, coordinator: SocketAddr) -> ServerConfig {
+        let segment_bytes = self.scale.segment_bytes;
+        let geometry = Geometry { segment_bytes, seglet_bytes: (segment_bytes / 16).next_power_of_two() };
+        let log_bytes = if member.master { member.log_bytes } else { 0 };
+        let plain = MasterConfig::new(geometry, log_bytes, log_bytes.max(1 << 20));
+        let append_bytes = APPEND_BYTES_MAX;
+        let replication = ReplicationConfig {
+            append_bytes_max: self.scale.down(f64::from(append_bytes)).max(256) as u32,
+            // As for the bytes that it stands for: 2 MiB in a millisecond.
+            append_timeout: Duration::from_millis(250 + u64::from(append_bytes / 2048)),
+            ..ReplicationConfig::new(ShardId(0))
+        };
+        let speed = member.device.map(|device| (device * self.profile.read / 1e6) as u32);
+        let read_speed = match (speed, self.choice) {
+            (Some(speed), Choice::ReadTime | Choice::Copysets) => speed,
+            (Some(_), Choice::Segments) => 100,
+            (Some(_), Choice::Random) => BOUNDLESS,
+            (None, _) => 0,
+        };
+        ServerConfig {
+            advertise: addr,
+            coordinator,
+            labels: vec![Label { name: "host".into(), value: format!("h{}", member.host) }],
+            master: member.master,
+            master_config: MasterConfig {
+                replication,
+                scrub_bytes_per_second: 0,
+                parked_count_max: 1 << 20,
+                ..plain
+            },
+            backup_config: BackupConfig {
+                segment_bytes,
+                frames_max: if member.device.is_some() { 100_000 } else { 0 },
+                // All of them at the start: a cluster that has run for a while has its frames.
+                frames_grow_by: self.frames(),
+                buffers: Buffers::Reserved { count: self.buffers() },
+                buffers_survive_power: false,
+                flush_interval: Duration::from_millis(100),
+                recovery_cache_bytes: self.recovery_cache_bytes(),
+                needed_interval: Duration::from_secs(2),
+                mode: "buffers".into(),
+            },
+            detector: DetectorConfig::default(),
+            resp: None,
+            memory_bytes: 0,
+            read_speed,
+            enlist_interval: Duration::from_millis(100),
+            version: "figures".into(),
+        }
+    }
+
+    /// For the log that dies and for what takes its place, with half as much to spare.
+    fn frames(&self) -> u32 {
+        let segments = self.scale.down(self.data * f64::from(self.replicas)) / u64::from(self.scale.segment_bytes);
+        (segments / self.backups as u64) as u32 * 3 + 4 * (self.masters / self.backups) as u32 + 24
+    }
+
+    /// As many as the profile says, if that is more than could ever be filled, as many as that; and so many that a coarse
+    /// simulation does not run out of them.
+    fn buffers(&self) -> u32 {
+        let segments = self.scale.down(self.data * f64::from(self.replicas)) / u64::from(self.scale.segment_bytes);
+        let filled = segments as u32 / self.backups as u32 * 2 + 4 * self.masters as u32 * u32::from(self.replicas) / self.backups as u32;
+        self.scale.down_count(self.profile.buffers).min(filled).max(16)
+    }
+
+    /// 256 MiB, as a server with 4 GiB or more has. Notes on where records lie are as many as records, and those are fewer
+    /// and smaller here, so that they weigh more: twice as much is given.
+    fn recovery_cache_bytes(&self) -> u64 {
+        (self.scale.down(256.0 * 1024.0 * 1024.0) * 2).max(8 * u64::from(self.scale.segment_bytes))
+    }
+
+    fn coordinator_config(&self, addr: SocketAddr) -> CoordinatorConfig {
+        let plain = CoordinatorConfig::new(addr);
+        let bytes_max = self.partition.unwrap_or(plain.partition_bytes_max as f64);
+        let bytes_min = self.partition.unwrap_or(plain.partition_bytes_min as f64);
+        // What the bound of records is in bytes of such records, and how many records of the simulation those are: each
+        // object has a result beside it.
+        let bytes_of_records = plain.partition_records_max as f64 * record_cost(self.value_bytes).record_bytes;
+        let records_max = match self.partition {
+            Some(_) => u64::MAX / 4,
+            None => (self.scale.down(bytes_of_records) as f64 / (WRITTEN_BYTES / 2.0)) as u64 + 1,
+        };
+        CoordinatorConfig {
+            partition_bytes_min: self.scale.down(bytes_min),
+            partition_bytes_max: self.scale.down(bytes_max),
+            partition_records_max: records_max,
+            segment_bytes: self.scale.segment_bytes,
+            default_replicas: self.replicas,
+            placement: match self.choice {
+                Choice::Copysets => ReplicaPlacement::Copysets { rings: 1 },
+                Choice::ReadTime | Choice::Segments | Choice::Random => ReplicaPlacement::Scatter,
+            },
+            ..plain
+        }
+    }
+
+    pub fn measure(&self) -> Measured {
+        let begun = std::time::Instant::now();
+        let members = self.members();
+        let coordinator = address(0, 7400);
+        let meter = Rc::new(RefCell::new(Meter::default()));
+        // The coordinator, the servers, and a client on the coordinator's host.
+        let hosts: Vec<usize> = [0].into_iter().chain(members.iter().map(|m| m.host)).chain([0]).collect();
+        let speeds = [1.0].into_iter().chain(members.iter().map(|m| m.device.unwrap_or(1.0))).chain([1.0]);
+        let record = record_cost(self.value_bytes);
+        let charge =
+            Charge::new(self.profile, self.scale, record, hosts, speeds.collect(), Rc::clone(&meter));
+        let mut world: World<Process> = World::new(self.seed, NetworkOptions::calm());
+        world.set_pace(charge);
+
+        let config = self.coordinator_config(coordinator);
+        let make = move |life: ramhold_world::world::Life| {
+            Process::Coordinator(Box::new(Coordinator::new(config.clone(), life.seed)))
+        };
+        let mut nodes =
+            Nodes { coordinator: world.add_node(NodeOptions::plain("coordinator", coordinator), make), ..Nodes::default() };
+        for (index, member) in members.iter().enumerate() {
+            let addr = address(member.host, 7401 + index as u16 % 50_000);
+            let config = self.server_config(member, addr, coordinator);
+            let mut disks = Disks::default();
+            disks.options.frames_bytes_max = 1 << 40;
+            let options = NodeOptions {
+                name: format!("server {index}"),
+                addr,
+                clock: Clock::TRUE,
+                disks,
+                store: 0,
+                supervised: false,
+            };
+            let node = world.add_node(options, move |life| {
+                let region = vec![0; config.master_config.log_bytes as usize];
+                Process::Server(Box::new(ServerNode::new(config.clone(), region, life.seed)))
+            });
+            match index {
+                0 => {
+                    nodes.dead = node;
+                    // The first to serve has the lowest number, so the table is its.
+                    settle(&mut world, "the first server", |world| is_serving(world, node));
+                }
+                _ => {
+                    if member.master {
+                        nodes.masters.push(node);
+                    }
+                    if member.device.is_some() {
+                        nodes.backups.push(node);
+                    }
+                }
+            }
+        }
+        let servers = 1..=members.len();
+        settle(&mut world, "the servers", |world| servers.clone().all(|node| is_serving(world, node)));
+
+        let count = (self.scale.down(self.data) as f64 / WRITTEN_BYTES).ceil().max(1.0) as u64;
+        let (replicas, seed) = (self.replicas, self.seed);
+        let client = address(0, 9000);
+        let loader = world.add_node(NodeOptions::plain("loader", client), move |_| {
+            Process::Loader(Box::new(Loader::new(coordinator, replicas, count, seed)))
+        });
+        settle(&mut world, "the writes", |world| {
+            matches!(world.machine(loader), Some(Process::Loader(loader)) if loader.is_done())
+        });
+        // Everything is flushed, and nobody remembers the load.
+        world.crash(loader);
+        let until = world.now() + 3 * SECOND;
+        world.run_until(until);
+
+        let dead = server(&world, nodes.dead).id();
+        let killed = world.now();
+        {
+            let mut meter = meter.borrow_mut();
+            meter.on = true;
+        }
+        world.crash(nodes.dead);
+        let measured = self.watch(&mut world, &nodes, dead, killed, count);
+        let (steps, parts, detection, complete_millis, events) = measured;
+        let bytes: u64 = parts.iter().filter(|part| part.live.is_some()).map(|part| part.bytes).sum();
+        let busy = meter.borrow().busy.clone();
+        Measured {
+            detection,
+            recovery: steps.last_live.expect("a recovery that is over has a last partition") as f64 / 1e3,
+            bytes: bytes as f64 * self.scale.bytes(),
+            partitions: parts.iter().filter(|part| part.live.is_some()).count(),
+            steps,
+            complete_millis,
+            parts,
+            busy,
+            nodes,
+            wall: begun.elapsed(),
+            events,
+        }
+    }
+
+    fn watch(
+        &self,
+        world: &mut World<Process>,
+        nodes: &Nodes,
+        dead: ServerId,
+        killed: u64,
+        count: u64,
+    ) -> (RecoverySteps, Vec<PartReport>, f64, u64, u64) {
+        let recovery = |world: &World<Process>| match world.machine(nodes.coordinator) {
+            Some(Process::Coordinator(coordinator)) => coordinator.state().recovery_of(dead).cloned(),
+            _ => None,
+        };
+        let steps_before = world.steps;
+        world.run_while(killed + RECOVERY_MAX, |world| recovery(world).is_none());
+        let detection = (world.now() - killed) as f64 / 1e9;
+        let mut last = None;
+        // The record goes with the dead server.
+        world.run_while(killed + RECOVERY_MAX, |world| match recovery(world) {
+            Some(record) => {
+                let is_done = record.done;
+                last = Some(record);
+                !is_done
+            }
+            None => false,
+        });
+        let record = last.expect("a recovery has begun");
+        assert!(record.steps.last_live.is_some(), "it has not ended: {record:?}");
+        let objects: u64 =
+            nodes.masters.iter().map(|node| server(world, *node).master().map_or(0, objects)).sum();
+        assert_eq!(objects, count, "objects are missing after {:?}", record.steps);
+        let complete = record.complete_millis.unwrap_or_default();
+        (record.steps, record.parts, detection, complete, world.steps - steps_before)
+    }
+}
+
+fn objects(master: &ramhold_master::Master) -> u64 {
+    master.log().usage().index_entry_count
+}
+
+fn server(world: &World<Process>, node: usize) -> &ServerNode {
+    match world.machine(node) {
+        Some(Process::Server(server)) => server,
+        _ => panic!("node {node} is a server that runs: {:?}", world.errors),
+    }
+}
+
+fn is_serving(world: &World<Process>, node: usize) -> bool {
+    matches!(world.machine(node), Some(Process::Server(server)) if server.phase() == Phase::Serving)
+}
+
+fn settle(world: &mut World<Process>, what: &str, is_there: impl Fn(&World<Process>) -> bool) {
+    let limit = world.now() + SETUP_MAX;
+    let there = world.run_while(limit, |world| !is_there(world));
+    assert!(there, "{what} are not there after an hour: {:?}", world.errors);
+}
