@@ -11,10 +11,10 @@ use crate::costs::{CHECKSUM, COPY, DECODE, ENCODE, MESSAGE, RecordCost, SOCKET, 
 use crate::profile::{BYPASS_MESSAGE, Profile};
 use crate::scale::Scale;
 use ramhold_base::{DiskFile, DiskToken, Effect, Effects};
+use ramhold_wire::Opcode;
 use ramhold_wire::data::AppendRequest;
 use ramhold_wire::frame::{HEADER_BYTES, Kind, glance};
 use ramhold_wire::recovery::ReadTimes;
-use ramhold_wire::Opcode;
 use ramhold_world::world::{DeviceWork, Given, Pace};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -173,7 +173,9 @@ impl Charge {
             Some(Opcode::Append) => per_byte += COPY + CHECKSUM,
             _ => {}
         }
-        load.count * self.message() + load.other * (self.socket() + DECODE) + load.log * self.scale.bytes() * per_byte
+        load.count * self.message()
+            + load.other * (self.socket() + DECODE)
+            + load.log * self.scale.bytes() * per_byte
     }
 
     fn sending(&self, frame: &[u8]) -> f64 {
@@ -183,7 +185,9 @@ impl Charge {
         if load.opcode == Some(Opcode::Append) {
             per_byte += COPY;
         }
-        load.count * self.message() + load.other * (self.socket() + ENCODE) + load.log * self.scale.bytes() * per_byte
+        load.count * self.message()
+            + load.other * (self.socket() + ENCODE)
+            + load.log * self.scale.bytes() * per_byte
     }
 
     fn pass(until: &mut u64, now: u64, bytes: f64, rate: f64) -> u64 {

@@ -72,7 +72,9 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     };
     let mut all = figures::all(extent);
     let known: Vec<&str> = all.iter().map(|figure| figure.name).chain(["fig12"]).collect();
-    if let Some(unknown) = arguments.only.iter().find(|only| !known.iter().any(|name| name.starts_with(only.as_str()))) {
+    if let Some(unknown) =
+        arguments.only.iter().find(|only| !known.iter().any(|name| name.starts_with(only.as_str())))
+    {
         return Err(format!("there is no figure '{unknown}'; there are {}", known.join(", ")));
     }
     all.retain(|figure| is_wanted(figure.name));
@@ -81,7 +83,9 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     if is_wanted("fig12") {
         match std::env::var("RAMHOLD_BIN") {
             Ok(program) => tables.push(figures::loss(&program)?),
-            Err(_) => eprintln!("figures: fig12 is left out: RAMHOLD_BIN does not say which program works it out"),
+            Err(_) => {
+                eprintln!("figures: fig12 is left out: RAMHOLD_BIN does not say which program works it out")
+            }
         }
     }
     let targets = figures::targets(&tables);

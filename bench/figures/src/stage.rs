@@ -225,15 +225,18 @@ impl Plan {
 
     /// For the log that dies and for what takes its place, with half as much to spare.
     fn frames(&self) -> u32 {
-        let segments = self.scale.down(self.data * f64::from(self.replicas)) / u64::from(self.scale.segment_bytes);
+        let segments =
+            self.scale.down(self.data * f64::from(self.replicas)) / u64::from(self.scale.segment_bytes);
         (segments / self.backups as u64) as u32 * 3 + 4 * (self.masters / self.backups) as u32 + 24
     }
 
     /// As many as the profile says, if that is more than could ever be filled, as many as that; and so many that a coarse
     /// simulation does not run out of them.
     fn buffers(&self) -> u32 {
-        let segments = self.scale.down(self.data * f64::from(self.replicas)) / u64::from(self.scale.segment_bytes);
-        let filled = segments as u32 / self.backups as u32 * 2 + 4 * self.masters as u32 * u32::from(self.replicas) / self.backups as u32;
+        let segments =
+            self.scale.down(self.data * f64::from(self.replicas)) / u64::from(self.scale.segment_bytes);
+        let filled = segments as u32 / self.backups as u32 * 2
+            + 4 * self.masters as u32 * u32::from(self.replicas) / self.backups as u32;
         self.scale.down_count(self.profile.buffers).min(filled).max(16)
     }
 
@@ -249,7 +252,8 @@ impl Plan {
         let bytes_min = self.partition.unwrap_or(plain.partition_bytes_min as f64);
         // What the bound of records is in bytes of such records, and how many records of the simulation those are: each
         // object has a result beside it.
-        let bytes_of_records = plain.partition_records_max as f64 * record_cost(self.value_bytes).record_bytes;
+        let bytes_of_records =
+            plain.partition_records_max as f64 * record_cost(self.value_bytes).record_bytes;
         let records_max = match self.partition {
             Some(_) => u64::MAX / 4,
             None => (self.scale.down(bytes_of_records) as f64 / (WRITTEN_BYTES / 2.0)) as u64 + 1,
@@ -286,8 +290,10 @@ impl Plan {
         let make = move |life: ramhold_world::world::Life| {
             Process::Coordinator(Box::new(Coordinator::new(config.clone(), life.seed)))
         };
-        let mut nodes =
-            Nodes { coordinator: world.add_node(NodeOptions::plain("coordinator", coordinator), make), ..Nodes::default() };
+        let mut nodes = Nodes {
+            coordinator: world.add_node(NodeOptions::plain("coordinator", coordinator), make),
+            ..Nodes::default()
+        };
         for (index, member) in members.iter().enumerate() {
             let addr = address(member.host, 7401 + index as u16 % 50_000);
             let config = self.server_config(member, addr, coordinator);
@@ -330,9 +336,11 @@ impl Plan {
         let loader = world.add_node(NodeOptions::plain("loader", client), move |_| {
             Process::Loader(Box::new(Loader::new(coordinator, replicas, count, seed)))
         });
-        settle(&mut world, "the writes", |world| {
-            matches!(world.machine(loader), Some(Process::Loader(loader)) if loader.is_done())
-        });
+        settle(
+            &mut world,
+            "the writes",
+            |world| matches!(world.machine(loader), Some(Process::Loader(loader)) if loader.is_done()),
+        );
         // Everything is flushed, and nobody remembers the load.
         world.crash(loader);
         let until = world.now() + 3 * SECOND;

@@ -22,9 +22,10 @@ mod resize;
 mod tests;
 
 use crate::Reference;
+use crate::prefetch::fetch;
 use bucket::{
     BUCKET_BYTES, Bucket, Buckets, CHUNK_SHIFT_MAX, Content, LINK_SLOT, PLACE_BITS, SLOT_COUNT, TAG_BITS,
-    TAG_SHIFT, What, content, entry, is_entry_of, link, link_of, moved,
+    TAG_SHIFT, What, content, entry, is_entry, is_entry_of, link, link_of, moved,
 };
 use overflow::Overflow;
 
@@ -71,6 +72,14 @@ impl Cursor {
 enum Place {
     Base(u64),
     Overflow(u64),
+}
+
+/// Where an entry that comes next would stand: good until the index changes.
+#[derive(Clone, Copy)]
+pub(crate) struct Vacancy {
+    /// The last bucket of a chain, and how many of its slots are filled.
+    last: Place,
+    filled: usize,
 }
 
 /// Where an entry stands: good until the index changes otherwise than by `repoint`.
@@ -174,6 +183,20 @@ impl Index {
             .map_or(0, |next| self.overflow.at(next).slots[0])
     }
 
+    /// Begins to fetch the hash's bucket, and does not wait for it.
+    #[inline]
+    pub(crate) fn fetch(&self, hash: u64) {
+        fetch(self.base.at(self.bucket_of(hash)));
+    }
+
+    /// The same of the bucket that the hash's links to, if it does.
+    #[inline]
+    pub(crate) fn fetch_next(&self, hash: u64) {
+        if let Some(next) = link_of(self.base.at(self.bucket_of(hash)).slots[LINK_SLOT]) {
+            fetch(self.overflow.at(next));
+        }
+    }
+
     /// Whether the index holds exactly this reference under this hash.
     #[inline]
     pub(crate) fn holds(&self, hash: u64, at: Reference) -> bool {
@@ -201,31 +224,49 @@ impl Index {
 
     /// Makes sure that one insertion of this hash has a place.
     pub(crate) fn prepare(&mut self, hash: u64) -> Result<(), IndexFull> {
-        let mut bucket = self.base.at(self.bucket_of(hash));
-        let mut chain_buckets = 1;
-        while let Some(next) = link_of(bucket.slots[LINK_SLOT]) {
-            bucket = self.overflow.at(next);
+        let (mut last, mut chain_buckets) = (Place::Base(self.bucket_of(hash)), 1);
+        while let Some(next) = link_of(self.bucket(last).slots[LINK_SLOT]) {
+            last = Place::Overflow(next);
             chain_buckets += 1;
         }
-        if bucket.slots[LINK_SLOT] == 0
-            || (chain_buckets < CHAIN_BUCKETS_MAX && self.overflow.free_count() > 0)
-        {
-            return Ok(());
+        self.room_behind(last, chain_buckets)
+    }
+
+    /// Where an insertion of this hash would put its entry, with room made for it; `None`: there is an entry that may be of
+    /// the same key.
+    #[inline]
+    pub(crate) fn vacancy(&mut self, hash: u64) -> Result<Option<Vacancy>, IndexFull> {
+        let tag = self.tag(hash);
+        let (mut last, mut chain_buckets) = (Place::Base(self.bucket_of(hash)), 1);
+        loop {
+            let bucket = self.bucket(last);
+            if bucket.slots.iter().any(|slot| slot >> TAG_SHIFT == tag && is_entry(*slot)) {
+                return Ok(None);
+            }
+            let Some(next) = link_of(bucket.slots[LINK_SLOT]) else { break };
+            last = Place::Overflow(next);
+            chain_buckets += 1;
         }
-        if chain_buckets >= CHAIN_BUCKETS_MAX || !self.may_grow() {
-            return Err(IndexFull);
+        self.room_behind(last, chain_buckets)?;
+        Ok(Some(Vacancy { last, filled: self.bucket(last).filled() }))
+    }
+
+    /// Inserts a reference that is not in the index yet where there is room for it.
+    #[inline]
+    pub(crate) fn fill(&mut self, vacancy: Vacancy, hash: u64, what: What, at: Reference) {
+        let slot = entry(self.tag(hash), what, at);
+        match vacancy {
+            Vacancy { last, filled: SLOT_COUNT } => _ = self.push_behind(last, slot),
+            Vacancy { last, filled } => self.bucket_mut(last).slots[filled] = slot,
         }
-        self.overflow.grow();
-        Ok(())
+        self.inserted();
     }
 
     /// Inserts a reference that is not in the index yet, after `prepare`.
     pub(crate) fn insert(&mut self, hash: u64, what: What, at: Reference) {
         let slot = entry(self.tag(hash), what, at);
         self.push(Place::Base(self.bucket_of(hash)), slot);
-        self.entry_count += 1;
-        self.grow_step();
-        self.shrink(STEPS_MAX);
+        self.inserted();
     }
 
     /// Puts another reference in the place of one that is in the index.
@@ -277,7 +318,7 @@ impl Index {
             last = Place::Overflow(next);
         }
         let bucket = self.bucket_mut(last);
-        let filled = bucket.slots.iter().position(|slot| *slot == 0).unwrap_or(SLOT_COUNT);
+        let filled = bucket.filled();
         let mover = std::mem::take(&mut bucket.slots[filled - 1]);
         if hole != (last, filled - 1) {
             self.bucket_mut(hole.0).slots[hole.1] = mover;
@@ -392,6 +433,28 @@ impl Index {
         }
     }
 
+    /// Makes sure that the chain of so many buckets that ends with this one can take one entry more.
+    #[inline]
+    fn room_behind(&mut self, last: Place, chain_buckets: u64) -> Result<(), IndexFull> {
+        if self.bucket(last).slots[LINK_SLOT] == 0
+            || (chain_buckets < CHAIN_BUCKETS_MAX && self.overflow.free_count() > 0)
+        {
+            return Ok(());
+        }
+        if chain_buckets >= CHAIN_BUCKETS_MAX || !self.may_grow() {
+            return Err(IndexFull);
+        }
+        self.overflow.grow();
+        Ok(())
+    }
+
+    #[inline]
+    fn inserted(&mut self) {
+        self.entry_count += 1;
+        self.grow_step();
+        self.shrink(STEPS_MAX);
+    }
+
     /// Puts an entry at the end of a chain, of which `place` is one bucket, and returns the last.
     fn push(&mut self, place: Place, slot: u64) -> Place {
         let mut last = place;
@@ -403,6 +466,11 @@ impl Index {
             bucket.slots[free] = slot;
             return last;
         }
+        self.push_behind(last, slot)
+    }
+
+    /// Puts an entry behind the last bucket of a chain, which is full; returns the one where it stands.
+    fn push_behind(&mut self, last: Place, slot: u64) -> Place {
         let next = self.overflow.take().expect("room for what is pushed is made before");
         let displaced = std::mem::replace(&mut self.bucket_mut(last).slots[LINK_SLOT], link(next));
         let overflow = self.overflow.at_mut(next);

@@ -3,7 +3,7 @@
 //! A recovery master's core spends most of its time waiting for buckets of the index. So entries are worked on in
 //! batches: all of a batch are verified and their keys hashed, then the buckets of all are fetched together, then what
 //! those lead to, and only then is one after the other replayed. A plain object whose key is not here yet, which nearly
-//! all are, is copied as it stands, its checksum with it.
+//! all are, is copied as it stands, with all its neighbours that are likewise (`run`).
 //!
 //! Invariants:
 //! - nothing is believed of an entry whose checksum does not hold;
@@ -13,9 +13,11 @@
 //! Not here: what an entry does to the log (`replay`), where the bytes come from (master, backup).
 //! Catalogue: F4, E4. Source: SOSP11 3.4; TUT15 "Fast Crash Recovery".
 
+mod run;
+
 use crate::entry::{RecordPrefix, Word, split, verified};
-use crate::log::{Log, Purpose};
-use crate::{AppendRefusal, Entry, Kind, Ranges, Reference, Replayed, SideId};
+use crate::log::Log;
+use crate::{AppendRefusal, Entry, Kind, Ranges, Reference, SideId};
 use ramhold_base::{KeyHash, TableId, Version};
 use std::hint::black_box;
 
@@ -42,8 +44,6 @@ pub enum IntakeStop {
 struct Coming {
     start: usize,
     end: usize,
-    key_start: usize,
-    key_end: usize,
     table: TableId,
     hash: KeyHash,
     place: u64,
@@ -54,11 +54,15 @@ struct Coming {
     expires: bool,
 }
 
+impl Coming {
+    fn entry_bytes(&self) -> u32 {
+        (self.end - self.start) as u32
+    }
+}
+
 const NOTHING: Coming = Coming {
     start: 0,
     end: 0,
-    key_start: 0,
-    key_end: 0,
     table: TableId(0),
     hash: KeyHash(0),
     place: 0,
@@ -86,10 +90,8 @@ impl Log {
             let (count, read) = self.read_batch(intake, bytes, *offset, &mut batch);
             let batch = &batch[..count];
             self.fetch_together(batch);
-            for coming in batch {
-                *offset = coming.start;
-                self.take_one(coming, bytes).map_err(IntakeStop::Refused)?;
-            }
+            self.index.expect(self.index.entry_count() + count as u64);
+            self.take_batch(batch, bytes, offset).map_err(IntakeStop::Refused)?;
             records += count as u64;
             *offset = read?;
         }
@@ -136,6 +138,7 @@ impl Log {
                 None => None,
             };
             let Some(coming) = coming else { return (count, Err(IntakeStop::Corrupt)) };
+            self.index.fetch(coming.place);
             batch[count] = coming;
             count += 1;
         }
@@ -150,8 +153,6 @@ impl Log {
         Some(Coming {
             start,
             end: start + entry.len(),
-            key_start: start + prefix.key_start,
-            key_end: start + key_end,
             table: prefix.table,
             hash,
             place: self.place(prefix.table, hash),
@@ -164,8 +165,7 @@ impl Log {
 
     /// As `Log::prefetch`: what is read means nothing.
     fn fetch_together(&self, batch: &[Coming]) {
-        black_box(batch.iter().fold(0, |sum, coming| sum ^ self.index.touch(coming.place)));
-        black_box(batch.iter().fold(0, |sum, coming| sum ^ self.index.touch_next(coming.place)));
+        batch.iter().for_each(|coming| self.index.fetch_next(coming.place));
         let mut entries = [Reference(0); 2 * BATCH];
         let mut count = 0;
         for coming in batch {
@@ -180,28 +180,33 @@ impl Log {
         black_box(entries[..count].iter().fold(0, |sum, at| sum ^ self.memory.touch(*at)));
     }
 
-    #[inline]
-    fn take_one(&mut self, coming: &Coming, bytes: &[u8]) -> Result<Replayed, AppendRefusal> {
-        let entry = &bytes[coming.start..coming.end];
-        if coming.is_plain {
-            let key = &bytes[coming.key_start..coming.key_end];
-            if self.is_new(coming.table, coming.hash, key)? {
-                return self.copy_plain(coming, entry);
+    /// Replays a batch in order. When one is refused, the offset is left there.
+    fn take_batch(
+        &mut self,
+        batch: &[Coming],
+        bytes: &[u8],
+        offset: &mut usize,
+    ) -> Result<(), AppendRefusal> {
+        let mut run = None;
+        for coming in batch {
+            *offset = coming.start;
+            let led = if coming.is_plain { self.lead(coming, bytes, &mut run) } else { Ok(false) };
+            if led == Ok(true) {
+                continue;
             }
+            self.copy_run(&mut run, bytes);
+            led?;
+            self.take_one(coming, bytes)?;
         }
+        self.copy_run(&mut run, bytes);
+        Ok(())
+    }
+
+    fn take_one(&mut self, coming: &Coming, bytes: &[u8]) -> Result<(), AppendRefusal> {
+        let entry = &bytes[coming.start..coming.end];
         let (word, _) = split(entry).expect("it was read before");
         let kind = word.kind().expect("it was read before");
         let entry = Entry::decode_body(kind, word, entry).expect("it was read before");
-        self.replay(coming.side, &entry, coming.hash)
-    }
-
-    fn copy_plain(&mut self, coming: &Coming, entry: &[u8]) -> Result<Replayed, AppendRefusal> {
-        self.index.prepare(coming.place).map_err(|_| AppendRefusal::OutOfMemory)?;
-        let slot = self.side_room(coming.side, entry.len(), self.floor(Purpose::Recovery))?;
-
-        // From here on nothing can fail.
-        self.raise_replayed(coming.version);
-        self.put_plain(slot, (coming.table, coming.hash), coming.place, entry, coming.expires);
-        Ok(Replayed::Applied)
+        self.replay(coming.side, &entry, coming.hash).map(|_| ())
     }
 }

@@ -199,7 +199,7 @@ pub struct Log {
     pub(crate) results: Results,
     safe_version: Version,
     /// An object that expires was appended at some time.
-    may_expire: bool,
+    pub(crate) may_expire: bool,
 }
 
 /// What is appended together when an object is written.
@@ -645,30 +645,6 @@ impl Log {
         self.counters.add(&object, self.segment_last.next());
         self.forgive(place);
         Written { at, position }
-    }
-
-    /// Appends an object that names no segments, as the bytes of its entry, and leads its key to it. There is room for it
-    /// in the segment and in the index, which has nothing of the key.
-    #[inline]
-    pub(crate) fn put_plain(
-        &mut self,
-        slot: Slot,
-        (table, hash): (TableId, KeyHash),
-        place: u64,
-        entry: &[u8],
-        expires: bool,
-    ) {
-        self.may_expire |= expires;
-        let offset = self.memory.append_bytes(slot, entry);
-        let at = self.memory.reference(slot, offset);
-        let segment = self.memory.segments.at_mut(slot);
-        segment.live_bytes += entry.len() as u32;
-        segment.live_count += 1;
-        segment.indexed_count += 1;
-        let object = Counted { table, hash, bytes: entry.len() as u32, segment: segment.id };
-        self.index.insert(place, What::Object, at);
-        self.counters.add(&object, self.segment_last.next());
-        self.forgive(place);
     }
 
     /// Appends the tombstone of an object, for which there is room, and takes its key out of the index.

@@ -171,34 +171,47 @@ impl Memory {
         self.append_runs(slot, entry.parts().runs())
     }
 
-    /// The same of an entry whose bytes are there.
-    #[inline]
-    pub(crate) fn append_bytes(&mut self, slot: Slot, entry: &[u8]) -> u32 {
-        self.append_runs(slot, [entry])
-    }
-
     #[inline]
     fn append_runs<const N: usize>(&mut self, slot: Slot, runs: [&[u8]; N]) -> u32 {
-        let segment = self.segments.at_mut(slot);
-        let start = segment.len_bytes;
-        for run in runs {
-            let mut rest = run;
-            while !rest.is_empty() {
-                let ordinal = (segment.len_bytes >> self.seglet_shift) as usize;
-                let within = segment.len_bytes & ((1 << self.seglet_shift) - 1);
-                let room = (1 << self.seglet_shift) - within;
-                let (now, later) = rest.split_at(rest.len().min(room as usize));
-                let at = (u64::from(segment.seglets[ordinal]) << self.seglet_shift) + u64::from(within);
-                self.region[at as usize..at as usize + now.len()].copy_from_slice(now);
-                segment.len_bytes += now.len() as u32;
-                rest = later;
-            }
-            if !run.is_empty() {
-                segment.crc = crc_append(segment.crc, run);
-            }
+        let start = self.segments.at(slot).len_bytes;
+        for run in runs.into_iter().filter(|run| !run.is_empty()) {
+            self.put(slot, run);
+            let segment = self.segments.at_mut(slot);
+            segment.crc = crc_append(segment.crc, run);
         }
-        segment.entry_count += 1;
+        self.segments.at_mut(slot).entry_count += 1;
         start
+    }
+
+    /// Appends whole entries, for which room was made and with which the checksum of the segment becomes `crc`.
+    pub(crate) fn append_checked(&mut self, slot: Slot, entries: &[u8], entry_count: u32, crc: u32) {
+        self.put(slot, entries);
+        let segment = self.segments.at_mut(slot);
+        segment.entry_count += entry_count;
+        segment.crc = crc;
+    }
+
+    /// Appends bytes for which room was made, and that is all.
+    #[inline]
+    fn put(&mut self, slot: Slot, bytes: &[u8]) {
+        let segment = self.segments.at_mut(slot);
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let ordinal = (segment.len_bytes >> self.seglet_shift) as usize;
+            let within = segment.len_bytes & ((1 << self.seglet_shift) - 1);
+            let room = (1 << self.seglet_shift) - within;
+            let (now, later) = rest.split_at(rest.len().min(room as usize));
+            let at = (u64::from(segment.seglets[ordinal]) << self.seglet_shift) + u64::from(within);
+            self.region[at as usize..at as usize + now.len()].copy_from_slice(now);
+            segment.len_bytes += now.len() as u32;
+            rest = later;
+        }
+    }
+
+    /// Bytes for which a segment has room.
+    pub(crate) fn room(&self, slot: Slot) -> u32 {
+        let segment = self.segments.at(slot);
+        (segment.seglet_count() << self.seglet_shift).min(self.segment_bytes) - segment.len_bytes
     }
 
     /// Appends bytes `offset..offset + bytes` of another segment for which room was made: so many whole entries. Returns
@@ -342,7 +355,7 @@ impl Memory {
         Pieces::of(&self.region, &segment.seglets, self.seglet_shift, from, to)
     }
 
-    /// The physical place of an offset that lies before the segment's length.
+    /// The physical place of an offset that lies before the segment's length, or in the room behind it.
     pub(crate) fn reference(&self, slot: Slot, offset: u32) -> Reference {
         let seglet = self.segments.at(slot).seglets[(offset >> self.seglet_shift) as usize];
         let within = offset & (self.seglet_bytes() - 1);

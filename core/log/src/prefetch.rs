@@ -14,6 +14,25 @@ use std::hint::black_box;
 /// Look-ups whose memory is fetched together: as many as keep the processor busy, few enough to stay in its caches.
 pub const PREFETCH_COUNT_MAX: usize = 64;
 
+/// Begins to fetch the cache line where something starts, and does not wait for it.
+#[inline]
+pub(crate) fn fetch<T>(what: &T) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: fetching reads nothing and cannot fail; and the place is that of a reference.
+        #[expect(
+            unsafe_code,
+            reason = "a load would have to be waited for, and there is no other way to say it"
+        )]
+        unsafe {
+            _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(what).cast());
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = what;
+}
+
 impl Log {
     /// Reads from where the objects of these keys lie, the first 64 of them.
     pub fn prefetch(&self, keys: &[(TableId, KeyHash)]) {

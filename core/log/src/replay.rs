@@ -61,12 +61,6 @@ impl Log {
         }
     }
 
-    /// Whether a key has neither an object nor a tombstone here.
-    #[inline]
-    pub(crate) fn is_new(&self, table: TableId, hash: KeyHash, key: &[u8]) -> Result<bool, AppendRefusal> {
-        self.present(table, hash, key).map(|dead| dead.is_none())
-    }
-
     /// There is an object of this version.
     #[inline]
     pub(crate) fn raise_replayed(&mut self, version: Version) {

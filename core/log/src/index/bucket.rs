@@ -47,6 +47,16 @@ pub(super) struct Bucket {
     pub(super) slots: [u64; SLOT_COUNT],
 }
 
+impl Bucket {
+    /// Slots that hold something, which are the first ones.
+    #[inline]
+    pub(super) fn filled(&self) -> usize {
+        // How many is as good as random: counted, nothing has to be guessed.
+        self.slots.iter().map(|slot| usize::from(*slot != 0)).sum()
+    }
+}
+
+#[inline]
 pub(super) fn entry(tag: u64, what: What, at: Reference) -> u64 {
     assert!(at.0 <= PLACE_MASK);
     let what = match what {
@@ -56,6 +66,7 @@ pub(super) fn entry(tag: u64, what: What, at: Reference) -> u64 {
     tag << TAG_SHIFT | what << WHAT_SHIFT | at.0
 }
 
+#[inline]
 pub(super) fn link(number: u64) -> u64 {
     assert!(number <= PLACE_MASK);
     3 << WHAT_SHIFT | number
@@ -71,14 +82,20 @@ pub(super) fn content(slot: u64) -> Content {
     }
 }
 
+#[inline]
 pub(super) fn reference(slot: u64) -> Reference {
     Reference(slot & PLACE_MASK)
+}
+
+#[inline]
+pub(super) fn is_entry(slot: u64) -> bool {
+    matches!(content(slot), Content::Entry(..))
 }
 
 /// Whether a slot is the entry of this reference.
 #[inline]
 pub(super) fn is_entry_of(slot: u64, at: Reference) -> bool {
-    slot & PLACE_MASK == at.0 && matches!(content(slot), Content::Entry(..))
+    slot & PLACE_MASK == at.0 && is_entry(slot)
 }
 
 /// The same entry at another place.
@@ -87,6 +104,7 @@ pub(super) fn moved(slot: u64, to: Reference) -> u64 {
     slot & !PLACE_MASK | to.0
 }
 
+#[inline]
 pub(super) fn link_of(slot: u64) -> Option<u64> {
     match content(slot) {
         Content::Link(number) => Some(number),

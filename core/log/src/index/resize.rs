@@ -13,6 +13,8 @@
 
 use super::bucket::{Bucket, LINK_SLOT, SLOT_COUNT, TAG_BITS, TAG_SHIFT, link, link_of};
 use super::{CHAIN_BUCKETS_MAX, Index, Place, overflow_count_of};
+use crate::prefetch::fetch;
+use std::ops::Range;
 
 /// Entries per bucket above which the table grows. With eight, four buckets of ten have overflowed and an entry takes
 /// 11.4 to 11.8 bytes; with less, slots stand empty, with more, look-ups walk.
@@ -20,10 +22,26 @@ const LOAD_MAX: u64 = 8;
 /// Entries per bucket below which the table shrinks. An eighth below `LOAD_MAX`: a count must change as much to make
 /// the table turn round.
 const LOAD_MIN: u64 = 7;
+/// Buckets whose chains are fetched together before they are split.
+const TOGETHER: u64 = 16;
+
+/// The last bucket of a chain that is being written, and how many of its slots are filled.
+struct End {
+    place: Place,
+    bucket: Bucket,
+    filled: usize,
+}
+
+impl End {
+    fn new(number: u64) -> End {
+        End { place: Place::Base(number), bucket: Bucket::default(), filled: 0 }
+    }
+}
 
 impl Index {
     /// Splits the next bucket when there are too many entries, unless memory or the tag's bits have run out: then
     /// chains grow instead.
+    #[inline]
     pub(super) fn grow_step(&mut self) {
         if self.entry_count > LOAD_MAX * self.bucket_count() {
             self.split();
@@ -49,19 +67,53 @@ impl Index {
             self.split_next = 0;
         }
         // Two chains of the same entries never need more overflow buckets than the one of before, which are free now.
-        let mut ends = [Place::Base(source), Place::Base(target)];
+        let mut ends = [End::new(source), End::new(target)];
         for slot in slots.drain(..) {
             let end = &mut ends[(slot >> (TAG_SHIFT + tag_bit) & 1) as usize];
-            *end = self.push(*end, slot);
+            if end.filled == SLOT_COUNT {
+                self.go_on(end);
+            }
+            end.bucket.slots[end.filled] = slot;
+            end.filled += 1;
         }
+        ends.into_iter().for_each(|end| *self.bucket_mut(end.place) = end.bucket);
         self.scratch = slots;
         true
+    }
+
+    /// Puts an empty overflow bucket behind one that is full.
+    #[cold]
+    fn go_on(&mut self, end: &mut End) {
+        let next = self.overflow.take().expect("room for what is pushed is made before");
+        let displaced = std::mem::replace(&mut end.bucket.slots[LINK_SLOT], link(next));
+        *self.bucket_mut(end.place) = end.bucket;
+        *end = End { place: Place::Overflow(next), bucket: Bucket::default(), filled: 1 };
+        end.bucket.slots[0] = displaced;
     }
 
     /// Makes the table as large as so many entries will want it, as far as memory goes, so that they need not make it
     /// grow one by one. It becomes smaller again only by what is taken out.
     pub(crate) fn expect(&mut self, entry_count: u64) {
-        while entry_count > LOAD_MAX * self.bucket_count() && self.split() {}
+        while entry_count > LOAD_MAX * self.bucket_count() {
+            let count = entry_count.div_ceil(LOAD_MAX) - self.bucket_count();
+            let end = (1 << self.level).min(self.split_next + count.min(TOGETHER));
+            self.fetch_chains(self.split_next..end);
+            for _ in self.split_next..end {
+                if !self.split() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Has the chains of these buckets fetched together, but for what comes after their second buckets.
+    fn fetch_chains(&self, numbers: Range<u64>) {
+        numbers.clone().for_each(|number| fetch(self.base.at(number)));
+        numbers.for_each(|number| {
+            if let Some(next) = link_of(self.base.at(number).slots[LINK_SLOT]) {
+                fetch(self.overflow.at(next));
+            }
+        });
     }
 
     /// Takes the steps of shrinking that are paid for, at most `steps_max`.
@@ -159,13 +211,14 @@ impl Index {
     /// Empties a chain into `slots`.
     fn take_chain(&mut self, number: u64, slots: &mut Vec<u64>) {
         let mut bucket = std::mem::take(self.base.at_mut(number));
-        loop {
-            let next = link_of(bucket.slots[LINK_SLOT]);
-            let entries = if next.is_some() { LINK_SLOT } else { SLOT_COUNT };
-            slots.extend(bucket.slots[..entries].iter().filter(|slot| **slot != 0));
-            let Some(next) = next else { return };
+        while let Some(next) = link_of(bucket.slots[LINK_SLOT]) {
+            slots.extend_from_slice(&bucket.slots[..LINK_SLOT]);
             bucket = *self.overflow.at(next);
             self.overflow.give_back(next);
         }
+        // All of it, and what is empty taken off again: nothing to be guessed.
+        let empty = SLOT_COUNT - bucket.filled();
+        slots.extend_from_slice(&bucket.slots);
+        slots.truncate(slots.len() - empty);
     }
 }
