@@ -21,10 +21,7 @@ pub(crate) fn fetch<T>(what: &T) {
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: fetching reads nothing and cannot fail; and the place is that of a reference.
-        #[expect(
-            unsafe_code,
-            reason = "a load would have to be waited for, and there is no other way to say it"
-        )]
+        #[expect(unsafe_code, reason = "a load would have to be waited for")]
         unsafe {
             _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(what).cast());
         }

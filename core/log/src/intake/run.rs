@@ -10,8 +10,8 @@
 use super::Coming;
 use crate::index::bucket::What;
 use crate::log::{Log, Purpose};
+use crate::profile::Counted;
 use crate::segment::Slot;
-use crate::stats::Counted;
 use crate::{AppendRefusal, SideId};
 use ramhold_base::SegmentId;
 use ramhold_base::checksum::{crc_append, crc_joined};
