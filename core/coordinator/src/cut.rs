@@ -1,9 +1,10 @@
-//! Cuts one dead tablet into parts that are each below the bounds, and about even.
+//! Cuts one dead tablet into parts that are about even, each below the bounds for sure.
 //!
 //! What is known of its weight are rows, each of which says that so much lies somewhere between two hashes: one for a small
 //! tablet, many for a large one, and wider ones above them for what its master did not know so exactly. Cuts are made where
-//! rows begin and end. A row that is above the bounds alone is cut into equal ranges, as if it were spread evenly. A row that
-//! reaches beyond a part counts for it as a whole, since all of it may be there; only if that were much, its share.
+//! rows begin and end. A row that is above the bounds alone is cut into equal ranges, as if it were spread evenly. What a
+//! wide row tells of is expected to lie as the narrow ones below it do; but since all of it may be in one part, each is also
+//! to be below the bounds with all of it, unless the row is a good part of what the bounds allow itself.
 //!
 //! Invariants: parts are in order and cover the tablet; those of a table by slots begin and end at slots.
 //!
@@ -16,18 +17,52 @@ use ramhold_wire::recovery::TabletStat;
 
 /// A wide row counts as a whole for every part that it touches if it is no more than this share of the limit.
 const WHOLE_SHARE: u64 = 4;
-/// A limit, as a load.
+/// A part as full as is wanted.
 const FULL: u128 = 1 << 32;
 
-/// Some hashes of a tablet, the last inclusive, and what they weigh.
+/// What a partition may weigh.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// By what is expected.
+    pub wanted: Weight,
+    /// By what may be. At least as much.
+    pub most: Weight,
+}
+
+/// What a part weighs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Load {
+    pub expected: Weight,
+    pub most: Weight,
+}
+
+impl Load {
+    pub fn plus(self, other: Load) -> Load {
+        Load { expected: self.expected.plus(other.expected), most: self.most.plus(other.most) }
+    }
+
+    pub fn fits(self, limits: Limits) -> bool {
+        self.expected.fits(limits.wanted) && self.most.fits(limits.most)
+    }
+}
+
+/// A stretch of a tablet for one recovery master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     pub first: u64,
     pub last: u64,
-    pub weight: Weight,
+    pub load: Load,
 }
 
-impl Part {
+/// So much lies somewhere between two hashes, the last inclusive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Row {
+    first: u64,
+    last: u64,
+    weight: Weight,
+}
+
+impl Row {
     fn is_within(&self, first: u64, last: u64) -> bool {
         first <= self.first && self.last <= last
     }
@@ -62,32 +97,32 @@ pub(crate) fn weight_of(stats: &[TabletStat], first: u64, last: u64) -> Weight {
     rows.map(|row| row.share(first, last)).fold(Weight::default(), Weight::plus)
 }
 
-fn row(stat: &TabletStat) -> Option<Part> {
+fn row(stat: &TabletStat) -> Option<Row> {
     let weight = Weight { bytes: stat.bytes, records: stat.records };
-    (stat.first <= stat.last).then_some(Part { first: stat.first.0, last: stat.last.0, weight })
+    (stat.first <= stat.last).then_some(Row { first: stat.first.0, last: stat.last.0, weight })
 }
 
-/// As few parts as keep each below the limit, or nearly; at most `count_max`, which may make them larger.
-pub(crate) fn cut(tablet: &DeadTablet, limit: Weight, count_max: u64) -> Vec<Part> {
+/// As few parts as keep each below the limits, or nearly; at most `count_max`, which may make them larger.
+pub(crate) fn cut(tablet: &DeadTablet, limits: Limits, count_max: u64) -> Vec<Part> {
     let whole = (tablet.range.first.0, tablet.range.last.0);
     let slots = tablet.range.slots;
-    let rows: Vec<Part> = tablet
+    let rows: Vec<Row> = tablet
         .stats
         .iter()
         .filter_map(row)
         .filter(|row| row.first <= whole.1 && whole.0 <= row.last)
-        .map(|row| Part {
+        .map(|row| Row {
             first: row.first.max(whole.0),
             last: row.last.min(whole.1),
             weight: row.share(whole.0, whole.1),
         })
         .collect();
     let stretches = stretches(&rows, whole, slots);
-    let is_wide = |row: &Part| {
+    let is_wide = |row: &Row| {
         let at = stretches.partition_point(|(_, last)| *last < row.first);
         stretches[at].1 < row.last
     };
-    let (wide, mut narrow): (Vec<Part>, Vec<Part>) = rows.iter().partition(|row| is_wide(row));
+    let (wide, mut narrow): (Vec<Row>, Vec<Row>) = rows.iter().partition(|row| is_wide(row));
     narrow.sort_unstable_by_key(|row| row.first);
     // Together they are not many more than are allowed, whatever the rows say.
     let each_max = (count_max / stretches.len() as u64).max(1);
@@ -95,15 +130,24 @@ pub(crate) fn cut(tablet: &DeadTablet, limit: Weight, count_max: u64) -> Vec<Par
     for (first, last) in stretches {
         let from = narrow.partition_point(|row| row.first < first);
         let to = narrow.partition_point(|row| row.first <= last);
-        let room = limit.less_half(charge(&wide, first, last, limit));
+        let room = limits.most.less_half(charge(&wide, first, last, limits.most));
+        let room = limits.wanted.least(room);
         pieces.extend(evenly(&narrow[from..to], (first, last), slots, room, each_max));
     }
-    let parts = pack(&pieces, &wide, limit);
-    if parts.len() as u64 > count_max { evenly(&rows, whole, slots, limit, count_max) } else { parts }
+    let parts = pack(&pieces, &wide, limits);
+    if parts.len() as u64 <= count_max {
+        return parts;
+    }
+    let pieces = evenly(&rows, whole, slots, limits.wanted, count_max);
+    let alone = |Row { first, last, weight }: &Row| {
+        let load = Load { expected: *weight, most: *weight };
+        Part { first: *first, last: *last, load }
+    };
+    pieces.iter().map(alone).collect()
 }
 
 /// The tablet between all places where rows begin or end; of a table by slots between the slots that those are in.
-fn stretches(rows: &[Part], (first, last): (u64, u64), slots: bool) -> Vec<(u64, u64)> {
+fn stretches(rows: &[Row], (first, last): (u64, u64), slots: bool) -> Vec<(u64, u64)> {
     let begin = |hash: u64| if slots { first_hash_of(slot_of_hash(KeyHash(hash))).0 } else { hash };
     let behind = |hash: u64| match slot_of_hash(KeyHash(hash)) + 1 {
         _ if !slots => hash.checked_add(1),
@@ -121,7 +165,7 @@ fn stretches(rows: &[Part], (first, last): (u64, u64), slots: bool) -> Vec<(u64,
 }
 
 /// Equal parts, as few as keep each below the limit; or as many as are allowed.
-fn evenly(rows: &[Part], (first, last): (u64, u64), slots: bool, limit: Weight, count_max: u64) -> Vec<Part> {
+fn evenly(rows: &[Row], (first, last): (u64, u64), slots: bool, limit: Weight, count_max: u64) -> Vec<Row> {
     let weight =
         |first, last| rows.iter().map(|row| row.share(first, last)).fold(Weight::default(), Weight::plus);
     let whole = weight(first, last);
@@ -137,9 +181,9 @@ fn evenly(rows: &[Part], (first, last): (u64, u64), slots: bool, limit: Weight, 
     loop {
         let part = |index| {
             let (first, last) = cut(first, last, index, count);
-            Part { first, last, weight: weight(first, last) }
+            Row { first, last, weight: weight(first, last) }
         };
-        let parts: Vec<Part> = (0..count).map(part).collect();
+        let parts: Vec<Row> = (0..count).map(part).collect();
         // Hashes are spread evenly within one row, but rows may differ along the tablet.
         if count == count_max || parts.iter().all(|part| part.weight.fits(limit)) {
             return parts;
@@ -148,47 +192,77 @@ fn evenly(rows: &[Part], (first, last): (u64, u64), slots: bool, limit: Weight, 
     }
 }
 
-/// What wide rows count for a part.
-fn charge(wide: &[Part], first: u64, last: u64, limit: Weight) -> Weight {
+/// What wide rows may count for a part.
+fn charge(wide: &[Row], first: u64, last: u64, most: Weight) -> Weight {
     let touching = wide.iter().filter(|row| row.first <= last && first <= row.last);
     let charged = touching.map(|row| {
-        let is_whole = row.is_within(first, last) || row.weight.fits(limit.divided(WHOLE_SHARE));
+        let is_whole = row.is_within(first, last) || row.weight.fits(most.divided(WHOLE_SHARE));
         if is_whole { row.weight } else { row.share(first, last) }
     });
     charged.fold(Weight::default(), Weight::plus)
 }
 
-/// Puts neighbouring pieces together: about even parts, none above the limit that need not be.
-fn pack(pieces: &[Part], wide: &[Part], limit: Weight) -> Vec<Part> {
+/// What is not cut any more.
+struct Piece {
+    row: Row,
+    /// With what it is expected to have of wide rows.
+    expected: Weight,
+}
+
+/// Each wide row shared out among the pieces below it, as these weigh; evenly where there is nothing.
+fn with_expected(pieces: &[Row], wide: &[Row]) -> Vec<Piece> {
+    let mut all: Vec<Piece> = pieces.iter().map(|row| Piece { row: *row, expected: row.weight }).collect();
+    for row in wide {
+        let from = pieces.partition_point(|piece| piece.last < row.first);
+        let to = pieces.partition_point(|piece| piece.first <= row.last);
+        let below = pieces[from..to].iter().map(|piece| piece.weight).fold(Weight::default(), Weight::plus);
+        for Piece { row: piece, expected } in &mut all[from..to] {
+            let evenly = row.share(piece.first, piece.last);
+            let part = |amount, of: u64, all: u64, evenly| match all {
+                0 => evenly,
+                _ => share(amount, of.into(), all.into()),
+            };
+            *expected = expected.plus(Weight {
+                bytes: part(row.weight.bytes, piece.weight.bytes, below.bytes, evenly.bytes),
+                records: part(row.weight.records, piece.weight.records, below.records, evenly.records),
+            });
+        }
+    }
+    all
+}
+
+/// Puts neighbouring pieces together: about even parts, none above the limits that need not be.
+fn pack(pieces: &[Row], wide: &[Row], limits: Limits) -> Vec<Part> {
     // What cannot be cut and is above the limit fills one part.
-    let load = |weight: Weight| {
+    let fill = |weight: Weight| {
         let part = |amount: u64, limit: u64| (u128::from(amount) * FULL / u128::from(limit)).min(FULL);
-        part(weight.bytes, limit.bytes).max(part(weight.records, limit.records))
+        part(weight.bytes, limits.wanted.bytes).max(part(weight.records, limits.wanted.records))
     };
-    let sum = |parts: &[Part]| parts.iter().map(|part| load(part.weight)).sum::<u128>();
-    let all = sum(pieces);
-    let count = (all + sum(wide)).div_ceil(FULL).max(1);
+    let pieces = with_expected(pieces, wide);
+    let all: u128 = pieces.iter().map(|piece| fill(piece.expected)).sum();
+    let count = all.div_ceil(FULL).max(1);
     let mut parts: Vec<Part> = Vec::new();
-    let mut inside = Weight::default();
+    let mut inside = Load::default();
     let mut passed = 0;
-    for piece in pieces {
-        let alone = load(piece.weight);
-        let together = inside.plus(piece.weight);
-        let grown = parts.last().map(|part| {
-            let weight = together.plus(charge(wide, part.first, piece.last, limit));
-            Part { first: part.first, last: piece.last, weight }
-        });
+    for Piece { row, expected } in pieces {
+        let alone = fill(expected);
+        let own = Load { expected, most: row.weight };
+        let with_wide = |first, load: Load| {
+            let most = load.most.plus(charge(wide, first, row.last, limits.most));
+            Part { first, last: row.last, load: Load { most, ..load } }
+        };
+        let together = inside.plus(own);
+        let grown = parts.last().map(|part| with_wide(part.first, together));
         // Whichever is nearer to where the part would end if all were even.
         let is_filled = (passed + alone / 2) * count >= all * parts.len() as u128 && alone > 0;
         match (grown, parts.last_mut()) {
-            (Some(grown), Some(part)) if grown.weight.fits(limit) && !is_filled => {
+            (Some(grown), Some(part)) if grown.load.fits(limits) && !is_filled => {
                 *part = grown;
                 inside = together;
             }
             _ => {
-                let weight = piece.weight.plus(charge(wide, piece.first, piece.last, limit));
-                parts.push(Part { weight, ..*piece });
-                inside = piece.weight;
+                parts.push(with_wide(row.first, own));
+                inside = own;
             }
         }
         passed += alone;

@@ -12,13 +12,16 @@
 //!
 //! Not here: where a tablet is cut (`cut`). Protocol: docs/protocols/recovery.md, 4. Catalogue: F3. Source: SOSP11 3.5.
 
-use crate::cut::{Part, cut, weight_of};
+use crate::cut::{Limits, Load, Part, cut, weight_of};
 use ramhold_base::KeyHash;
 use ramhold_base::hash::{SLOT_COUNT, first_hash_of, slot_of_hash};
 use ramhold_wire::recovery::{PartitionRange, TabletStat};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
+    /// What a partition is to have, if nothing else speaks against it; at most `bytes_max`.
+    pub bytes_wanted: u64,
+    /// What it may have, however unevenly that lies which is not known exactly.
     pub bytes_max: u64,
     pub records_max: u64,
     /// What a head may hold beyond its statistics.
@@ -48,24 +51,25 @@ const ENTRY_BYTES: u64 = 64;
 
 /// The ranges in order of tables and hashes as given, with partitions numbered from 0.
 pub fn divide(tablets: &[DeadTablet], bounds: &Bounds) -> Vec<PartitionRange> {
-    let limit = Weight {
-        bytes: less_reserve(bounds.bytes_max, u64::from(bounds.segment_bytes)),
+    let limit = |bytes| Weight {
+        bytes: less_reserve(bytes, u64::from(bounds.segment_bytes)),
         records: less_reserve(bounds.records_max, u64::from(bounds.segment_bytes) / ENTRY_BYTES),
     };
+    let limits = Limits { wanted: limit(bounds.bytes_wanted), most: limit(bounds.bytes_max) };
     let pieces_max = (RANGE_COUNT_MAX / tablets.len().max(1)).max(1) as u64;
     let mut ranges = Vec::new();
     let mut partition = 0;
-    let mut filled: Option<Weight> = None;
+    let mut filled: Option<Load> = None;
     for tablet in tablets {
-        for Part { first, last, weight } in cut(tablet, limit, pieces_max) {
-            let together = filled.map(|f| f.plus(weight));
+        for Part { first, last, load } in cut(tablet, limits, pieces_max) {
+            let together = filled.map(|f| f.plus(load));
             filled = match together {
-                Some(together) if together.fits(limit) => Some(together),
+                Some(together) if together.fits(limits) => Some(together),
                 Some(_) => {
                     partition += 1;
-                    Some(weight)
+                    Some(load)
                 }
-                None => Some(weight),
+                None => Some(load),
             };
             ranges.push(PartitionRange {
                 partition,
@@ -99,6 +103,11 @@ impl Weight {
 
     pub fn fits(self, limit: Weight) -> bool {
         self.bytes <= limit.bytes && self.records <= limit.records
+    }
+
+    /// The lesser of each.
+    pub fn least(self, other: Weight) -> Weight {
+        Weight { bytes: self.bytes.min(other.bytes), records: self.records.min(other.records) }
     }
 
     pub fn divided(self, by: u64) -> Weight {

@@ -442,7 +442,8 @@ impl Coordinator {
         let share = weight.div_ceil(masters.max(1)).saturating_mul(17) / 16;
         let share = share.saturating_add(u64::from(self.config.segment_bytes));
         let bounds = Bounds {
-            bytes_max: share.max(self.config.partition_bytes_min).min(self.config.partition_bytes_max),
+            bytes_wanted: share.max(self.config.partition_bytes_min).min(self.config.partition_bytes_max),
+            bytes_max: self.config.partition_bytes_max,
             records_max: self.config.partition_records_max,
             segment_bytes: self.config.segment_bytes,
         };

@@ -7,7 +7,8 @@ use ramhold_coordinator::{Bounds, DeadTablet, divide};
 use ramhold_wire::membership::Durability;
 use ramhold_wire::recovery::{PartitionRange, TabletStat};
 
-const BOUNDS: Bounds = Bounds { bytes_max: 1_000_000, records_max: 10_000, segment_bytes: 4096 };
+const BOUNDS: Bounds =
+    Bounds { bytes_wanted: 1_000_000, bytes_max: 1_000_000, records_max: 10_000, segment_bytes: 4096 };
 
 fn tablet(table: u32, first: u64, last: u64, stats: &[(u64, u64)]) -> DeadTablet {
     let table = TableId(table);
@@ -289,6 +290,23 @@ fn slots_that_are_heavy_are_apart_from_each_other() {
         let ranges = divide(&[whole], &BOUNDS);
         assert!(ranges.iter().all(|range| is_at_slots(range.first, range.last)), "seed {seed}");
         assert!(largest(&known, &ranges) <= BOUNDS.bytes_max, "seed {seed}: {:?}", held(&known, &ranges));
+    }
+}
+
+// F3
+#[test]
+fn masters_that_share_a_skewed_tablet_have_about_as_much_each() {
+    for seed in 0..20 {
+        let known = Known::of(skewed(seed, 8_000), 40_000, 60_000);
+        let mut whole = tablet(1, 0, u64::MAX, &[]);
+        whole.stats = known.rows.clone();
+        let total = known.bytes(KeyHash(0), KeyHash(u64::MAX)).0;
+        let share = total / 5 * 17 / 16 + u64::from(BOUNDS.segment_bytes);
+        let bounds = Bounds { bytes_wanted: share, bytes_max: 10_000_000, ..BOUNDS };
+        let ranges = divide(&[whole], &bounds);
+        let partitions = held(&known, &ranges);
+        assert_eq!(partitions.len(), 5, "seed {seed}: {partitions:?}");
+        assert!(largest(&known, &ranges) <= share * 5 / 4, "seed {seed}: {partitions:?}");
     }
 }
 
