@@ -22,6 +22,13 @@ pub struct Bounds {
     pub segment_bytes: u32,
 }
 
+impl Bounds {
+    /// What a partition has at most by the statistics.
+    pub fn bytes_told(&self) -> u64 {
+        less_reserve(self.bytes_max, u64::from(self.segment_bytes))
+    }
+}
+
 /// A tablet to recover, and what is known of its weight.
 #[derive(Clone, Debug)]
 pub struct DeadTablet {
@@ -46,7 +53,7 @@ const ENTRY_BYTES: u64 = 64;
 /// The ranges in order of tables and hashes as given, with partitions numbered from 0.
 pub fn divide(tablets: &[DeadTablet], bounds: &Bounds) -> Vec<PartitionRange> {
     let limit = Weight {
-        bytes: less_reserve(bounds.bytes_max, u64::from(bounds.segment_bytes)),
+        bytes: bounds.bytes_told(),
         records: less_reserve(bounds.records_max, u64::from(bounds.segment_bytes) / ENTRY_BYTES),
     };
     let pieces_max = (RANGE_COUNT_MAX / tablets.len().max(1)).max(1) as u64;

@@ -34,6 +34,7 @@ mod recovery;
 mod replaying;
 
 mod retry;
+mod room;
 mod seen;
 mod status;
 
