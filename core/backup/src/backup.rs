@@ -293,6 +293,11 @@ impl Backup {
         ReplicaNumber(self.replica_last)
     }
 
+    /// New replicas that it can take.
+    pub fn frames_left(&self) -> u64 {
+        if self.failed.is_some() { 0 } else { self.space.frames_left() }
+    }
+
     pub fn status(&self) -> BackupStatus {
         let buffers_used = self.replicas.values().filter(|replica| replica.buffer.is_some()).count() as u64;
         let place_bytes = u64::from(self.config.segment_bytes) + u64::from(crate::place::HEAD_BYTES);

@@ -66,6 +66,11 @@ impl Space {
         }
     }
 
+    /// How many more replicas find a frame, now or when more are reserved.
+    pub fn frames_left(&self) -> u64 {
+        u64::from(self.frames_max).saturating_sub(self.frames_used())
+    }
+
     pub fn frames_used(&self) -> u64 {
         u64::from(self.frames) - self.free_frames.len() as u64
     }

@@ -28,6 +28,13 @@ pub struct Bounds {
     pub segment_bytes: u32,
 }
 
+impl Bounds {
+    /// What a partition is to have at most by what the heads tell.
+    pub fn bytes_told(&self) -> u64 {
+        less_reserve(self.bytes_wanted, u64::from(self.segment_bytes))
+    }
+}
+
 /// A tablet to recover, and what is known of its weight.
 #[derive(Clone, Debug)]
 pub struct DeadTablet {

@@ -35,6 +35,7 @@ mod recovery;
 mod replaying;
 
 mod retry;
+mod room;
 mod seen;
 mod status;
 

@@ -16,6 +16,7 @@ use crate::membership::{Link, ListHistory};
 use crate::outbox::Outbox;
 use crate::read_leases::ReadLeases;
 use crate::recovery::Recovery;
+use crate::room::Rooms;
 use crate::state::{Key, State, TERM_KEY, decode_term, encode_term};
 use crate::tablets::Progress;
 use crate::verify::{StartCheck, Suspect};
@@ -75,6 +76,7 @@ pub(crate) enum Asked {
     Reach(ServerId),
     /// One of those, whether it answers.
     Away(ServerId),
+    Room(ServerId),
     Recover {
         recovery: RecoveryId,
         plan: RecoveryId,
@@ -136,6 +138,7 @@ pub struct Coordinator {
     pub(crate) recoveries: BTreeMap<RecoveryId, Recovery>,
     pub(crate) recovery_wake: Instant,
     pub(crate) cold_until: Instant,
+    pub(crate) rooms: Rooms,
     /// An operator wants not to wait for some servers any more.
     pub(crate) acceptance: Option<Acceptance>,
 }
@@ -174,6 +177,7 @@ impl Coordinator {
             recoveries: BTreeMap::new(),
             recovery_wake: Instant::FAR,
             cold_until: Instant::ZERO,
+            rooms: Rooms::default(),
             acceptance: None,
         }
     }
@@ -457,6 +461,7 @@ impl Coordinator {
             | Opcode::TabletDrop
             | Opcode::TabletDivide
             | Opcode::Reach
+            | Opcode::Room
             | Opcode::Publish => Err(Status::UnknownOpcode),
         }
     }
@@ -500,6 +505,7 @@ impl Coordinator {
             Asked::Fence { recovery, server } => self.on_fenced(now, recovery, server, status, body),
             Asked::Reach(server) => self.on_reached(server, status, body),
             Asked::Away(server) => self.on_away_pong(server, body),
+            Asked::Room(server) => self.on_room(server, status, body),
             Asked::Recover { recovery, plan, partition, attempt, server } => {
                 self.on_recover_answered(now, recovery, (plan, partition, attempt), server, status);
             }
@@ -519,6 +525,7 @@ impl Coordinator {
                 | Asked::Fence { .. }
                 | Asked::Reach(_)
                 | Asked::Away(_)
+                | Asked::Room(_)
                 | Asked::Recover { .. } => {}
             }
         }

@@ -48,9 +48,12 @@ impl Coordinator {
             });
         }
         match outcome {
-            RecoveryOutcome::Failed { reason } => {
+            RecoveryOutcome::Failed { reason, no_room } => {
                 let why: String = reason.chars().take(200).collect();
                 self.fail_partition(now, id, partition, &format!("{server} failed: {}", why.escape_debug()));
+                if no_room {
+                    self.on_no_room(now, id, partition);
+                }
                 if let Some(recovery) = self.recoveries.get_mut(&id) {
                     recovery.ask_anew(&self.config);
                 }

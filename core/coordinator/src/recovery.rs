@@ -16,6 +16,7 @@ use crate::machine::{Asked, Coordinator, millis};
 use crate::prove::{Evidence, HeldReplica, Missing, Proof, StreamProof, prove};
 use crate::replaying::Plan;
 use crate::retry::Retry;
+use crate::room::Admission;
 use crate::state::{EndRecord, Key, RecoveryRecord};
 use ramhold_base::limits::READ_LEASE;
 use ramhold_base::planted::{Defect, planted};
@@ -47,6 +48,8 @@ pub(crate) struct Recovery {
     /// What was last reported as missing.
     missing_told: Vec<Missing>,
     pub(crate) plan: Option<Plan>,
+    /// Whether it may be replayed; see `room`.
+    pub(crate) admission: Admission,
     /// Until then the dead server may answer reads: as far as backups and coordinators have told what they granted.
     pub(crate) lease_until: Instant,
     /// That it is over was clear once, and stays so.
@@ -84,6 +87,7 @@ impl Recovery {
             missing: Vec::new(),
             missing_told: Vec::new(),
             plan: None,
+            admission: Admission::None,
             lease_until,
             lease_over: false,
             early: Vec::new(),
@@ -168,6 +172,7 @@ impl Coordinator {
         if self.recovery_wake > now {
             return;
         }
+        self.ask_for_room(now);
         let cold = |id: &RecoveryId| self.state.recoveries.get(id).is_some_and(|r| r.cold);
         let all_proven = self.recoveries.iter().all(|(id, r)| !cold(id) || r.proof.is_some());
         let cold_ready = now >= self.cold_until && all_proven;
@@ -190,7 +195,8 @@ impl Coordinator {
         }
         let version = self.state.meta.list_version;
         let wake = |r: &Recovery| if r.list_version == version { r.wake } else { now };
-        self.recovery_wake = self.recoveries.values().map(wake).min().unwrap_or(Instant::FAR);
+        let wake = self.recoveries.values().map(wake).min().unwrap_or(Instant::FAR);
+        self.recovery_wake = wake.min(self.room_wake());
     }
 
     /// `true`: it is over.
@@ -235,7 +241,7 @@ impl Coordinator {
                 return true;
             }
         }
-        let may_divide = self.may_divide(now, id, recovery, cold_ready);
+        let may_divide = self.may_divide(now, id, recovery, cold_ready) && self.admit(now, id, recovery);
         if may_divide && recovery.plan.is_none() {
             self.divide(now, id, recovery);
         }
@@ -435,19 +441,8 @@ impl Coordinator {
         if tablets.is_empty() {
             return;
         }
-        let masters = self.state.all_up().filter(|s| s.entry.master).count() as u64;
         let weight = tablets.iter().map(DeadTablet::bytes).fold(0, u64::saturating_add);
-        // As many masters as there are share the work, but for scraps. Parts do not come out even, least of all between
-        // slots: a sixteenth is room for that.
-        let share = weight.div_ceil(masters.max(1)).saturating_mul(17) / 16;
-        let share = share.saturating_add(u64::from(self.config.segment_bytes));
-        let bounds = Bounds {
-            bytes_wanted: share.max(self.config.partition_bytes_min).min(self.config.partition_bytes_max),
-            bytes_max: self.config.partition_bytes_max,
-            records_max: self.config.partition_records_max,
-            segment_bytes: self.config.segment_bytes,
-        };
-        let ranges = divide(&tablets, &bounds);
+        let ranges = divide(&tablets, &self.bounds(weight));
         let plan_id = self.state.meta.recoveries.next();
         self.state.meta.recoveries = plan_id;
         let plan = Plan::new(plan_id, ranges, proof.clone());
@@ -475,8 +470,23 @@ impl Coordinator {
         recovery.plan = Some(plan);
     }
 
+    /// Of the partitions of a log of so many live bytes.
+    pub(crate) fn bounds(&self, weight: u64) -> Bounds {
+        let masters = self.state.all_up().filter(|s| s.entry.master).count() as u64;
+        // As many masters as there are share the work, but for scraps. Parts do not come out even, least of all between
+        // slots: a sixteenth is room for that.
+        let share = weight.div_ceil(masters.max(1)).saturating_mul(17) / 16;
+        let share = share.saturating_add(u64::from(self.config.segment_bytes));
+        Bounds {
+            bytes_wanted: share.max(self.config.partition_bytes_min).min(self.config.partition_bytes_max),
+            bytes_max: self.config.partition_bytes_max,
+            records_max: self.config.partition_records_max,
+            segment_bytes: self.config.segment_bytes,
+        }
+    }
+
     /// The tablets that are still the dead server's, with what its heads told of their weight.
-    fn dead_tablets(&self, crashed: ServerId, proof: &Proof) -> Vec<DeadTablet> {
+    pub(crate) fn dead_tablets(&self, crashed: ServerId, proof: &Proof) -> Vec<DeadTablet> {
         let mut tablets = Vec::new();
         let kept = self.state.tables.values().filter(|t| !t.dropping && t.options.replicas > 0);
         for table in kept {
@@ -540,6 +550,7 @@ impl Coordinator {
         );
         self.outbox.report(Level::Info, text);
         self.outbox.touch(Key::Recovery(id));
+        self.room_may_be_free();
         self.remove_server(now, crashed);
     }
 

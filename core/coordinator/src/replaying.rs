@@ -35,7 +35,7 @@ pub(crate) struct Partition {
     /// Of the present or last turn.
     pub attempt: u32,
     failures: u32,
-    not_before: Instant,
+    pub not_before: Instant,
     /// Masters that failed it.
     avoid: BTreeSet<ServerId>,
 }
@@ -82,12 +82,12 @@ impl Plan {
         let mut segments = Vec::new();
         for stream in self.proof.streams.iter().filter(|s| streams.contains(&(s.shard, s.stream))) {
             for segment in &stream.segments {
-                let address = |backup| coordinator.state.up(backup).map(|s| s.entry.address);
                 let up = segment.sources.iter().filter_map(|s| {
-                    address(s.backup).map(|address| SegmentSource {
+                    coordinator.state.up(s.backup).map(|server| SegmentSource {
                         backup: s.backup,
-                        address,
+                        address: server.entry.address,
                         epoch: s.epoch,
+                        read_speed: server.entry.read_speed,
                     })
                 });
                 segments.push(RecoverySegment {
@@ -197,17 +197,24 @@ impl Coordinator {
         let plan_id = plan.id;
         let masters = self.state.tablets_by_master();
         let mut busy = self.busy_masters(plan);
+        // See `room`.
+        let is_narrow = self.rooms.is_scarce();
+        let mut is_running = plan.partitions.iter().any(|p| matches!(p.state, Replay::Running { .. }));
         let waiting = (0..).zip(&mut plan.partitions).filter(|(_, p)| matches!(p.state, Replay::Waiting));
         for (number, partition) in waiting {
             if partition.not_before > now {
                 recovery.wake = recovery.wake.min(partition.not_before);
                 continue;
             }
+            if is_narrow && is_running {
+                break;
+            }
             let Some(master) = partition.choose_master(&masters, &busy, self.config.partitions_per_master)
             else {
                 continue;
             };
             *busy.entry(master).or_default() += 1;
+            is_running = true;
             partition.attempt += 1;
             partition.state = Replay::Running { master, retry: Retry::new(&self.config), remind_at: None };
             self.note_assigned(now, id, (plan_id, number, partition.attempt), master);

@@ -105,6 +105,7 @@ impl Coordinator {
             parts: record.parts.iter().take(PART_COUNT_MAX).copied().collect(),
             away: self.away(record).into_iter().take(AWAY_COUNT_MAX).collect(),
             given_up: record.given_up.iter().take(AWAY_COUNT_MAX).copied().collect(),
+            waits_for: live.and_then(|live| live.admission.waits_for()),
         }
     }
 
@@ -140,6 +141,13 @@ impl Coordinator {
             warnings.push(format!(
                 "The recovery of {crashed} waits for {} missing parts of its log; the first: {first}.",
                 recovery.missing.len()
+            ));
+        }
+        let waiting = self.recoveries.values().filter(|r| r.admission.waits_for().is_some()).count();
+        if waiting > 0 {
+            warnings.push(format!(
+                "{waiting} recoveries wait for room, and will be replayed one after the other: memory or frames \
+                 do not suffice for all at once."
             ));
         }
         if !self.state.losses.is_empty() {
@@ -180,7 +188,7 @@ impl Coordinator {
 }
 
 /// What dies together with a server: its rack, else its host, else itself.
-fn failure_domain(entry: &ServerEntry) -> String {
+pub(crate) fn failure_domain(entry: &ServerEntry) -> String {
     let label = |name: &str| entry.labels.iter().find(|l| l.name == name);
     match label("rack").or_else(|| label("host")) {
         Some(label) => format!("{} {}", label.name, label.value),

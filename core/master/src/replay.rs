@@ -31,6 +31,8 @@ use std::time::Duration;
 
 const REPORT_TIMEOUT: Duration = Duration::from_millis(500);
 const REPORT_PAUSE: Duration = Duration::from_millis(50);
+/// How long a recovery waits for room on the backups while it holds what it has.
+const ROOM_PATIENCE: Duration = Duration::from_secs(5);
 /// Index buckets looked at in one turn.
 const SWEEP_BUCKETS: u64 = 4096;
 /// An opening's header, safe version and list heads, with some room.
@@ -65,14 +67,21 @@ enum Phase {
     Abandoning {
         side: usize,
         cursor: Cursor,
-        reason: String,
+        failure: Failure,
     },
     /// The coordinator has to hear that it failed.
     Failed {
         next: Instant,
         asked: bool,
-        reason: String,
+        failure: Failure,
     },
+}
+
+#[derive(Clone, Default, Debug)]
+struct Failure {
+    reason: String,
+    /// For want of memory, or of frames on the backups.
+    no_room: bool,
 }
 
 #[derive(Debug)]
@@ -157,9 +166,22 @@ impl PartitionReplay {
         }
     }
 
+    /// Whether it can be taken back as if it had never been.
+    fn is_outside(&self) -> bool {
+        matches!(self.phase, Phase::Fetching | Phase::Finishing { .. } | Phase::Replicating)
+    }
+
     fn fail(&mut self, reason: impl Into<String>) {
-        if matches!(self.phase, Phase::Fetching | Phase::Finishing { .. } | Phase::Replicating) {
-            self.phase = Phase::Abandoning { side: 0, cursor: Cursor::default(), reason: reason.into() };
+        self.give_up(Failure { reason: reason.into(), no_room: false });
+    }
+
+    fn fail_for_room(&mut self, reason: &str) {
+        self.give_up(Failure { reason: reason.into(), no_room: true });
+    }
+
+    fn give_up(&mut self, failure: Failure) {
+        if self.is_outside() {
+            self.phase = Phase::Abandoning { side: 0, cursor: Cursor::default(), failure };
         }
     }
 }
@@ -202,6 +224,12 @@ impl Master {
                 }
             }
             return Status::Retry;
+        }
+        // Of an older division of the same log nothing will be published.
+        for (other, replay) in &mut self.replays {
+            if replay.crashed == recover.crashed && other.recovery < recover.recovery {
+                replay.fail("replaced by a newer division");
+            }
         }
         let mine: Vec<PartitionRange> =
             recover.ranges.iter().filter(|r| r.partition == recover.partition).copied().collect();
@@ -299,6 +327,9 @@ impl Master {
         view: &View,
         effects: &mut Effects,
     ) {
+        if self.is_starved(now, replay) {
+            replay.fail_for_room("no backup had room for what was replayed");
+        }
         if matches!(replay.phase, Phase::Fetching) {
             self.take_in_slice(now, replay, view, effects);
         }
@@ -341,7 +372,7 @@ impl Master {
                 replay.phase = Phase::Reporting { next: now, asked: false };
             }
         }
-        if let Phase::Abandoning { side, cursor, reason } = &mut replay.phase {
+        if let Phase::Abandoning { side, cursor, failure } = &mut replay.phase {
             let tablets = &self.tablets;
             let hash_of = |table, key: &[u8]| tablets.hash(table, key).unwrap_or_default();
             match replay.sides.get(*side) {
@@ -357,17 +388,25 @@ impl Master {
                     }
                 },
                 None => {
-                    let reason = std::mem::take(reason);
+                    let failure = std::mem::take(failure);
                     for range in &replay.mine {
                         self.tablets.remove(hash_range(range));
                         self.log.untrack(hash_range(range));
                     }
                     effects.report(Level::Debug, "mark:recovery_abandoned");
-                    replay.phase = Phase::Failed { next: now, asked: false, reason };
+                    replay.phase = Phase::Failed { next: now, asked: false, failure };
                 }
             }
         }
         self.report(now, key, replay, view, effects);
+    }
+
+    /// Whether backups have had no room for what was replayed, for so long that others need what it has taken.
+    fn is_starved(&self, now: Instant, replay: &PartitionReplay) -> bool {
+        let begun = replay.sides.iter().flat_map(|side| &side.begun);
+        let is_long = |since: Instant| now.since(since) >= ROOM_PATIENCE;
+        self.replicator.has_refusals()
+            && begun.filter_map(|segment| self.replicator.refused_since(*segment)).any(is_long)
     }
 
     /// Tells the replicator of side segments that have come into being.
@@ -399,7 +438,7 @@ impl Master {
         let needed: u64 =
             replay.sides.iter().map(|side| self.opening_bytes(side.stream, side.begun.len())).sum();
         if self.log.usage().free_bytes < needed + self.config.cleaning_reserve_bytes {
-            return replay.fail("not enough memory on the recovery master for another head");
+            return replay.fail_for_room("not enough memory on the recovery master for another head");
         }
         if !planted(Defect::SafeVersionNotReplayed) {
             self.log.raise_safe_version(replay.safe_version);
@@ -414,7 +453,8 @@ impl Master {
                     // Its digest has outgrown a segment. What was entered stays in the log as dead entries.
                     self.forget_ranges(&replay.mine);
                     let reason = "no room for another head on the recovery master".into();
-                    replay.phase = Phase::Failed { next: now, asked: false, reason };
+                    let failure = Failure { reason, no_room: false };
+                    replay.phase = Phase::Failed { next: now, asked: false, failure };
                     return;
                 }
             }
@@ -444,8 +484,8 @@ impl Master {
                 records: replay.records,
                 times: replay.times,
             },
-            Phase::Failed { next, asked: false, reason } if *next <= now => {
-                RecoveryOutcome::Failed { reason: reason.clone() }
+            Phase::Failed { next, asked: false, failure } if *next <= now => {
+                RecoveryOutcome::Failed { reason: failure.reason.clone(), no_room: failure.no_room }
             }
             _ => return,
         };

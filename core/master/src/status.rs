@@ -44,6 +44,12 @@ impl Master {
         status.read_lease = Some(ReadLeaseStatus { waited, refused });
     }
 
+    /// Memory that what is recovered may take: what is not live can be had by cleaning.
+    pub fn room_bytes(&self) -> u64 {
+        let live: u64 = self.log.stats().map(|s| s.bytes).sum();
+        self.config.log_bytes.saturating_sub(live + self.config.reserve_bytes)
+    }
+
     /// Answers since the start by what was asked, with how long they were waited for.
     pub fn operations(&self) -> Vec<(Opcode, Latencies)> {
         self.multis.answered.by_operation()

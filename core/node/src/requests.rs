@@ -2,8 +2,10 @@
 
 use crate::server::{Phase, ServerNode};
 use ramhold_base::{ConnId, Effects, Instant, Level, Peer, ServerId, Status};
+use ramhold_master::Master;
 use ramhold_wire::membership::{ServerListReached, ServerListUpdate, ServerState};
 use ramhold_wire::pubsub::{Publish, Published};
+use ramhold_wire::recovery::RoomReport;
 use ramhold_wire::status::{Pong, ProcessStatus, Reach};
 use ramhold_wire::{Header, Opcode, ReplicaPlacement, Standing, decode, reply, reply_with};
 
@@ -56,6 +58,17 @@ impl ServerNode {
                 let checked = self.check_identity(header).and_then(|()| self.check_term(header));
                 match checked.and_then(|()| decode::<Reach>(body)) {
                     Ok(message) => self.on_reach(now, header, from, &message, effects),
+                    Err(status) => reply(effects, to, header, status),
+                }
+            }
+            Opcode::Room => {
+                let status = self.check_identity(header).and_then(|()| self.check_term(header));
+                let report = RoomReport {
+                    frames: self.backup.frames_left(),
+                    log_bytes: self.master.as_ref().map_or(0, Master::room_bytes),
+                };
+                match status {
+                    Ok(()) => reply_with(effects, to, header, Status::Ok, &report),
                     Err(status) => reply(effects, to, header, status),
                 }
             }

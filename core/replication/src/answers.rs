@@ -111,6 +111,10 @@ impl Replicator {
             Status::Ok => {
                 place.reached(&reached, wanted_epoch);
                 place.granted = place.granted.max(Some(sent));
+                if !self.refusals.is_empty() && self.segments[&id].places.iter().all(|p| p.epoch.is_some()) {
+                    self.refusals.remove(&id);
+                }
+                let place = &self.segments[&id].places[index];
                 if place.closed && !self.is_in_order(id) {
                     self.check_complete(id, log);
                 }
@@ -159,6 +163,7 @@ impl Replicator {
             Status::OpenRefused => {
                 // An earlier copy of this message may still arrive when there is room, and leave an open replica
                 // behind: so this counts as a loss like any other.
+                self.refusals.entry(id).or_insert(now);
                 self.lose(now, id, index, Some(REFUSED_PAUSE));
             }
             Status::DeviceFailed => self.lose_all(now, backup),

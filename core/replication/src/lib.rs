@@ -147,6 +147,8 @@ pub struct Replicator {
     calls: Calls<Context>,
     frees: Vec<Free>,
     wishes: Vec<FlushWish>,
+    /// Segments that some backup had no room for, since when, until all their replicas are open.
+    refusals: BTreeMap<SegmentId, Instant>,
     events: Vec<Event>,
     /// Segments of which a backup has refused bytes.
     refused: Vec<SegmentId>,
@@ -173,6 +175,7 @@ impl Replicator {
             calls,
             frees: Vec::new(),
             wishes: Vec::new(),
+            refusals: BTreeMap::new(),
             events: Vec::new(),
             refused: Vec::new(),
             retry: None,
@@ -249,6 +252,7 @@ impl Replicator {
         self.replicated_count -= u64::from(!gone.places.is_empty());
         self.active.remove(&segment);
         self.copies.remove(segment);
+        self.refusals.remove(&segment);
         for (index, place) in gone.places.iter().enumerate() {
             let Some(backup) = place.backup else { continue };
             if index == 0 {
@@ -285,6 +289,15 @@ impl Replicator {
     /// Whether a side segment is closed and whole on all its backups.
     pub fn is_complete(&self, segment: SegmentId) -> bool {
         self.segments.get(&segment).is_some_and(|s| s.complete)
+    }
+
+    pub fn has_refusals(&self) -> bool {
+        !self.refusals.is_empty()
+    }
+
+    /// Since when a segment lacks a replica because backups have no room for it; none: it does not.
+    pub fn refused_since(&self, segment: SegmentId) -> Option<Instant> {
+        self.refusals.get(&segment).copied()
     }
 
     pub fn take_events(&mut self) -> Vec<Event> {

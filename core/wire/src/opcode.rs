@@ -84,6 +84,7 @@ opcodes! {
     TabletDrop = 62;
     TabletDivide = 63;
     Reach = 64;
+    Room = 65;
 
     // Servers to servers (J1).
     Publish = 70;

@@ -150,6 +150,10 @@ pub struct SegmentSource {
     pub address: Address,
     #[n(2)]
     pub epoch: Epoch,
+    /// How fast it reads its device, in megabytes a second, as it has measured; 0: not known.
+    #[n(3)]
+    #[cbor(default)]
+    pub read_speed: u32,
 }
 
 /// Coordinator to recovery master: recover this partition. Accepted at once; the end is told with `Recovered`.
@@ -217,6 +221,10 @@ pub enum RecoveryOutcome {
     Failed {
         #[n(0)]
         reason: String,
+        /// For want of memory, or of frames on the backups.
+        #[n(1)]
+        #[cbor(default)]
+        no_room: bool,
     },
 }
 
@@ -265,6 +273,25 @@ pub struct Assignment {
 impl Message for Recovered {
     const OPCODE: Opcode = Opcode::Recovered;
     type Reply = Empty;
+}
+
+/// Coordinator to servers: how much of what is recovered would fit there?
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Room {}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Encode, Decode)]
+pub struct RoomReport {
+    /// New replicas that the backup can take, each a frame; 0: it takes none.
+    #[n(0)]
+    pub frames: u64,
+    /// Memory of the log that is neither live nor held in reserve, in bytes; 0: it is no master.
+    #[n(1)]
+    pub log_bytes: u64,
+}
+
+impl Message for Room {
+    const OPCODE: Opcode = Opcode::Room;
+    type Reply = RoomReport;
 }
 
 /// Recovery master to backup: the records of this partition in this segment.

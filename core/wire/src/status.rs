@@ -376,6 +376,10 @@ pub struct RecoveryReport {
     #[n(20)]
     #[cbor(default)]
     pub given_up: Vec<AwayReport>,
+    /// Why it is not replayed although its log is complete, in one sentence.
+    #[n(21)]
+    #[cbor(default)]
+    pub waits_for: Option<String>,
 }
 
 /// When a recovery came how far: milliseconds after the verdict, but for the first.

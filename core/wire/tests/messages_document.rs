@@ -228,7 +228,7 @@ fn structures_are_encoded_as_the_page_says() {
         ("`Label`, host = a", hex(&encoded(&label))),
         (
             "`RecoveryOutcome`, failed with reason x",
-            hex(&encoded(&RecoveryOutcome::Failed { reason: "x".into() })),
+            hex(&encoded(&RecoveryOutcome::Failed { reason: "x".into(), no_room: false })),
         ),
     ]);
     assert_eq!(examples, known);

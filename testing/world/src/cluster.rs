@@ -388,6 +388,9 @@ impl Cluster {
 impl Cluster {
     /// From partitions for every master to one for all, which is usual: so much is not written in a run.
     fn partition_bytes_min(&self) -> u64 {
+        if self.frames.is_some() {
+            return 8 * u64::from(SEGMENT_BYTES); // As in production few frames go to heads and last segments alone.
+        }
         let drawn = self.limits.map(|seed| Rng::new(seed ^ 0x9A27).below(3));
         [64 * 1024, 1024, 8 * 1024][drawn.unwrap_or_default() as usize]
     }
@@ -449,7 +452,7 @@ impl System for Cluster {
                     verify_timeout: cluster.verify_timeout().unwrap_or(plain.verify_timeout),
                     cold_start_wait: Duration::from_secs(5),
                     partition_bytes_min: cluster.partition_bytes_min(),
-                    partition_bytes_max: 64 * 1024,
+                    partition_bytes_max: cluster.partition_bytes_min().max(64 * 1024),
                     segment_bytes: SEGMENT_BYTES,
                     default_replicas: cluster.replicas,
                     placement: cluster.placement,

@@ -126,6 +126,10 @@ pub fn waits_text(report: &RecoveryReport) -> String {
         let missing = output::bytes_for_eyes(missing.as_bytes());
         text.push_str(&format!("{} waits for: {missing}\n", report.recovery));
     }
+    if let Some(room) = &report.waits_for {
+        let room = output::bytes_for_eyes(room.as_bytes());
+        text.push_str(&format!("{} waits for: {room}\n", report.recovery));
+    }
     if !report.away.is_empty() {
         text.push_str(&format!(
             "{} goes on when one of these comes back: {}; if all are gone for good, see 'ramhold accept-loss --help'\n",
@@ -176,6 +180,7 @@ pub fn report_json(report: &RecoveryReport) -> serde_json::Value {
         "bytes": report.bytes,
         "records": report.records,
         "missing": report.missing,
+        "waits_for": report.waits_for,
         "away": report.away.iter().map(away_json).collect::<Vec<_>>(),
         "given_up": report.given_up.iter().map(away_json).collect::<Vec<_>>(),
         "failed_attempts": report.failed_attempts,

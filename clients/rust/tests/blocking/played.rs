@@ -500,6 +500,7 @@ fn summary((table, there): (&TableId, &TableCreate)) -> TableSummary {
 
 fn recovery(address: SocketAddr) -> RecoveryReport {
     RecoveryReport {
+        waits_for: None,
         recovery: RecoveryId(5),
         crashed: ServerId(3),
         address: Address(address),

@@ -54,6 +54,8 @@ pub struct Server {
     pub reaches: Vec<ServerId>,
     /// As the last update of the list told.
     pub copyset_rings: Option<u8>,
+    /// What there is room for.
+    pub room: RoomReport,
     /// It finishes what it is told to recover by itself.
     pub diligent: bool,
     registered: BTreeMap<(Durability, u8), SegmentId>,
@@ -322,6 +324,10 @@ impl World {
                 let answering = reach.servers.iter().filter(reaches).map(|target| target.server).collect();
                 self.answer(at, &header, Status::Ok, &Reached { answering });
             }
+            Opcode::Room => {
+                let room = server.room;
+                self.answer(at, &header, Status::Ok, &room);
+            }
             Opcode::TabletTake => {
                 let take: TabletTake = decode(body).expect("a tablet");
                 server.takes.push(take.clone());
@@ -544,6 +550,7 @@ impl World {
             has_failed: false,
             lease_millis: 0,
             copyset_rings: None,
+            room: RoomReport { frames: 1 << 20, log_bytes: 1 << 40 },
             diligent: true,
             reaches: Vec::new(),
             registered: BTreeMap::new(),

@@ -9,5 +9,6 @@ mod membership;
 mod read_leases;
 mod recoveries;
 mod restarts;
+mod room;
 mod tables;
 mod updates;

@@ -211,7 +211,7 @@ fn a_failed_or_dead_recovery_master_is_replaced_and_its_late_answer_refused() {
     world.run_until("told", |w| running(w).is_some());
     let (at, first) = running(&world).unwrap();
     let fences = world.server_mut(2).fences;
-    let failed = recovered(&first, RecoveryOutcome::Failed { reason: "no memory".into() });
+    let failed = recovered(&first, RecoveryOutcome::Failed { reason: "no memory".into(), no_room: false });
     assert_eq!(world.server(at, &failed), Some(Ok(Default::default())));
     world.run(Duration::from_secs(2));
     let (other, second) = running(&world).unwrap();

@@ -1,8 +1,8 @@
 //! A recovery master's supply of records: which segments are asked for, where, in which order, and how what has come is
 //! taken in.
 //!
-//! Each backup reads the primaries of a dead log newest first, ahead of demand, and all masters ask in that order, one
-//! segment of each backup after the other: so no backup idles, each segment is read once for all, and what an older
+//! Each backup reads the primaries of a dead log newest first, ahead of demand, and all masters ask in that order, by when
+//! each segment is expected to be read, so from a backup with a faster device for more of them: so no backup idles, each segment is read once for all, and what an older
 //! segment holds of a key that was overwritten is mostly not taken in at all. Several requests are under way; what has
 //! come waits in a queue and is taken in a slice at a time, so that pings, clients and other replays have their turn.
 //!
@@ -27,6 +27,8 @@ use std::time::Duration;
 const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long to leave a backup alone that has no room just now, and how long cleaning gets to make some here.
 const PAUSE: Duration = Duration::from_millis(10);
+/// Makes of a number of segments and a speed a time that is fine enough to compare.
+const SPEED_SCALE: u64 = 1 << 32;
 /// How often a recovery that finds no memory waits for cleaning before it gives up.
 const MEMORY_WAITS_MAX: u32 = 500;
 
@@ -86,15 +88,18 @@ impl Fetching {
         let new = |segment| Job { segment, state: JobState::Todo, source: 0, not_before: Instant::ZERO };
         let mut jobs: Vec<Job> = segments.into_iter().map(new).collect();
         jobs.sort_by_key(|job| Reverse(job.segment.segment));
-        // Each backup's newest, then each one's second newest, and so on.
-        let mut counts: BTreeMap<Option<ServerId>, u32> = BTreeMap::new();
-        let mut ranked: Vec<(u32, Job)> = Vec::with_capacity(jobs.len());
+        // By when each backup is expected to have read it: with equal devices each one's newest, then each one's second
+        // newest, and so on.
+        let mut counts: BTreeMap<Option<ServerId>, u64> = BTreeMap::new();
+        let mut ranked: Vec<(u64, Job)> = Vec::with_capacity(jobs.len());
         for job in jobs {
-            let rank = counts.entry(job.segment.sources.first().map(|source| source.backup)).or_default();
-            ranked.push((*rank, job));
-            *rank += 1;
+            let source = job.segment.sources.first();
+            let count = counts.entry(source.map(|source| source.backup)).or_default();
+            *count += 1;
+            let speed = source.map_or(0, |source| source.read_speed).max(1);
+            ranked.push((count.saturating_mul(SPEED_SCALE) / u64::from(speed), job));
         }
-        ranked.sort_by_key(|(rank, _)| *rank);
+        ranked.sort_by_key(|(expected, _)| *expected);
         Fetching {
             jobs: ranked.into_iter().map(|(_, job)| job).collect(),
             queue: VecDeque::new(),
@@ -295,7 +300,7 @@ impl Master {
         } else if matches!(refusal, AppendRefusal::Unreadable(_)) {
             replay.fail("the recovery master's own memory is damaged");
         } else {
-            replay.fail("not enough memory on the recovery master");
+            replay.fail_for_room("not enough memory on the recovery master");
         }
     }
 }
@@ -311,4 +316,42 @@ fn is_current(replay: &PartitionReplay, fetch: Fetch) -> bool {
         && matches!(replay.phase, Phase::Fetching)
         && job.is_some_and(|j| j.state == JobState::Fetching && j.source == fetch.source)
         && fetching.queue.iter().all(|arrived| arrived.job != fetch.job)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ramhold_base::{Epoch, SegmentId, ShardId, StreamId};
+    use ramhold_wire::control::Address;
+    use ramhold_wire::recovery::SegmentSource;
+
+    /// Segments 1, 2, .. of one stream, each with the backup that it is read from and how fast that is; who is asked in
+    /// turn.
+    fn asked(primaries: &[(u64, u32)]) -> Vec<u64> {
+        let segments = (1..).zip(primaries).map(|(segment, (backup, read_speed))| RecoverySegment {
+            shard: ShardId(0),
+            stream: StreamId(1),
+            segment: SegmentId(segment),
+            end: u32::MAX,
+            sources: vec![SegmentSource {
+                backup: ServerId(*backup),
+                address: Address(std::net::SocketAddr::from(([10, 0, 0, 1], 1))),
+                epoch: Epoch(0),
+                read_speed: *read_speed,
+            }],
+        });
+        let fetching = Fetching::new(segments.collect());
+        fetching.jobs.iter().map(|job| job.segment.sources[0].backup.raw()).collect()
+    }
+
+    // F4
+    #[test]
+    fn equal_backups_are_asked_in_turn_and_a_slow_one_less_often() {
+        let equal = [(1, 500), (1, 500), (1, 500), (2, 500), (2, 500), (2, 500)];
+        assert_eq!(asked(&equal), [2, 1, 2, 1, 2, 1]);
+        let unknown = equal.map(|(backup, _)| (backup, 0));
+        assert_eq!(asked(&unknown), [2, 1, 2, 1, 2, 1]);
+        let unequal = [(1, 100), (1, 100), (1, 100), (2, 200), (2, 200), (2, 200), (2, 200)];
+        assert_eq!(asked(&unequal), [2, 2, 1, 2, 2, 1, 1], "its k-th is expected at k times what one takes");
+    }
 }

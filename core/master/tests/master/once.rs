@@ -418,6 +418,7 @@ fn recover(rig: &mut Rig, entries: &[Entry<'_>]) {
         slots: false,
     };
     let source = SegmentSource {
+        read_speed: 100,
         backup: ServerId(1),
         address: Address("10.0.0.1:1".parse().unwrap()),
         epoch: Epoch(0),

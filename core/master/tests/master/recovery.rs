@@ -12,6 +12,7 @@ use ramhold_wire::membership::*;
 use ramhold_wire::recovery::*;
 use ramhold_wire::table::TabletDrop;
 use ramhold_wire::{Header, Opcode};
+use std::time::Duration;
 
 fn range(first: u64, last: u64) -> PartitionRange {
     PartitionRange {
@@ -53,6 +54,7 @@ fn unusable() -> Vec<RecoverySegment> {
 /// One segment, on the backups 1 and 2.
 fn readable() -> Vec<RecoverySegment> {
     let source = |id: u64| SegmentSource {
+        read_speed: 100,
         backup: ServerId(id),
         address: Address(format!("10.0.0.{id}:1").parse().unwrap()),
         epoch: Epoch(0),
@@ -178,6 +180,80 @@ fn nothing_is_entered_before_it_is_replicated() {
         rig.tick();
     }
     assert!(is_entered(&rig) && rig.recovered().is_some());
+}
+
+/// Every backup refuses side segments for want of frames, for so many half seconds; all else is answered.
+fn refuse_sides(rig: &mut Rig, half_seconds: u32) {
+    for _ in 0..half_seconds {
+        let is_side = |(h, body): &(Header, Vec<u8>)| {
+            h.opcode() == Some(Opcode::Append) && AppendRequest::decode(body).unwrap().side
+        };
+        while let Some(at) = rig.asked.iter().position(is_side) {
+            let (header, _) = rig.asked.remove(at);
+            let mut effects = Effects::new();
+            let mut body = Vec::new();
+            AppendReply::default().encode(&mut body);
+            let answer = header.answer(Status::OpenRefused);
+            rig.master.on_replication_reply(rig.now, &answer, &body, &rig.view, &mut effects);
+            rig.take(effects);
+        }
+        let mut effects = Effects::new();
+        rig.now = rig.now + Duration::from_millis(500);
+        rig.master.tick(rig.now, &rig.view, &mut effects);
+        rig.take(effects);
+    }
+}
+
+// F6, F7
+#[test]
+fn a_partition_for_which_no_backup_has_room_is_taken_back_and_says_so() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.request(&recover(1, readable())), Status::Ok);
+    answer_records(&mut rig, &records());
+    refuse_sides(&mut rig, 9);
+    assert!(rig.recovered().is_none(), "it waits for a while");
+    assert_eq!(rig.master.log().stats().map(|stat| stat.records).sum::<u64>(), 2);
+    refuse_sides(&mut rig, 3);
+    let (_, report) = rig.recovered().expect("it has given up");
+    assert!(matches!(report.outcome, RecoveryOutcome::Failed { no_room: true, .. }), "{report:?}");
+    assert_eq!(rig.master.log().stats().count(), 0, "nothing is kept");
+    assert!(rig.master.tablets_seen().next().is_none());
+}
+
+// F6, F7
+#[test]
+fn a_partition_that_waits_for_room_goes_on_when_there_is_some() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.request(&recover(1, readable())), Status::Ok);
+    answer_records(&mut rig, &records());
+    refuse_sides(&mut rig, 8);
+    for _ in 0..100 {
+        rig.settle();
+        rig.now = rig.now + Duration::from_millis(50);
+        rig.tick();
+    }
+    let (_, report) = rig.recovered().expect("done");
+    assert!(matches!(report.outcome, RecoveryOutcome::Done { .. }), "{report:?}");
+}
+
+// F6
+#[test]
+fn a_newer_division_of_the_same_log_takes_the_place_of_an_older_one() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.request(&recover(1, readable())), Status::Ok);
+    let newer = Recover { recovery: RecoveryId(2), ..recover(1, vec![]) };
+    let first = rig.request(&newer);
+    assert_eq!(first, Status::NotAllowed, "its ranges are being taken back");
+    let (old, report) = (0..5)
+        .find_map(|_| {
+            rig.tick();
+            rig.recovered()
+        })
+        .expect("the old one has failed");
+    assert!(matches!(report.outcome, RecoveryOutcome::Failed { no_room: false, .. }), "{report:?}");
+    assert_eq!(report.recovery, RecoveryId(1));
+    rig.answer(&old, Status::NotAllowed);
+    assert_eq!(rig.request(&Recover { attempt: 2, ..newer }), Status::Ok);
 }
 
 #[test]

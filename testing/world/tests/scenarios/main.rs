@@ -18,6 +18,7 @@ mod network;
 mod once;
 mod recovery;
 mod resp;
+mod scarce;
 mod secondary;
 mod starts;
 mod storage;

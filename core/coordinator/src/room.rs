@@ -1,0 +1,239 @@
+//! Which recoveries may be replayed side by side: as many as frames and memory suffice for, and always one.
+//!
+//! A recovery writes a second copy of what it recovers, and frees the first only when it is over. So before a recovery
+//! is divided it must be admitted: at once when no other is at work, else when what all of them need fits into the
+//! room that the servers have told of. What was told is too little rather than too much: what recoveries at work have
+//! written already is counted as room that they still need.
+//!
+//! Invariants:
+//! - of the recoveries that lack nothing else at least one is admitted, the oldest of those that wait first;
+//! - when a recovery master had no room after all, all but the oldest lose their admission, and of that one partition is
+//!   begun at a time: what is published stays, and cleaning makes room.
+//!
+//! Not here: what does not fit is taken back (recovery masters). Nothing of this is stored.
+//! Protocol: docs/protocols/recovery.md, "When room is short". Catalogue: F7.
+
+use crate::machine::{Asked, Coordinator};
+use crate::prove::Proof;
+use crate::recovery::Recovery;
+use crate::status::failure_domain;
+use ramhold_base::{Instant, Level, RecoveryId, ServerId, Status};
+use ramhold_wire::decode;
+use ramhold_wire::recovery::{Room, RoomReport};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How often servers are asked again while a recovery waits for room.
+const ASK_INTERVAL: Duration = Duration::from_millis(500);
+/// How long a partition is left alone that found no room: what it had taken has to be free again.
+const NO_ROOM_PAUSE: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Default)]
+pub(crate) struct Rooms {
+    reports: BTreeMap<ServerId, RoomReport>,
+    ask_at: Instant,
+    /// What fits was judged wrongly: until a recovery is over one at a time is admitted, and one partition of it begun.
+    is_scarce: bool,
+}
+
+impl Rooms {
+    pub fn is_scarce(&self) -> bool {
+        self.is_scarce
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// It was not judged yet.
+    #[default]
+    None,
+    Waiting(Need),
+    Admitted,
+}
+
+/// What a recovery has still to write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Need {
+    /// Memory of recovery masters.
+    bytes: u64,
+    /// And in segments, each of which takes frames on as many backups as it has replicas.
+    segments: u64,
+    frames: u64,
+}
+
+impl Need {
+    fn plus(self, other: Need) -> Need {
+        Need {
+            bytes: self.bytes.saturating_add(other.bytes),
+            segments: self.segments.saturating_add(other.segments),
+            frames: self.frames.saturating_add(other.frames),
+        }
+    }
+
+    /// Whether there is room: memory of all masters, and frames in each failure domain.
+    fn fits(self, bytes: u64, frames: impl IntoIterator<Item = u64>) -> bool {
+        // Of one segment no domain takes two replicas.
+        let usable = frames.into_iter().map(|frames| frames.min(self.segments));
+        self.bytes <= bytes && self.frames <= usable.fold(0, u64::saturating_add)
+    }
+}
+
+impl Admission {
+    pub fn waits_for(&self) -> Option<String> {
+        match self {
+            Admission::Waiting(Need { bytes, frames, .. }) => Some(format!(
+                "room for {frames} replicas and {bytes} bytes of log besides what older recoveries need; \
+                 each frees some when it is over"
+            )),
+            Admission::None | Admission::Admitted => None,
+        }
+    }
+}
+
+impl Recovery {
+    fn is_waiting(&self) -> bool {
+        matches!(self.admission, Admission::Waiting(_)) && self.missing.is_empty()
+    }
+
+    /// Whether it is replayed, or would be if nothing else came between.
+    fn is_at_work(&self) -> bool {
+        self.admission == Admission::Admitted && self.missing.is_empty()
+    }
+}
+
+impl Coordinator {
+    /// Asks every server for its room, once when a second recovery is open, and then as long as one waits.
+    pub(crate) fn ask_for_room(&mut self, now: Instant) {
+        if self.recoveries.len() < 2 {
+            self.rooms = Rooms { is_scarce: self.rooms.is_scarce, ..Rooms::default() };
+            return;
+        }
+        if self.rooms.ask_at > now {
+            return;
+        }
+        self.rooms.ask_at = now + ASK_INTERVAL;
+        let servers: Vec<ServerId> = self.state.all_up().map(|s| s.entry.id).collect();
+        self.rooms.reports.retain(|server, _| servers.contains(server));
+        for server in servers {
+            // A message without content always fits.
+            let _ = self.ask(now, server, Asked::Room(server), &Room {});
+        }
+    }
+
+    /// When that is due again.
+    pub(crate) fn room_wake(&self) -> Instant {
+        let waits = self.recoveries.len() > 1 && self.recoveries.values().any(Recovery::is_waiting);
+        if waits { self.rooms.ask_at } else { Instant::FAR }
+    }
+
+    pub(crate) fn on_room(&mut self, server: ServerId, status: Status, body: &[u8]) {
+        let Some(report) = decode::<RoomReport>(body).ok().filter(|_| status == Status::Ok) else { return };
+        if self.state.is_up(server) {
+            self.rooms.reports.insert(server, report);
+            self.wake_waiting();
+        }
+    }
+
+    /// A recovery is over: its replicas will be freed.
+    pub(crate) fn room_may_be_free(&mut self) {
+        self.rooms.is_scarce = false;
+        self.wake_waiting();
+    }
+
+    fn wake_waiting(&mut self) {
+        for recovery in self.recoveries.values_mut().filter(|recovery| recovery.is_waiting()) {
+            recovery.wake = Instant::ZERO;
+            self.recovery_wake = Instant::ZERO;
+        }
+    }
+
+    /// Whether a recovery that lacks nothing else may be divided and replayed; it is not among `recoveries` just now.
+    pub(crate) fn admit(&mut self, now: Instant, id: RecoveryId, recovery: &mut Recovery) -> bool {
+        if recovery.admission == Admission::Admitted {
+            return true;
+        }
+        let Some(need) = recovery.proof.as_ref().and_then(|proof| self.need_of(id, proof)) else {
+            return true;
+        };
+        let is_first = self.recoveries.range(..id).all(|(_, older)| !older.is_waiting());
+        let is_alone = !self.recoveries.values().any(Recovery::is_at_work);
+        if is_first && (is_alone || (!self.rooms.is_scarce && self.has_room(need))) {
+            recovery.admission = Admission::Admitted;
+            return true;
+        }
+        if !recovery.is_waiting() {
+            let text = format!("{id} waits for room for {} replicas and {} bytes", need.frames, need.bytes);
+            self.outbox.report(Level::Info, text);
+            self.outbox.report(Level::Debug, "mark:recovery_waits_for_room");
+            self.rooms.ask_at = self.rooms.ask_at.min(now + ASK_INTERVAL);
+        }
+        recovery.admission = Admission::Waiting(need);
+        false
+    }
+
+    /// Whether so much fits besides all that is at work.
+    fn has_room(&self, need: Need) -> bool {
+        let at_work = self.recoveries.iter().filter(|(_, other)| other.is_at_work());
+        let needs = at_work.filter_map(|(id, other)| self.need_of(*id, other.proof.as_ref()?));
+        let need = needs.fold(need, Need::plus);
+        let mut bytes: u64 = 0;
+        let mut frames: BTreeMap<String, u64> = BTreeMap::new();
+        for server in self.state.all_up() {
+            let Some(report) = self.rooms.reports.get(&server.entry.id) else { continue };
+            bytes = bytes.saturating_add(report.log_bytes);
+            let domain = frames.entry(failure_domain(&server.entry)).or_default();
+            *domain = domain.saturating_add(report.frames);
+        }
+        need.fits(bytes, frames.into_values())
+    }
+
+    /// What a recovery has still to write; none: nothing.
+    fn need_of(&self, id: RecoveryId, proof: &Proof) -> Option<Need> {
+        let crashed = self.state.recoveries.get(&id)?.crashed;
+        let tablets = self.dead_tablets(crashed, proof);
+        let weight = tablets.iter().map(|tablet| tablet.bytes()).fold(0, u64::saturating_add);
+        let partitions = weight.div_ceil(self.bounds(weight).bytes_told()).max(1);
+        let mut streams: BTreeMap<_, u64> = BTreeMap::new();
+        for tablet in &tablets {
+            let bytes = streams.entry((tablet.range.durability as u8, tablet.range.replicas)).or_default();
+            *bytes = bytes.saturating_add(tablet.bytes());
+        }
+        let needs = streams.into_iter().map(|((_, replicas), bytes)| {
+            // Each partition fills its last segment in part, and begins another head.
+            let segments = bytes.div_ceil(u64::from(self.config.segment_bytes)) + 2 * partitions;
+            Need { bytes, segments, frames: segments.saturating_mul(u64::from(replicas)) }
+        });
+        needs.reduce(Need::plus)
+    }
+
+    /// A recovery master had no room for a partition after all.
+    pub(crate) fn on_no_room(&mut self, now: Instant, id: RecoveryId, partition: u32) {
+        let plan = self.recoveries.get_mut(&id).and_then(|recovery| recovery.plan.as_mut());
+        if let Some(partition) = plan.and_then(|plan| plan.partitions.get_mut(partition as usize)) {
+            partition.not_before = partition.not_before.max(now + NO_ROOM_PAUSE);
+        }
+        let at_work = self.recoveries.iter().filter(|(_, recovery)| recovery.is_at_work());
+        let Some(oldest) = at_work.map(|(id, _)| *id).next() else { return };
+        self.rooms.is_scarce = true;
+        for (_, recovery) in self.recoveries.range_mut(oldest..).skip(1) {
+            if recovery.is_at_work() {
+                recovery.admission = Admission::None;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_domain_takes_one_replica_of_each_segment() {
+        let need = Need { bytes: 100, segments: 10, frames: 30 };
+        assert!(need.fits(100, [10, 10, 10]));
+        assert!(!need.fits(99, [10, 10, 10]), "memory");
+        assert!(!need.fits(100, [10, 10, 9]), "frames");
+        assert!(!need.fits(100, [1000, 10]), "three replicas need three domains");
+        assert!(need.fits(100, [1000, 5, 5, 5, 5]));
+    }
+}

@@ -1,0 +1,159 @@
+//! Several recoveries at once, and not enough room for all of them.
+
+use crate::harness::*;
+use ramhold_base::{RecoveryId, ServerId};
+use ramhold_wire::recovery::{Recover, RecoveryOutcome, RoomReport};
+use ramhold_wire::status::RecoveryReport;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Of each server that is left. A recovery needs 6 in all: two replicas of its one segment, and of two more for its
+/// partition. So there is room for one, not for two.
+const FRAMES: u64 = 3;
+
+/// Six servers with a tablet each; the first three die, and nobody finishes by himself.
+fn three_dead(room: RoomReport) -> World {
+    let mut world = World::cluster(6);
+    world.create("users", buffered(2, 6));
+    for dead in 1..=3 {
+        world.give_head(ServerId(dead), 2, &[4, 5, 6]);
+    }
+    for port in 4..=6 {
+        (world.server_mut(port).diligent, world.server_mut(port).room) = (false, room);
+    }
+    (1..=3).for_each(|port| world.kill(port));
+    world.run_until("all three are dead", |w| w.state().recoveries.len() == 3);
+    world.run(Duration::from_secs(5));
+    world
+}
+
+/// The newest turn of each partition that a master was told to recover, of servers that are not recovered yet.
+fn at_work(world: &World) -> Vec<(SocketAddr, Recover)> {
+    let told = world.servers.iter().flat_map(|(at, s)| s.recovers.iter().map(|r| (*at, r.clone())));
+    let newest = |(_, r): &(SocketAddr, Recover)| {
+        let later = world.servers.values().flat_map(|s| &s.recovers);
+        later.filter(|o| o.crashed == r.crashed).all(|o| (o.recovery, o.attempt) <= (r.recovery, r.attempt))
+    };
+    let mut told: Vec<_> = told.filter(newest).filter(|(_, r)| !world.is_over(r.crashed)).collect();
+    told.sort_by_key(|(_, r)| r.crashed);
+    told.dedup_by_key(|(_, r)| r.crashed);
+    told
+}
+
+fn dead_at_work(world: &World) -> Vec<ServerId> {
+    at_work(world).iter().map(|(_, recover)| recover.crashed).collect()
+}
+
+fn report_of(world: &mut World, crashed: ServerId) -> RecoveryReport {
+    world.status().recoveries.into_iter().find(|report| report.crashed == crashed).expect("it is open")
+}
+
+fn room(frames: u64, log_bytes: u64) -> RoomReport {
+    RoomReport { frames, log_bytes }
+}
+
+fn finish_one(world: &mut World) {
+    let (at, recover) = at_work(world).remove(0);
+    world.finish(at, &recover);
+    world.run(Duration::from_millis(100));
+    assert!(world.is_over(recover.crashed));
+}
+
+// F7
+#[test]
+fn recoveries_for_which_there_is_room_run_side_by_side() {
+    let world = three_dead(room(1000, 1 << 30));
+    assert_eq!(dead_at_work(&world), [ServerId(1), ServerId(2), ServerId(3)]);
+}
+
+// F7
+#[test]
+fn without_room_for_all_dead_logs_are_replayed_one_after_the_other() {
+    for short in [room(FRAMES, 1 << 30), room(1000, 0)] {
+        let mut world = three_dead(short);
+        for number in 1..=3 {
+            let dead = ServerId(number);
+            assert_eq!(dead_at_work(&world), [dead], "{short:?}");
+            assert_eq!(report_of(&mut world, dead).waits_for, None);
+            for waiting in number + 1..=3 {
+                let why = report_of(&mut world, ServerId(waiting)).waits_for.expect("it says why");
+                assert!(why.contains("room for"), "{why}");
+            }
+            finish_one(&mut world);
+        }
+        assert!(world.status().recoveries.is_empty());
+    }
+}
+
+// F7
+#[test]
+fn a_recovery_that_waits_goes_on_when_room_is_told_of() {
+    let mut world = three_dead(room(FRAMES, 1 << 30));
+    assert_eq!(dead_at_work(&world), [ServerId(1)]);
+    assert!(world.status().warnings.iter().any(|w| w.contains("2 recoveries wait for room")));
+    (4..=6).for_each(|port| world.server_mut(port).room.frames = 5);
+    world.run(Duration::from_secs(1));
+    assert_eq!(dead_at_work(&world), [ServerId(1), ServerId(2)]);
+    (4..=6).for_each(|port| world.server_mut(port).room.frames = 1000);
+    world.run(Duration::from_secs(1));
+    assert_eq!(dead_at_work(&world), [ServerId(1), ServerId(2), ServerId(3)]);
+}
+
+// F7
+#[test]
+fn a_new_coordinator_begins_with_the_oldest_again() {
+    let mut world = three_dead(room(FRAMES, 1 << 30));
+    finish_one(&mut world);
+    assert_eq!(dead_at_work(&world), [ServerId(2)]);
+    let before = at_work(&world)[0].1.recovery;
+    world.restart();
+    world.run_until("told anew", |w| at_work(w)[0].1.recovery > before);
+    world.run(Duration::from_secs(3));
+    assert_eq!(dead_at_work(&world), [ServerId(2)]);
+    finish_one(&mut world);
+    assert_eq!(dead_at_work(&world), [ServerId(3)]);
+}
+
+// F7
+#[test]
+fn one_that_lacks_something_does_not_hold_up_the_others() {
+    let mut world = World::cluster(6);
+    world.create("users", buffered(2, 6));
+    (2..=3).for_each(|dead| world.give_head(ServerId(dead), 2, &[4, 5, 6]));
+    for port in 4..=6 {
+        (world.server_mut(port).diligent, world.server_mut(port).room) = (false, room(FRAMES, 1 << 30));
+    }
+    (1..=3).for_each(|port| world.kill(port));
+    world.run_until("all three are dead", |w| w.state().recoveries.len() == 3);
+    world.run(Duration::from_secs(5));
+    assert!(!report_of(&mut world, ServerId(1)).missing.is_empty());
+    assert_eq!(dead_at_work(&world), [ServerId(2)]);
+    finish_one(&mut world);
+    assert_eq!(dead_at_work(&world), [ServerId(3)]);
+}
+
+// F7, F6
+#[test]
+fn when_a_master_has_no_room_after_all_only_the_oldest_goes_on() {
+    let mut world = three_dead(room(1000, 1 << 30));
+    let turns = at_work(&world);
+    let failed: Vec<RecoveryId> = turns.iter().map(|(_, recover)| recover.recovery).collect();
+    for (at, recover) in turns {
+        let outcome = RecoveryOutcome::Failed { reason: "no frames".into(), no_room: true };
+        world.server(at, &recovered(&recover, outcome)).expect("an answer").expect("taken");
+    }
+    world.run(Duration::from_secs(20));
+    let again = at_work(&world);
+    let is_again = |crashed: u64| {
+        let turn =
+            again.iter().find(|(_, recover)| recover.crashed == ServerId(crashed)).expect("one before");
+        turn.1.attempt > 1 || !failed.contains(&turn.1.recovery)
+    };
+    assert!(is_again(1), "the oldest is tried again: {again:?}");
+    assert!(!is_again(2) && !is_again(3), "the others wait: {again:?}");
+    assert!(report_of(&mut world, ServerId(2)).waits_for.is_some());
+    finish_one(&mut world);
+    world.run_until("the others go on", |w| {
+        at_work(w).iter().all(|(_, recover)| recover.attempt > 1 || !failed.contains(&recover.recovery))
+    });
+}

@@ -1,0 +1,104 @@
+//! Recoveries for which there is not enough room at once: frames, or memory. Catalogue: F7, D2; faults "cold start".
+
+use ramhold_base::TableId;
+use ramhold_coordinator::State;
+use ramhold_world::cluster::Cluster;
+use ramhold_world::stage::{Setting, Stage};
+
+const SERVERS: u8 = 6;
+/// Of 1,000 bytes each, in a log of 1 MiB: 60 % of its memory.
+const KEYS: u32 = 600;
+/// That is twenty segments per log, on three backups each: 60 % of these.
+const FRAMES: u32 = 100;
+
+fn all(stage: &Stage) -> Vec<usize> {
+    stage.others(&[])
+}
+
+/// A cluster whose servers each have a table, and 60 % of its memory and frames full.
+fn filled(seed: u64, frames: u32) -> (Stage, Vec<TableId>) {
+    let plain = Setting::of(SERVERS);
+    let cluster = Cluster { frames: Some(frames), ..plain.cluster };
+    let mut stage = Stage::with(Setting { cluster, seed, ..plain });
+    let tables: Vec<TableId> = (0..SERVERS).map(|n| stage.table(&format!("t{n}"), 3)).collect();
+    for table in &tables {
+        stage.fill(*table, "key", KEYS);
+    }
+    let owners: Vec<_> = tables.iter().map(|table| stage.owner(*table)).collect();
+    assert!((0..SERVERS).all(|n| owners.contains(&Some(usize::from(n)))), "one each: {owners:?}");
+    (stage, tables)
+}
+
+/// Frames in use, of all servers that run.
+fn frames_used(stage: &Stage) -> u64 {
+    let servers = all(stage).into_iter().filter_map(|server| stage.node(server));
+    servers.map(|node| node.backup().status().frames_used).sum()
+}
+
+fn restart_all(stage: &mut Stage) {
+    all(stage).into_iter().for_each(|server| stage.crash(server));
+    stage.world.crash(stage.coordinator);
+    stage.pass(100);
+    stage.world.restart(stage.coordinator);
+    all(stage).into_iter().for_each(|server| stage.restart(server));
+}
+
+fn expect_all(mut stage: Stage, tables: &[TableId]) {
+    for table in tables {
+        for number in (0..KEYS).step_by(7) {
+            stage.expect(*table, &format!("key{number}"), &ramhold_world::stage::filling("key", number));
+        }
+    }
+    stage.close();
+}
+
+/// Whether every server that was ever lost is recovered.
+fn is_over(stage: &Stage) -> bool {
+    let is_done = |state: &State| state.recoveries.len() >= 5 && state.recoveries.values().all(|r| r.done);
+    stage.state().is_some_and(is_done)
+}
+
+/// A second copy of everything does not fit; one dead log after the other does.
+#[test]
+fn a_cluster_starts_again_with_sixty_percent_of_its_frames_and_memory_full() {
+    for seed in 0..3 {
+        let (mut stage, tables) = filled(seed, FRAMES);
+        let used = frames_used(&stage) * 100 / u64::from(FRAMES * u32::from(SERVERS));
+        assert!((55..=75).contains(&used), "{used} % of the frames are in use");
+        restart_all(&mut stage);
+        assert!(stage.try_for(60_000, is_over), "seed {seed}: {:?}", stage.recoveries());
+        assert!(stage.marks("recovery_waits_for_room") > 0, "seed {seed}: there was room for all at once");
+        expect_all(stage, &tables);
+    }
+}
+
+/// The same, and the coordinator dies again and again meanwhile: what is at work is forgotten, and what recovery masters
+/// hold of it has to make room.
+#[test]
+fn and_with_a_coordinator_that_dies_meanwhile() {
+    for seed in 0..4 {
+        let (mut stage, tables) = filled(seed, FRAMES);
+        restart_all(&mut stage);
+        for _ in 0..4 {
+            stage.pass(400 + 150 * seed);
+            stage.world.crash(stage.coordinator);
+            stage.pass(50);
+            stage.world.restart(stage.coordinator);
+        }
+        assert!(stage.try_for(120_000, is_over), "seed {seed}: {:?}", stage.recoveries());
+        expect_all(stage, &tables);
+    }
+}
+
+/// The same, and one server stays away: a sixth of the frames and of the memory less.
+#[test]
+fn and_with_one_server_less() {
+    for seed in 0..3 {
+        let (mut stage, tables) = filled(seed, FRAMES);
+        all(&stage).into_iter().for_each(|server| stage.crash(server));
+        let rest = stage.others(&[seed as usize]);
+        rest.into_iter().for_each(|server| stage.restart(server));
+        assert!(stage.try_for(120_000, is_over), "seed {seed}: {:?}", stage.recoveries());
+        expect_all(stage, &tables);
+    }
+}
