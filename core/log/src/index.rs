@@ -97,6 +97,8 @@ pub(crate) struct Index {
     /// Buckets below this are split already at this level.
     split_next: u64,
     entry_count: u64,
+    /// How many entries are expected to be there soon.
+    expected_count: u64,
     bytes_max: u64,
     /// The base bucket whose chain is looked at next when overflow buckets move together.
     hand: u64,
@@ -128,6 +130,7 @@ impl Index {
             level,
             split_next: 0,
             entry_count: 0,
+            expected_count: 0,
             bytes_max,
             hand: 0,
             steps_owed: 0,
@@ -336,10 +339,10 @@ impl Index {
     /// The buckets that a walk visits next, at most `count`, and where it goes on, if anywhere. Begin with the default
     /// cursor. The numbers are good until the next `insert`, `remove` or `advance`.
     ///
-    /// Makes the table smaller first, in as many steps as the walk's step before has paid for.
+    /// Makes the table smaller first, in as many steps as a walk's step pays for that takes everything out.
     pub(crate) fn advance(&mut self, cursor: Cursor, count: u64) -> (Vec<u64>, Option<Cursor>) {
         let count = count.clamp(1, self.bucket_count());
-        self.shrink(u64::MAX);
+        self.shrink(count * SLOT_COUNT as u64);
         let mut numbers = Vec::new();
         let mut next = Some(cursor.0);
         while let Some(position) = next

@@ -465,9 +465,26 @@ impl Log {
         }
     }
 
-    /// So many keys more are about to come: their places in the index are made now, as far as its memory goes.
+    /// So many keys more are expected to be taken in (`take_in`): the index grows ahead of them, some buckets with each
+    /// batch, as far as its memory goes. What has grown in vain is taken back by `shrink_index`.
     pub fn expect_keys(&mut self, count: u64) {
-        self.index.expect(self.index.entry_count() + count);
+        let expected = if count > 0 { self.index.entry_count() + count } else { 0 };
+        self.index.expect(expected);
+    }
+
+    /// Makes room in the index for so many keys more, at once.
+    pub fn make_index_ready(&mut self, count: u64) {
+        self.index.grow_for(self.index.entry_count() + count);
+    }
+
+    /// Takes some of the steps by which the index becomes as small as it may be again. False: there are none left.
+    pub fn shrink_index(&mut self, step_count: u64) -> bool {
+        self.index.shrink(step_count)
+    }
+
+    /// Entries of the index: keys that have an object, and tombstones in replay.
+    pub fn key_count(&self) -> u64 {
+        self.index.entry_count()
     }
 
     pub fn index_bytes(&self) -> u64 {

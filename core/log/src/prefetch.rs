@@ -30,6 +30,12 @@ pub(crate) fn fetch<T>(what: &T) {
     let _ = what;
 }
 
+/// The same of all cache lines of some bytes.
+#[inline]
+pub(crate) fn fetch_all(bytes: &[u8]) {
+    bytes.iter().step_by(64).for_each(fetch);
+}
+
 impl Log {
     /// Reads from where the objects of these keys lie, the first 64 of them.
     pub fn prefetch(&self, keys: &[(TableId, KeyHash)]) {

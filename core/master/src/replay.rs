@@ -35,6 +35,8 @@ const REPORT_PAUSE: Duration = Duration::from_millis(50);
 const ROOM_PATIENCE: Duration = Duration::from_secs(5);
 /// Index buckets looked at in one turn.
 const SWEEP_BUCKETS: u64 = 4096;
+/// Steps by which the index becomes smaller in one turn.
+const INDEX_STEPS: u64 = 4096;
 /// An opening's header, safe version and list heads, with some room.
 const OPENING_FIXED_BYTES: u64 = 256;
 
@@ -118,6 +120,11 @@ struct Side {
 impl PartitionReplay {
     pub fn crashed(&self) -> ServerId {
         self.crashed
+    }
+
+    /// How many new keys it will bring yet, as far as can be told.
+    fn keys_expected(&self) -> u64 {
+        if matches!(self.phase, Phase::Fetching) { self.fetching.keys_expected() } else { 0 }
     }
 
     /// Whether another turn would get further without any input.
@@ -311,6 +318,7 @@ impl Master {
     }
 
     pub(crate) fn advance_replays(&mut self, now: Instant, view: &View, effects: &mut Effects) {
+        self.log.expect_keys(self.replays.values().map(PartitionReplay::keys_expected).sum());
         let keys: Vec<PartitionKey> = self.replays.keys().copied().collect();
         for key in keys {
             let Some(mut replay) = self.replays.remove(&key) else { continue };
@@ -350,6 +358,8 @@ impl Master {
                         None => Phase::Finishing { side: side + 1, cursor: Cursor::default() },
                     };
                 }
+                // More keys were expected than came.
+                None if self.log.shrink_index(INDEX_STEPS) => {}
                 None => {
                     for entry in &replay.sides {
                         self.log.close_side(entry.side);

@@ -11,7 +11,7 @@
 //! What is taken out pays for the steps; those that a walk takes out are paid at its next step or with what comes next.
 //! Every step is bounded: chains have a maximum, and two that together would pass it are not merged.
 
-use super::bucket::{Bucket, LINK_SLOT, SLOT_COUNT, TAG_BITS, TAG_SHIFT, link, link_of};
+use super::bucket::{BUCKET_BYTES, Bucket, LINK_SLOT, SLOT_COUNT, TAG_BITS, TAG_SHIFT, link, link_of};
 use super::{CHAIN_BUCKETS_MAX, Index, Place, overflow_count_of};
 use crate::prefetch::fetch;
 use std::ops::Range;
@@ -48,13 +48,18 @@ impl Index {
         }
     }
 
-    /// Splits the next bucket; false: it cannot.
-    fn split(&mut self) -> bool {
-        let tag_bit = self.level - self.level_first;
-        let target = self.bucket_count();
-        if tag_bit >= TAG_BITS || (target >= self.base.count() && !self.may_grow()) {
-            return false;
+    /// Whether there are memory and a bit of the tag for splitting the next bucket.
+    fn may_split(&self) -> bool {
+        self.level - self.level_first < TAG_BITS
+            && (self.bucket_count() < self.base.count() || self.may_grow())
+    }
+
+    /// Splits the next bucket, if it may be.
+    fn split(&mut self) {
+        if !self.may_split() {
+            return;
         }
+        let (tag_bit, target) = (self.level - self.level_first, self.bucket_count());
         if target >= self.base.count() {
             self.base.grow();
         }
@@ -78,7 +83,6 @@ impl Index {
         }
         ends.into_iter().for_each(|end| *self.bucket_mut(end.place) = end.bucket);
         self.scratch = slots;
-        true
     }
 
     /// Puts an empty overflow bucket behind one that is full.
@@ -91,17 +95,32 @@ impl Index {
         end.bucket.slots[0] = displaced;
     }
 
-    /// Makes the table as large as so many entries will want it, as far as memory goes, so that they need not make it
-    /// grow one by one. It becomes smaller again only by what is taken out.
+    /// So many entries are expected to be there in the end: the table grows ahead of them (`make_way`), and becomes no
+    /// smaller than they want it. What is larger than that is to be merged again.
     pub(crate) fn expect(&mut self, entry_count: u64) {
-        while entry_count > LOAD_MAX * self.bucket_count() {
+        self.expected_count = entry_count;
+        let bucket_count_max = entry_count.max(self.entry_count).div_ceil(LOAD_MIN);
+        self.steps_owed = self.steps_owed.max(self.bucket_count().saturating_sub(bucket_count_max));
+    }
+
+    /// Makes the table as large as it will be with so many entries more, and for each of them a bucket larger at most, as
+    /// far as more are expected: splitting a bucket that holds little yet costs little, and chains stay short meanwhile.
+    pub(crate) fn make_way(&mut self, count: u64) {
+        self.grow_for(self.entry_count + count);
+        // What is not buckets of the table must do for their overflow, as many entries as may come.
+        if self.base.count() * BUCKET_BYTES + self.chunk_bytes() <= self.bytes_max / 3 * 2 {
+            self.grow_for(self.expected_count.min(LOAD_MAX * (self.bucket_count() + count)));
+        }
+    }
+
+    /// Makes the table as large as so many entries will want it, as far as memory goes.
+    pub(crate) fn grow_for(&mut self, entry_count: u64) {
+        while entry_count > LOAD_MAX * self.bucket_count() && self.may_split() {
             let count = entry_count.div_ceil(LOAD_MAX) - self.bucket_count();
             let end = (1 << self.level).min(self.split_next + count.min(TOGETHER));
             self.fetch_chains(self.split_next..end);
             for _ in self.split_next..end {
-                if !self.split() {
-                    return;
-                }
+                self.split();
             }
         }
     }
@@ -116,8 +135,16 @@ impl Index {
         });
     }
 
-    /// Takes the steps of shrinking that are paid for, at most `steps_max`.
-    pub(super) fn shrink(&mut self, steps_max: u64) {
+    /// Takes the steps of shrinking that are owed, at most `steps_max`. False: no more are.
+    #[inline]
+    pub(crate) fn shrink(&mut self, steps_max: u64) -> bool {
+        if self.steps_owed > 0 {
+            self.shrink_some(steps_max);
+        }
+        self.steps_owed > 0
+    }
+
+    fn shrink_some(&mut self, steps_max: u64) {
         for _ in 0..steps_max.min(self.steps_owed) {
             self.steps_owed -= 1;
             if !self.shrink_step() {
@@ -146,7 +173,7 @@ impl Index {
     /// memory for the links of the longer chain or that would be too long.
     fn merge_last(&mut self) -> bool {
         let count = self.bucket_count();
-        if self.entry_count >= LOAD_MIN * count || count == 1 << self.level_first {
+        if self.entry_count.max(self.expected_count) >= LOAD_MIN * count || count == 1 << self.level_first {
             return false;
         }
         let (level, target) = match self.split_next {

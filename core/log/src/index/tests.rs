@@ -6,8 +6,21 @@ use ramhold_base::{KeyHash, Rng, TableId};
 use std::collections::BTreeMap;
 
 fn insert(index: &mut Index, hash: u64, at: u64) {
-    index.prepare(hash).unwrap();
+    try_insert(index, hash, at).unwrap();
+}
+
+/// In one of the two ways.
+fn try_insert(index: &mut Index, hash: u64, at: u64) -> Result<(), IndexFull> {
+    if at.is_multiple_of(2)
+        && let Some(vacancy) = index.vacancy(hash)?
+    {
+        assert!(index.find(hash, Some).is_none());
+        index.fill(vacancy, hash, What::Object, Reference(at));
+        return Ok(());
+    }
+    index.prepare(hash)?;
     index.insert(hash, What::Object, Reference(at));
+    Ok(())
 }
 
 /// What a walk sees that begins now and is not disturbed.
@@ -48,11 +61,8 @@ fn agrees_with_a_map(scenario: &Scenario) {
         match (rng.below(10), known) {
             (choice, _) if choice < inserts_of_ten => {
                 let hash = hash_of(&mut rng);
-                match index.prepare(hash) {
-                    Ok(()) => {
-                        index.insert(hash, What::Object, Reference(step));
-                        model.insert(step, hash);
-                    }
+                match try_insert(&mut index, hash, step) {
+                    Ok(()) => _ = model.insert(step, hash),
                     Err(IndexFull) => refused += 1,
                 }
             }
@@ -154,6 +164,62 @@ fn an_entry_takes_less_than_twelve_bytes_at_any_size_from_a_million() {
 /// the same size whatever the index holds, and half empty on average.
 fn per_entry(index: &Index) -> u64 {
     (index.bytes() - 2 * (BUCKET_BYTES << CHUNK_SHIFT_MAX)) * 1000 / index.entry_count()
+}
+
+// C2, F4
+#[test]
+fn what_is_expected_is_grown_for_and_given_back_if_it_does_not_come() {
+    let mut index = Index::new(1 << 28, 1 << 40);
+    let mut rng = Rng::new(3);
+    let mut entries: Vec<(u64, u64)> = Vec::new();
+    for round in 0..4_u64 {
+        // Four come of five that are expected, then two, then all, then none.
+        let (coming, expected): (u64, u64) =
+            [(400_000, 500_000), (200_000, 500_000), (300_000, 300_000), (0, 900_000)][round as usize];
+        for batch in 0..(coming / 32).max(4000) {
+            let before = index.bucket_count();
+            index.expect(index.entry_count() + expected - coming.min(batch * 32));
+            index.make_way(32);
+            assert!(index.bucket_count() - before <= 32 + 4, "a batch pays for its own buckets");
+            for _ in 0..32.min(coming) {
+                let entry = (rng.u64(), entries.len() as u64);
+                insert(&mut index, entry.0, entry.1);
+                entries.push(entry);
+            }
+        }
+        assert!(8 * index.bucket_count() >= index.entry_count() + u64::min(expected - coming, 32 * 8 * 4000));
+        index.check_invariants();
+        index.expect(0);
+        while index.shrink(4096) {}
+        let now = per_entry(&index);
+        println!("round {round}: {now} thousandths of a byte per entry");
+        assert!(now < 13_000, "{now}");
+        index.check_invariants();
+        assert!(entries.iter().all(|(hash, at)| index.holds(*hash, Reference(*at))));
+    }
+}
+
+// C2, F4
+#[test]
+fn expecting_too_much_takes_no_memory_from_what_comes() {
+    for bytes_max in [1 << 16, 1 << 18, 1 << 20] {
+        let [plain, expecting] = [0, u64::from(u32::MAX)].map(|expected| {
+            let mut index = Index::new(1 << 28, bytes_max);
+            let mut rng = Rng::new(4);
+            index.expect(expected);
+            let mut count = 0;
+            while {
+                index.make_way(32);
+                (0..32).all(|_| try_insert(&mut index, rng.u64(), 2 * count + 1).is_ok())
+            } {
+                count += 32;
+            }
+            index.check_invariants();
+            index.entry_count()
+        });
+        println!("{bytes_max}: {plain} entries, expecting more {expecting}");
+        assert!(expecting * 20 >= plain * 19);
+    }
 }
 
 // C2

@@ -37,6 +37,7 @@ fn take_in_all(all: &[Entry<'_>], sides: [SideId; 2], target: &mut Harness, rng:
         piece.iter().for_each(|entry| entry.encode(&mut bytes));
         let (mut offset, mut records) = (0, 0);
         while offset < bytes.len() {
+            target.log.expect_keys(rng.below(4) * rng.below(3000));
             let count_max = rng.between(1, 100) as usize;
             records += target.log.take_in(&intake, &bytes, &mut offset, count_max).unwrap();
         }
@@ -46,6 +47,8 @@ fn take_in_all(all: &[Entry<'_>], sides: [SideId; 2], target: &mut Harness, rng:
         };
         assert_eq!(records, piece.iter().filter(is_record).count() as u64);
     }
+    target.log.expect_keys(0);
+    while target.log.shrink_index(rng.between(1, 100)) {}
 }
 
 /// Of each table two ranges.

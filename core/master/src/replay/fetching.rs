@@ -71,6 +71,7 @@ struct Arrived {
 pub(super) struct Fetching {
     /// In the order in which they are asked for.
     jobs: Vec<Job>,
+    done_count: usize,
     queue: VecDeque<Arrived>,
     /// Memory of what was taken in, for what comes.
     spare: Vec<Vec<u8>>,
@@ -80,6 +81,9 @@ pub(super) struct Fetching {
     refetch_at: Option<Instant>,
     memory_waits: u32,
     bytes: u64,
+    /// Keys that were not here before: all, and those from segments that are done.
+    key_count: u64,
+    keys_done: u64,
     times: ReplayTimes,
 }
 
@@ -102,18 +106,27 @@ impl Fetching {
         ranked.sort_by_key(|(expected, _)| *expected);
         Fetching {
             jobs: ranked.into_iter().map(|(_, job)| job).collect(),
+            done_count: 0,
             queue: VecDeque::new(),
             spare: Vec::new(),
             paused_until: None,
             refetch_at: None,
             memory_waits: 0,
             bytes: 0,
+            key_count: 0,
+            keys_done: 0,
             times: ReplayTimes::default(),
         }
     }
 
     pub fn is_done(&self) -> bool {
-        self.jobs.iter().all(|job| job.state == JobState::Done)
+        self.done_count == self.jobs.len()
+    }
+
+    /// How many new keys are expected from the segments that are left, if those are like the ones before.
+    pub fn keys_expected(&self) -> u64 {
+        let (done, left) = (self.done_count as u64, (self.jobs.len() - self.done_count) as u64);
+        self.keys_done.saturating_mul(left).checked_div(done).unwrap_or(0)
     }
 
     /// Whether something could be taken in now.
@@ -134,6 +147,12 @@ impl Fetching {
     /// Of fetching alone.
     pub fn times(&self) -> ReplayTimes {
         self.times
+    }
+
+    fn done(&mut self, job: usize) {
+        self.jobs[job].state = JobState::Done;
+        self.done_count += 1;
+        self.keys_done = self.key_count;
     }
 
     fn put_off(&mut self, job: usize, now: Instant) {
@@ -251,21 +270,22 @@ impl Master {
         replay.fetching.paused_until = None;
         let Some(mut arrived) = replay.fetching.queue.pop_front() else { return };
         let Arrived { job, records, offset } = &mut arrived;
-        let before = *offset;
+        let (before, keys_before) = (*offset, self.log.key_count());
         let taken = self.log.take_in(&replay.intake, records, offset, INTAKE_SLICE_BYTES);
         replay.fetching.bytes += (*offset - before) as u64;
+        replay.fetching.key_count += self.log.key_count().saturating_sub(keys_before);
         match taken {
             Ok(count) => {
                 replay.records += count;
                 if *offset == records.len() {
-                    replay.fetching.jobs[*job].state = JobState::Done;
+                    replay.fetching.done(*job);
                     replay.fetching.spare.push(arrived.records);
                 } else {
                     replay.fetching.queue.push_front(arrived);
                 }
             }
             Err(IntakeStop::Corrupt) if planted(Defect::CorruptPassedOver) => {
-                replay.fetching.jobs[*job].state = JobState::Done;
+                replay.fetching.done(*job);
             }
             Err(IntakeStop::Corrupt) => replay.fetching.next_source(*job),
             Err(IntakeStop::Refused(refusal)) => {
