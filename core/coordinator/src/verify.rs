@@ -18,6 +18,7 @@ use ramhold_wire::decode;
 use ramhold_wire::status::{ClearedReport, Pong};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 #[derive(Debug)]
 pub(crate) struct Suspect {
@@ -28,6 +29,8 @@ pub(crate) struct Suspect {
     next_ping: Instant,
     /// When its address first refused a connection.
     refused: Option<Instant>,
+    /// A connection to it broke since the suspicion.
+    broken: bool,
     /// It was silent long enough, but nobody else answers either.
     pub unproven: bool,
 }
@@ -69,8 +72,15 @@ impl Coordinator {
         if self.start_check.as_ref().is_some_and(|c| c.dead.iter().any(|(dead, _)| *dead == id)) {
             return;
         }
-        let suspect =
-            Suspect { cause, since: now, begun: now, next_ping: now, refused: None, unproven: false };
+        let suspect = Suspect {
+            cause,
+            since: now,
+            begun: now,
+            next_ping: now,
+            refused: None,
+            broken: false,
+            unproven: false,
+        };
         self.suspects.insert(id, suspect);
     }
 
@@ -223,9 +233,12 @@ impl Coordinator {
         let interval = self.config.verify_refused_interval;
         let Some(suspect) = self.suspects.get_mut(&id) else { return };
         let first = match how {
-            // A broken connection proves nothing; the next ping tells.
+            // A broken connection proves nothing; the next ping tells. The first to break is mostly the one from before the
+            // suspicion, and whether there is anybody shows on a new one at once.
             Lost::Broken => {
-                suspect.next_ping = suspect.next_ping.min(now + interval);
+                let pause = if suspect.broken { interval } else { Duration::ZERO };
+                suspect.broken = true;
+                suspect.next_ping = suspect.next_ping.min(now + pause);
                 return;
             }
             Lost::Refused => *suspect.refused.get_or_insert(now),

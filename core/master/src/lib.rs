@@ -394,7 +394,9 @@ impl Master {
                     self.on_read_lease(now, is_granted.then_some(call.sent));
                 }
                 Context::Confirm(table) => self.on_described(table, header.status(), body, view),
-                Context::Fetch(fetch) => self.on_fetched(now, fetch, header.status(), body),
+                Context::Fetch(fetch) => {
+                    self.on_fetched(now, fetch, (header.status(), body), view, effects);
+                }
                 Context::ReadBack(read) => self.on_read_back(now, read, header.status(), body, effects),
                 Context::Recovered { key, attempt, done } => {
                     self.on_published(now, key, (attempt, done), header.status(), effects);

@@ -530,6 +530,7 @@ impl Master {
                 }
                 let dropped = std::mem::take(&mut replay.dropped);
                 self.replays.remove(&key);
+                self.touch_later(now);
                 effects.report(Level::Debug, "mark:recovery_published");
                 for table in dropped {
                     for range in self.tablets.ranges_of(table) {

@@ -13,6 +13,8 @@ use std::time::Duration;
 /// Touched at a time: 64 pages, some 50 µs.
 const SLICE_BYTES: u64 = 256 * 1024;
 const PAUSE: Duration = Duration::from_millis(1);
+/// After a recovery: others may be at theirs still, and need the processor more.
+const RECOVERY_PAUSE: Duration = Duration::from_secs(5);
 
 impl Master {
     pub(crate) fn touch_when_idle(&mut self, now: Instant) {
@@ -20,6 +22,10 @@ impl Master {
             self.log.touch_ahead(SLICE_BYTES);
             self.touch_at = now + PAUSE;
         }
+    }
+
+    pub(crate) fn touch_later(&mut self, now: Instant) {
+        self.touch_at = now + RECOVERY_PAUSE;
     }
 
     /// What is left to do of that.

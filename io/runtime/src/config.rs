@@ -36,6 +36,8 @@ pub struct RuntimeConfig {
     pub limits: NetworkLimits,
     /// Needed by machines with disk effects.
     pub disk: Option<DiskConfig>,
+    /// Memory that is found for large reads before the first of them comes; no more than a few segments' is.
+    pub read_memory_bytes: u64,
     /// Needed by machines with store effects.
     pub store: Option<Box<dyn Store + Send>>,
     pub report: Report,
@@ -50,6 +52,7 @@ impl Default for RuntimeConfig {
             poll: Poll::ADAPTIVE,
             limits: NetworkLimits::default(),
             disk: None,
+            read_memory_bytes: 0,
             store: None,
             report: report_to_stderr(Level::Info),
         }

@@ -22,9 +22,13 @@ use crate::pending::Pending;
 use crate::poll::Waker;
 use ramhold_base::DiskToken;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 pub(crate) use work::{WhenKilled, Work};
+
+/// How long a thread has had nothing to do when it looks for memory.
+const IDLE_PAUSE: Duration = Duration::from_millis(5);
 
 /// Where a piece of work is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,14 +45,16 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
+    /// `read_memory_bytes`: at most so much memory is found for large reads before the first of them comes.
     pub(crate) fn start(
         files: DiskFiles,
+        read_memory_bytes: u64,
         completions: Sender<Pending>,
         waker: Arc<Waker>,
     ) -> std::io::Result<Disk> {
         let files = Arc::new(files);
-        let writing = LaneThread::start("ramhold-write", &files, completions.clone(), &waker)?;
-        let reading = LaneThread::start("ramhold-read", &files, completions, &waker)?;
+        let writing = LaneThread::start("ramhold-write", &files, 0, completions.clone(), &waker)?;
+        let reading = LaneThread::start("ramhold-read", &files, read_memory_bytes, completions, &waker)?;
         Ok(Disk { files, writing, reading })
     }
 
@@ -78,13 +84,28 @@ impl LaneThread {
     fn start(
         name: &str,
         files: &Arc<DiskFiles>,
+        mut memory_wanted: u64,
         completions: Sender<Pending>,
         waker: &Arc<Waker>,
     ) -> std::io::Result<LaneThread> {
         let (sender, receiver) = channel::<(DiskToken, Work<'static>)>();
         let (files, waker) = (Arc::clone(files), Arc::clone(waker));
         let run = move || {
-            while let Ok((token, work)) = receiver.recv() {
+            loop {
+                // A piece at a time, and only when there is nothing else to do.
+                let next = if memory_wanted > 0 {
+                    receiver.recv_timeout(IDLE_PAUSE)
+                } else {
+                    receiver.recv().map_err(RecvTimeoutError::from)
+                };
+                let (token, work) = match next {
+                    Ok(job) => job,
+                    Err(RecvTimeoutError::Timeout) => {
+                        memory_wanted = memory_wanted.saturating_sub(files.find_memory(memory_wanted));
+                        continue;
+                    }
+                    Err(RecvTimeoutError::Disconnected) => return,
+                };
                 let result = work.perform(&files);
                 // The loop may have ended; then nobody waits for this.
                 let _ = completions.send(Pending::Disk { token, result });

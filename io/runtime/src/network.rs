@@ -22,6 +22,7 @@ use crate::connection::{Connection, Side};
 use crate::error::StartError;
 use crate::pending::Pending;
 use crate::poll::{Interest, Poller, Ready};
+use crate::receive::Left;
 use accepting::Listener;
 pub(crate) use accepting::Sharing;
 use ramhold_base::limits::{CONNECTION_COUNT_MAX, SERVER_COUNT_MAX};
@@ -123,6 +124,7 @@ pub(crate) struct Network {
     dirty: Vec<ConnId>,
     backlog: Vec<ConnId>,
     timers: Timers,
+    left: Left,
 }
 
 /// What an event asks of the loop.
@@ -170,6 +172,7 @@ impl Network {
             dirty: Vec::new(),
             backlog: Vec::new(),
             timers: Timers::default(),
+            left: Left::default(),
         })
     }
 

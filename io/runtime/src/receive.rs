@@ -1,6 +1,8 @@
 //! Bytes that came in over one connection and are not yet handed on.
 //!
 //! Memory follows what has arrived, at most about twice that, never what a header claims.
+//! A large frame is read into memory that another one has left, if there is some: so pages are found once, and stay near the
+//! processor.
 //! The front of the buffer is always the start of a frame, or of what the machine has not taken.
 
 use ramhold_wire::BadFrame;
@@ -27,16 +29,48 @@ pub(crate) enum Received {
     Broken,
 }
 
+/// Memory that large frames have left, for large frames to come; at most `LEFT_COUNT_MAX` pieces.
+#[derive(Default)]
+pub(crate) struct Left {
+    pieces: Vec<Vec<u8>>,
+    /// Something was taken since the last look.
+    busy: bool,
+}
+
+/// As many large frames as come side by side in a recovery of a few servers.
+const LEFT_COUNT_MAX: usize = 8;
+
+impl Left {
+    fn take(&mut self, bytes: usize) -> Option<Vec<u8>> {
+        let fits = self.pieces.iter().rposition(|piece| piece.capacity() >= bytes)?;
+        self.busy = true;
+        Some(self.pieces.swap_remove(fits))
+    }
+
+    /// Gives memory back when none was taken since the last time.
+    pub(crate) fn shrink(&mut self) {
+        if !std::mem::take(&mut self.busy) {
+            self.pieces.clear();
+        }
+    }
+}
+
 #[derive(Default)]
 pub(crate) struct ReceiveBuffer {
     bytes: Vec<u8>,
     start: usize,
+    /// What was read last belongs to a large frame.
+    is_large: bool,
 }
 
 impl ReceiveBuffer {
     /// Reads once from the socket.
-    pub(crate) fn fill(&mut self, socket: impl AsFd) -> Received {
+    pub(crate) fn fill(&mut self, socket: impl AsFd, left: &mut Left) -> Received {
         let wanted = self.rest_of_large();
+        self.is_large = wanted.is_some();
+        if let Some(wanted) = wanted {
+            self.move_to_left(wanted, left);
+        }
         self.make_room(wanted.map_or(ROOM_BYTES, |wanted| wanted.min(ROOM_BYTES)));
         let length = self.bytes.len();
         let spare = self.bytes.spare_capacity_mut();
@@ -65,6 +99,25 @@ impl ReceiveBuffer {
         let waiting = self.waiting();
         let length = frame::length(waiting).ok()?.filter(|length| *length >= LARGE_BYTES)?;
         length.checked_sub(waiting.len()).filter(|rest| *rest > 0)
+    }
+
+    /// Goes on in memory that is left, when there is some for a whole large frame of which so much is missing.
+    fn move_to_left(&mut self, missing: usize, left: &mut Left) {
+        if self.bytes.capacity() - self.bytes.len() >= missing {
+            return;
+        }
+        if let Some(mut memory) = left.take(self.waiting().len() + missing) {
+            memory.clear();
+            memory.extend_from_slice(self.waiting());
+            (self.bytes, self.start) = (memory, 0);
+        }
+    }
+
+    /// After a large frame was handed on and when nothing is held: leaves the memory to other large frames.
+    pub(crate) fn leave(&mut self, left: &mut Left) {
+        if self.is_large && self.is_empty() && left.pieces.len() < LEFT_COUNT_MAX {
+            left.pieces.push(std::mem::take(self).bytes);
+        }
     }
 
     fn make_room(&mut self, room: usize) {
@@ -147,11 +200,11 @@ mod tests {
     fn frames_are_found_in_a_stream_of_single_bytes() {
         let (mut near, far) = UnixStream::pair().unwrap();
         let stream = [frame_bytes(0), frame_bytes(33), frame_bytes(1)].concat();
-        let mut buffer = ReceiveBuffer::default();
+        let (mut buffer, mut left) = (ReceiveBuffer::default(), Left::default());
         let mut found = Vec::new();
         for byte in &stream {
             near.write_all(&[*byte]).unwrap();
-            assert_eq!(buffer.fill(&far), Received::Bytes(1));
+            assert_eq!(buffer.fill(&far, &mut left), Received::Bytes(1));
             while let Some(range) = buffer.frame().unwrap() {
                 found.extend_from_slice(buffer.bytes(range.clone()));
                 buffer.consume(range.len());
@@ -159,22 +212,22 @@ mod tests {
         }
         assert_eq!(found, stream);
         assert!(buffer.is_empty());
-        assert_eq!(buffer.fill(&far), Received::Nothing);
+        assert_eq!(buffer.fill(&far, &mut left), Received::Nothing);
         drop(near);
-        assert_eq!(buffer.fill(&far), Received::End);
+        assert_eq!(buffer.fill(&far, &mut left), Received::End);
     }
 
     #[test]
     fn memory_follows_what_has_arrived_not_what_is_claimed() {
         let (mut near, far) = UnixStream::pair().unwrap();
         let large = frame_bytes(4 * 1024 * 1024);
-        let mut buffer = ReceiveBuffer::default();
+        let (mut buffer, mut left) = (ReceiveBuffer::default(), Left::default());
         let mut arrived = 0;
         for part in large.chunks(50_000) {
             near.write_all(part).unwrap();
             let mut rest = part.len();
             while rest > 0 {
-                let Received::Bytes(count) = buffer.fill(&far) else { panic!() };
+                let Received::Bytes(count) = buffer.fill(&far, &mut left) else { panic!() };
                 rest -= count;
             }
             arrived += part.len();
@@ -185,5 +238,41 @@ mod tests {
         buffer.consume(range.len());
         buffer.shrink();
         assert_eq!(buffer.capacity(), 0);
+    }
+
+    #[test]
+    fn a_large_frame_is_read_into_what_another_has_left() {
+        let (mut near, far) = UnixStream::pair().unwrap();
+        let mut left = Left::default();
+        let read_one = |near: &mut UnixStream, frame: &[u8], left: &mut Left| {
+            let mut buffer = ReceiveBuffer::default();
+            for part in frame.chunks(50_000) {
+                near.write_all(part).unwrap();
+                let mut rest = part.len();
+                while rest > 0 {
+                    let Received::Bytes(count) = buffer.fill(&far, left) else { panic!() };
+                    rest -= count;
+                }
+            }
+            let range = buffer.frame().unwrap().unwrap();
+            assert!(buffer.bytes(range.clone()) == frame);
+            let place = buffer.bytes(range.clone()).as_ptr();
+            buffer.leave(left);
+            assert_eq!(buffer.waiting().len(), frame.len(), "what is held stays");
+            buffer.consume(range.len());
+            buffer.leave(left);
+            place
+        };
+        let (large, larger, small) =
+            (frame_bytes(300_000), frame_bytes(2_000_000), frame_bytes(LARGE_BYTES / 2));
+        let first = read_one(&mut near, &large, &mut left);
+        assert_eq!(read_one(&mut near, &large, &mut left), first);
+        read_one(&mut near, &small, &mut left);
+        assert_eq!(left.pieces.len(), 1, "small frames leave nothing");
+        assert_ne!(read_one(&mut near, &larger, &mut left), first, "it would not hold that");
+        left.shrink();
+        assert_eq!(left.pieces.len(), 2);
+        left.shrink();
+        assert!(left.pieces.is_empty());
     }
 }

@@ -10,6 +10,7 @@
 //! Not here: sockets (network), files (disk), what an effect does (execute).
 
 mod execute;
+mod lending;
 
 use crate::clock;
 use crate::config::{Poll, RuntimeConfig};
@@ -22,6 +23,7 @@ use crate::poll::{Ready, Waker};
 use crate::receive::ReceiveBuffer;
 use crate::report::{Report, Throttle};
 use crate::store::StoreThread;
+use lending::Lending;
 use ramhold_base::time::earliest;
 use ramhold_base::{Coming, ConnId, Effects, Input, Instant, Latencies, Machine, Rest, ServerId};
 use std::collections::VecDeque;
@@ -80,6 +82,7 @@ impl StopHandle {
 pub struct Runtime<M: Machine> {
     machine: M,
     effects: Effects,
+    lending: Lending,
     network: Network,
     disk: Option<Disk>,
     store: Option<StoreThread>,
@@ -122,7 +125,10 @@ impl<M: Machine> Runtime<M> {
         let disk = match &config.disk {
             Some(disk) => {
                 let files = open_disk(disk)?;
-                Some(Disk::start(files, sender.clone(), Arc::clone(&waker)).map_err(system("a thread"))?)
+                Some(
+                    Disk::start(files, config.read_memory_bytes, sender.clone(), Arc::clone(&waker))
+                        .map_err(system("a thread"))?,
+                )
             }
             None => None,
         };
@@ -140,6 +146,7 @@ impl<M: Machine> Runtime<M> {
         let mut runtime = Runtime {
             machine,
             effects: Effects::new(),
+            lending: Lending::default(),
             network,
             disk,
             store,
@@ -241,7 +248,9 @@ impl<M: Machine> Runtime<M> {
             self.enter(now, Input::Tick);
         }
         self.settle(now);
-        self.network.on_time(now);
+        if self.network.on_time(now) {
+            self.lending.shrink();
+        }
         self.network.flush(now);
         self.settle(now);
         self.report_troubles(now);

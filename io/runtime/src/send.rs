@@ -3,6 +3,9 @@
 use rustix::fd::AsFd;
 use rustix::io::Errno;
 use rustix::net::SendFlags;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
 
 /// Given to the kernel in one turn, so that one fast reader cannot keep the loop from the others.
 const SEND_BYTES_MAX: usize = 1024 * 1024;
@@ -17,8 +20,17 @@ pub(crate) enum Sent {
     Broken,
 }
 
+/// Memory of somebody else, of which a part waits.
+struct Lent {
+    memory: Arc<Vec<u8>>,
+    range: Range<usize>,
+}
+
 #[derive(Default)]
 pub(crate) struct SendBuffer {
+    /// What goes out before `bytes`.
+    lent: VecDeque<Lent>,
+    lent_bytes: usize,
     bytes: Vec<u8>,
     start: usize,
     /// Bytes that the kernel took, since the connection began.
@@ -28,6 +40,10 @@ pub(crate) struct SendBuffer {
 impl SendBuffer {
     /// The bytes that wait.
     pub(crate) fn len(&self) -> usize {
+        self.lent_bytes + self.own_len()
+    }
+
+    fn own_len(&self) -> usize {
         self.bytes.len() - self.start
     }
 
@@ -38,11 +54,26 @@ impl SendBuffer {
 
     pub(crate) fn push(&mut self, frame: &[u8]) {
         // Moving at most as much as was sent since the last move: each byte is moved once on average.
-        if self.start >= COMPACT_BYTES && self.start >= self.len() {
+        if self.start >= COMPACT_BYTES && self.start >= self.own_len() {
             self.bytes.drain(..self.start);
             self.start = 0;
         }
         self.bytes.extend_from_slice(frame);
+    }
+
+    /// Appends a part of `memory`, which is held until it has gone out.
+    pub(crate) fn push_lent(&mut self, memory: &Arc<Vec<u8>>, range: Range<usize>) {
+        if range.is_empty() {
+            return;
+        }
+        if self.own_len() > 0 {
+            let own = self.start..self.bytes.len();
+            self.start = 0;
+            self.lent_bytes += own.len();
+            self.lent.push_back(Lent { memory: Arc::new(std::mem::take(&mut self.bytes)), range: own });
+        }
+        self.lent_bytes += range.len();
+        self.lent.push_back(Lent { memory: Arc::clone(memory), range });
     }
 
     /// Sends the beginning of a frame past the buffer when nothing waits in it; how much. What is wrong with the socket shows
@@ -66,12 +97,14 @@ impl SendBuffer {
     pub(crate) fn flush(&mut self, socket: impl AsFd) -> Sent {
         let mut share = SEND_BYTES_MAX;
         while self.len() > 0 && share > 0 {
-            let end = self.bytes.len().min(self.start + share);
+            let next = match self.lent.front() {
+                Some(Lent { memory, range }) => &memory[range.clone()],
+                None => &self.bytes[self.start..],
+            };
             let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-            match rustix::net::send(&socket, &self.bytes[self.start..end], flags) {
+            match rustix::net::send(&socket, &next[..next.len().min(share)], flags) {
                 Ok(count) => {
-                    self.start += count;
-                    self.sent += count as u64;
+                    self.took(count);
                     share -= count;
                 }
                 Err(Errno::INTR) => {}
@@ -85,6 +118,20 @@ impl SendBuffer {
         self.bytes.clear();
         self.start = 0;
         Sent::All
+    }
+
+    /// The kernel took so many of the bytes that are next.
+    fn took(&mut self, count: usize) {
+        self.sent += count as u64;
+        let Some(Lent { range, .. }) = self.lent.front_mut() else {
+            self.start += count;
+            return;
+        };
+        range.start += count;
+        self.lent_bytes -= count;
+        if range.start == range.end {
+            self.lent.pop_front();
+        }
     }
 
     /// Gives memory back when nothing waits.
@@ -127,5 +174,42 @@ mod tests {
         drop(far);
         buffer.push(b"x");
         assert_eq!(buffer.flush(&near), Sent::Broken);
+    }
+
+    #[test]
+    fn what_is_lent_goes_out_between_what_was_pushed_before_and_after_it() {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let mut rng = ramhold_base::Rng::new(11);
+        let mut buffer = SendBuffer::default();
+        let (mut want, mut got) = (Vec::new(), Vec::new());
+        let mut part = vec![0; 50_000];
+        let mut lent = Vec::new();
+        for _ in 0..300 {
+            let bytes: Vec<u8> = (0..rng.below(60_000)).map(|_| rng.u64() as u8).collect();
+            if rng.chance(1, 2) {
+                want.extend_from_slice(&bytes);
+                buffer.push(&bytes);
+            } else {
+                let memory = Arc::new(bytes);
+                let from = rng.below(memory.len() as u64 + 1) as usize;
+                let taken = buffer.send_at_once(&near, &memory[from..]);
+                want.extend_from_slice(&memory[from..]);
+                buffer.push_lent(&memory, from + taken..memory.len());
+                lent.push(memory);
+            }
+            assert_eq!(buffer.sent() as usize + buffer.len(), want.len());
+            assert_ne!(buffer.flush(&near), Sent::Broken);
+            let count =
+                if buffer.len() > 0 || got.len() < want.len() { far.read(&mut part).unwrap() } else { 0 };
+            got.extend_from_slice(&part[..count]);
+        }
+        while got.len() < want.len() {
+            assert_ne!(buffer.flush(&near), Sent::Broken);
+            let count = far.read(&mut part).unwrap();
+            got.extend_from_slice(&part[..count]);
+        }
+        assert!(got == want);
+        assert_eq!(buffer.len(), 0);
+        assert!(lent.iter().all(|memory| Arc::strong_count(memory) == 1), "nothing is held any longer");
     }
 }

@@ -321,6 +321,7 @@ impl Prepared {
                     data_dir: arguments.dir.clone(),
                     buffer_dir: self.buffers.path().to_owned(),
                 }),
+                read_memory_bytes: self.memory.recovery_cache_bytes,
                 ..RuntimeConfig::default()
             };
             match Runtime::new(node, config) {

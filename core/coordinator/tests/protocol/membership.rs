@@ -133,6 +133,20 @@ fn a_refused_address_is_a_dead_server_within_a_fraction_of_a_second() {
     }
 }
 
+// F1: the first ping goes out over the connection from before, which breaks with the process.
+#[test]
+fn a_connection_that_breaks_under_a_ping_delays_no_verdict() {
+    let mut world = World::cluster(3);
+    world.server_mut(2).mood = Mood::Silent;
+    world.server(addr(1), &SuspectServer { server: ServerId(2) }).unwrap().unwrap();
+    world.kill(2);
+    world.step(Input::Lost { addr: addr(2), how: Lost::Broken });
+    world.run(Duration::from_millis(40));
+    assert!(world.state().is_up(ServerId(2)), "refused once");
+    world.run(Duration::from_millis(20));
+    assert!(!world.state().is_up(ServerId(2)), "and once more, an interval later");
+}
+
 // F1
 #[test]
 fn a_silent_server_is_dead_after_the_verification_and_not_before() {

@@ -2,9 +2,10 @@
 //! taken in.
 //!
 //! Each backup reads the primaries of a dead log newest first, ahead of demand, and all masters ask in that order, by when
-//! each segment is expected to be read, so from a backup with a faster device for more of them: so no backup idles, each segment is read once for all, and what an older
-//! segment holds of a key that was overwritten is mostly not taken in at all. Several requests are under way; what has
-//! come waits in a queue and is taken in a slice at a time, so that pings, clients and other replays have their turn.
+//! each segment is expected to be read, so from a backup with a faster device for more of them: so no backup idles, each
+//! segment is read once for all, and what an older segment holds of a key that was overwritten is mostly not taken in at
+//! all. Several requests are under way. Of what comes the beginning is taken in from where it lies; the rest waits in a
+//! queue and is taken in a slice at a time, so that pings, clients and other replays have their turn.
 //!
 //! Invariants:
 //! - requests under way and what has come and is not taken in are at most as many as configured;
@@ -29,6 +30,9 @@ const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(10);
 /// Makes of a number of segments and a speed a time that is fine enough to compare.
 const SPEED_SCALE: u64 = 1 << 32;
+/// Of an answer so much is taken in from where it lies, which spares its records a copy; the rest waits for its turn. Some
+/// milliseconds' worth at most, and about as long as a backup takes to divide a segment.
+const AT_ONCE_BYTES: usize = 2 << 20;
 /// How often a recovery that finds no memory waits for cleaning before it gives up.
 const MEMORY_WAITS_MAX: u32 = 500;
 
@@ -134,6 +138,11 @@ impl Fetching {
         !self.queue.is_empty() && self.paused_until.is_none()
     }
 
+    /// Whether what has just come can be taken in at once: nothing waits before it, and nothing keeps it waiting.
+    fn may_take_in(&self, now: Instant) -> bool {
+        self.queue.is_empty() && self.paused_until.is_none_or(|until| until <= now)
+    }
+
     /// When to look again without any input.
     pub fn retry_at(&self) -> Option<Instant> {
         self.refetch_at.into_iter().chain(self.paused_until).min()
@@ -218,10 +227,30 @@ impl Master {
         }
     }
 
-    pub(crate) fn on_fetched(&mut self, now: Instant, fetch: Fetch, status: Status, body: &[u8]) {
-        let Some(replay) = self.replays.get_mut(&fetch.key).filter(|replay| is_current(replay, fetch)) else {
-            return;
-        };
+    pub(crate) fn on_fetched(
+        &mut self,
+        now: Instant,
+        fetch: Fetch,
+        (status, body): (Status, &[u8]),
+        view: &View,
+        effects: &mut Effects,
+    ) {
+        let Some(mut replay) = self.replays.remove(&fetch.key) else { return };
+        if is_current(&replay, fetch) {
+            self.take_answer(now, fetch, &mut replay, (status, body), view, effects);
+        }
+        self.replays.insert(fetch.key, replay);
+    }
+
+    fn take_answer(
+        &mut self,
+        now: Instant,
+        fetch: Fetch,
+        replay: &mut PartitionReplay,
+        (status, body): (Status, &[u8]),
+        view: &View,
+        effects: &mut Effects,
+    ) {
         let since_begun = micros(now.since(replay.begun));
         let fetching = &mut replay.fetching;
         match status {
@@ -238,10 +267,22 @@ impl Master {
                 sums.fetching += micros(now.since(fetch.asked));
                 sums.reading += u64::from(times.reading);
                 sums.waiting += u64::from(times.waiting);
-                let mut records = fetching.spare.pop().unwrap_or_default();
-                records.clear();
-                records.extend_from_slice(body);
-                fetching.queue.push_back(Arrived { job: fetch.job, records, offset: 0 });
+                let mut offset = 0;
+                let mut has_more = true;
+                while has_more
+                    && offset < AT_ONCE_BYTES
+                    && replay.fetching.may_take_in(now)
+                    && matches!(replay.phase, Phase::Fetching)
+                {
+                    has_more = self.take_in_some(now, replay, (fetch.job, body, &mut offset), view, effects);
+                }
+                if has_more {
+                    let fetching = &mut replay.fetching;
+                    let mut records = fetching.spare.pop().unwrap_or_default();
+                    records.clear();
+                    records.extend_from_slice(&body[offset..]);
+                    fetching.queue.push_back(Arrived { job: fetch.job, records, offset: 0 });
+                }
             }
             Status::Retry | Status::TooMany | Status::NotReady => fetching.put_off(fetch.job, now),
             _ => fetching.next_source(fetch.job),
@@ -270,30 +311,50 @@ impl Master {
         replay.fetching.paused_until = None;
         let Some(mut arrived) = replay.fetching.queue.pop_front() else { return };
         let Arrived { job, records, offset } = &mut arrived;
+        if self.take_in_some(now, replay, (*job, records, offset), view, effects) {
+            replay.fetching.queue.push_front(arrived);
+        } else {
+            replay.fetching.spare.push(arrived.records);
+        }
+    }
+
+    /// Takes in a slice of a job's records from the offset on. True when some are left that can be tried later.
+    fn take_in_some(
+        &mut self,
+        now: Instant,
+        replay: &mut PartitionReplay,
+        (job, records, offset): (usize, &[u8], &mut usize),
+        view: &View,
+        effects: &mut Effects,
+    ) -> bool {
         let (before, keys_before) = (*offset, self.log.key_count());
         let taken = self.log.take_in(&replay.intake, records, offset, INTAKE_SLICE_BYTES);
         replay.fetching.bytes += (*offset - before) as u64;
         replay.fetching.key_count += self.log.key_count().saturating_sub(keys_before);
-        match taken {
+        let has_more = match taken {
             Ok(count) => {
                 replay.records += count;
-                if *offset == records.len() {
-                    replay.fetching.done(*job);
-                    replay.fetching.spare.push(arrived.records);
-                } else {
-                    replay.fetching.queue.push_front(arrived);
+                let has_more = *offset < records.len();
+                if !has_more {
+                    replay.fetching.done(job);
                 }
+                has_more
             }
             Err(IntakeStop::Corrupt) if planted(Defect::CorruptPassedOver) => {
-                replay.fetching.done(*job);
+                replay.fetching.done(job);
+                false
             }
-            Err(IntakeStop::Corrupt) => replay.fetching.next_source(*job),
+            Err(IntakeStop::Corrupt) => {
+                replay.fetching.next_source(job);
+                false
+            }
             Err(IntakeStop::Refused(refusal)) => {
-                replay.fetching.queue.push_front(arrived);
                 self.on_refused(now, replay, refusal, view, effects);
+                true
             }
-        }
+        };
         self.begin_side_segments(replay);
+        has_more
     }
 
     /// What was taken in stays; the rest waits for cleaning or for repair, if they can help.

@@ -135,14 +135,15 @@ fn segments_are_asked_for_in_the_published_order() {
     assert_eq!(asked(&rig), [2, 8, 1, 7, 6, 5], "one was taken in, so there is room for one");
 }
 
-// E4: what has come is taken in between other work.
+// E4: of what has come no more than a bounded part is taken in at once, and the rest between other work.
 #[test]
 fn records_are_taken_in_by_slices() {
-    let mut rig = Rig::new();
+    const AT_ONCE_BYTES: usize = 2 << 20;
+    let mut rig = Rig::with(16 << 20);
     assert_eq!(rig.request(&recover(1, readable())), Status::Ok);
     let mut body = Vec::new();
     let (mut count, value) = (0u32, [7; 1000]);
-    while body.len() < 3 * INTAKE_SLICE_BYTES {
+    while body.len() < AT_ONCE_BYTES + 10 * INTAKE_SLICE_BYTES {
         let key = count.to_le_bytes();
         let (table, version) = (TableId(5), Version(3));
         let object = Object { table, version, time: 1, expires: None, key: &key, value: &value };
@@ -152,6 +153,9 @@ fn records_are_taken_in_by_slices() {
     answer_records(&mut rig, &body);
     let taken = |rig: &Rig| rig.master.log().stats().map(|stat| stat.records).sum::<u64>();
     let mut seen = vec![taken(&rig)];
+    let of = |bytes: usize| (bytes as u64 * u64::from(count)).div_ceil(body.len() as u64);
+    // A look at all replays, which follows, takes a slice or two more.
+    assert!((of(AT_ONCE_BYTES)..=of(AT_ONCE_BYTES + 4 * INTAKE_SLICE_BYTES)).contains(&seen[0]), "{seen:?}");
     while *seen.last().unwrap() < u64::from(count) {
         assert!(rig.master.deadline().is_some_and(|at| at <= rig.now), "there is more to do");
         let mut effects = Effects::new();
@@ -160,7 +164,29 @@ fn records_are_taken_in_by_slices() {
         seen.push(taken(&rig));
         assert!(seen.len() < 10, "{seen:?}");
     }
-    assert!(seen.windows(2).all(|pair| pair[1] - pair[0] <= u64::from(count) / 2), "{seen:?}");
+    assert!(seen.windows(2).all(|pair| pair[1] - pair[0] <= of(3 * INTAKE_SLICE_BYTES)), "{seen:?}");
+}
+
+// F11: others may be at their partitions still.
+#[test]
+fn memory_is_not_looked_for_just_after_a_recovery() {
+    let mut rig = Rig::with(8 << 20);
+    assert_eq!(rig.request(&recover(1, readable())), Status::Ok);
+    answer_records(&mut rig, &records());
+    for _ in 0..5 {
+        rig.settle();
+        rig.tick();
+    }
+    let (asked, _) = rig.recovered().expect("done");
+    rig.answer(&asked, Status::Ok);
+    let left = rig.master.untouched_bytes();
+    let mut left_after = |pause: u64| {
+        rig.now = rig.now + Duration::from_secs(pause);
+        rig.master.tick(rig.now, &rig.view, &mut Effects::new());
+        rig.master.untouched_bytes()
+    };
+    assert_eq!(left_after(3), left);
+    assert!(left_after(3) < left);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 use super::mapped::Mapped;
 use crate::StartError;
 use ramhold_base::DiskFile;
+use ramhold_base::limits::SEGMENT_BYTES;
 use rustix::fs::OFlags;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -35,7 +36,7 @@ pub struct DiskFiles {
 }
 
 /// As many segments as a recovery lets go at once, and reads again soon.
-const SPARE_COUNT_MAX: usize = 6;
+const SPARE_COUNT_MAX: usize = 8;
 
 impl DiskFiles {
     pub(crate) fn file(&self, file: DiskFile) -> &File {
@@ -78,6 +79,21 @@ impl DiskFiles {
         if spare.len() < SPARE_COUNT_MAX {
             spare.push(memory);
         }
+    }
+
+    /// Has the system find memory for one more large read, if there is room for it in `bytes_max`: page by page while a
+    /// recovery waits, it would cost more than all else that a read does. How much was found; at the end all that is left.
+    pub(crate) fn find_memory(&self, bytes_max: u64) -> u64 {
+        let bytes = SEGMENT_BYTES as usize;
+        let is_full = self.spare.lock().expect("nobody panics with it").len() >= SPARE_COUNT_MAX;
+        if is_full || bytes_max < bytes as u64 {
+            return bytes_max;
+        }
+        // Zeroes would be promised, and found when they are written to.
+        let mut memory = vec![1; bytes];
+        memory.clear();
+        self.recycle(memory);
+        bytes as u64
     }
 
     /// Memory for a large read.
@@ -221,5 +237,22 @@ mod tests {
         let refused =
             open_disk(&DiskConfig { data_dir: dir.clone(), buffer_dir: dir.clone() }).err().unwrap();
         assert!(refused.to_string().contains(dir.to_str().unwrap()), "{refused}");
+    }
+
+    // F11
+    #[test]
+    fn memory_for_large_reads_is_found_ahead_up_to_a_bound() {
+        let scratch = Scratch::new();
+        let files = open_disk(&config(&scratch)).unwrap();
+        let segment = u64::from(SEGMENT_BYTES);
+        assert_eq!(files.find_memory(segment - 1), segment - 1, "none is found that no segment fits into");
+        assert_eq!(files.memory().capacity(), 0);
+        assert_eq!(files.find_memory(5 * segment), segment);
+        let memory = files.memory();
+        assert!(memory.is_empty() && memory.capacity() >= SEGMENT_BYTES as usize);
+        files.recycle(memory);
+        let found = (0..2 * SPARE_COUNT_MAX).filter(|_| files.find_memory(100 * segment) == segment).count();
+        assert_eq!(found, SPARE_COUNT_MAX - 1);
+        assert_eq!(files.find_memory(100 * segment), 100 * segment, "there is enough: no more is looked for");
     }
 }

@@ -17,6 +17,9 @@ use std::os::unix::fs::FileExt;
 
 /// Bytes moved in one system call of a copy or of writing zeros.
 const CHUNK_BYTES: usize = 1024 * 1024;
+/// The same of a copy from where the bytes lie in memory: a whole segment, since a virtual machine leaves its processor for
+/// each request to its device.
+const MAPPED_CHUNK_BYTES: usize = 8 * 1024 * 1024;
 /// What transfers past the page cache are aligned to, in the file and in memory: a multiple of any device's blocks.
 const BLOCK_BYTES: usize = 4096;
 /// Shorter reads go through the page cache.
@@ -259,17 +262,18 @@ fn copy(
             let to_block = (at.next_multiple_of(BLOCK_BYTES as u64) - at) as usize;
             let left = bytes - done;
             // Up to the next whole block, then whole blocks, then the rest.
-            let whole = left.min(CHUNK_BYTES) / BLOCK_BYTES * BLOCK_BYTES;
-            let (chunk, is_whole) = match direct {
-                Some(_) if to_block > 0 => (to_block.min(left), false),
-                Some(_) if whole > 0 => (whole, true),
+            let chunk_of = |most: usize| match (direct, left.min(most) / BLOCK_BYTES * BLOCK_BYTES) {
+                (Some(_), _) if to_block > 0 => (to_block.min(left), false),
+                (Some(_), whole) if whole > 0 => (whole, true),
                 _ => (left.min(CHUNK_BYTES), false),
             };
+            let (mut chunk, mut is_whole) = chunk_of(MAPPED_CHUNK_BYTES);
             let there = mapped.and_then(|mapped| mapped.bytes(from_offset + done as u64, chunk));
             let is_aligned = |bytes: &&[u8]| !is_whole || bytes.as_ptr().align_offset(BLOCK_BYTES) == 0;
             let source = match there.filter(is_aligned) {
                 Some(there) => there,
                 None => {
+                    (chunk, is_whole) = chunk_of(CHUNK_BYTES);
                     from.read_exact_at(&mut buffer[..chunk], from_offset + done as u64)?;
                     &buffer[..chunk]
                 }

@@ -46,7 +46,7 @@ impl Network {
                 return Event::Done;
             }
             Phase::Draining => {
-                match connection.input.fill(&connection.socket) {
+                match connection.input.fill(&connection.socket, &mut self.left) {
                     Received::Bytes(_) => connection.input = ReceiveBuffer::default(),
                     Received::Nothing => {}
                     Received::End | Received::Broken => self.end(id, Lost::Broken),
@@ -74,7 +74,7 @@ impl Network {
 
     fn receive(&mut self, id: ConnId) -> Event {
         let Some(connection) = self.slots.find(id) else { return Event::Done };
-        match connection.input.fill(&connection.socket) {
+        match connection.input.fill(&connection.socket, &mut self.left) {
             Received::Bytes(count) => {
                 connection.busy = true;
                 self.stats.bytes_received += count as u64;
@@ -157,6 +157,7 @@ impl Network {
         self.stats.frames_received += frame_count;
         let Some(connection) = self.slots.find(id) else { return };
         connection.input = input;
+        connection.input.leave(&mut self.left);
         connection.backlog = Backlog::Empty;
         if connection.phase != Phase::Open {
             return;

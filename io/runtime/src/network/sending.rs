@@ -10,13 +10,15 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{Shutdown, SocketType, sockopt};
 use std::net::SocketAddr;
+use std::ops::Range;
+use std::sync::Arc;
 
 /// Smaller frames are collected: a system call for each would cost more than a copy.
 const DIRECT_BYTES_MIN: usize = 64 * 1024;
 
 impl Network {
-    /// Appends one frame to what goes out to `to` at the next flush.
-    pub(crate) fn send(&mut self, to: Peer, frame: &[u8], now: Instant) {
+    /// Appends one frame, which lies at `range` of `memory`, to what goes out to `to` at the next flush.
+    pub(crate) fn send(&mut self, to: Peer, memory: &Arc<Vec<u8>>, range: Range<usize>, now: Instant) {
         let id = match to {
             Peer::Conn(id) => Some(id),
             Peer::Addr(addr) => self.by_addr.get(&addr).copied().or_else(|| self.open(addr, now)),
@@ -27,14 +29,18 @@ impl Network {
             self.stats.frames_dropped += 1;
             return;
         };
-        // What is large goes to the kernel from where it lies, as far as that takes it.
-        let taken = if frame.len() >= DIRECT_BYTES_MIN && connection.phase == Phase::Open {
-            connection.output.send_at_once(&connection.socket, frame)
+        if range.len() < DIRECT_BYTES_MIN {
+            connection.output.push(&memory[range]);
         } else {
-            0
-        };
-        self.stats.bytes_sent += taken as u64;
-        connection.output.push(&frame[taken..]);
+            // What is large goes to the kernel from where it lies: as far as that takes it now, the rest later.
+            let taken = if connection.phase == Phase::Open {
+                connection.output.send_at_once(&connection.socket, &memory[range.clone()])
+            } else {
+                0
+            };
+            self.stats.bytes_sent += taken as u64;
+            connection.output.push_lent(memory, range.start + taken..range.end);
+        }
         if connection.output.len() > self.limits.output_bytes_max {
             self.stats.output_overflows += 1;
             let id = connection.id;

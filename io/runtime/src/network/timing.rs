@@ -38,8 +38,9 @@ impl Network {
         earliest(first, self.listeners.iter().filter_map(|listener| listener.again).min())
     }
 
-    /// Ends connections that have waited too long, and does what is due. Call it after what came in was read.
-    pub(crate) fn on_time(&mut self, now: Instant) {
+    /// Ends connections that have waited too long, and does what is due. Call it after what came in was read. True when it
+    /// was time to give idle memory back.
+    pub(crate) fn on_time(&mut self, now: Instant) -> bool {
         while let Some(Reverse((at, id))) = self.timers.heap.peek().copied() {
             if at > now {
                 break;
@@ -64,13 +65,16 @@ impl Network {
             }
         }
         self.resume_accepting(now);
-        if now >= self.timers.sweep_next {
+        let is_sweeping = now >= self.timers.sweep_next;
+        if is_sweeping {
             self.timers.sweep_next = now + SWEEP_INTERVAL;
             self.sweep();
         }
+        is_sweeping
     }
 
     fn sweep(&mut self) {
+        self.left.shrink();
         for connection in self.slots.iter_mut() {
             if !std::mem::take(&mut connection.busy) {
                 connection.input.shrink();

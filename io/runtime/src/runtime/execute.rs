@@ -9,17 +9,20 @@ use ramhold_base::{
 };
 use ramhold_wire::BadFrame;
 use std::borrow::Cow;
+use std::sync::Arc;
 
 impl<M: Machine> Runtime<M> {
     /// Executes and clears the effects of one step, which was given this frame or nothing.
     pub(super) fn execute(&mut self, now: Instant, frame: &[u8]) {
         let mut list = std::mem::take(&mut self.effects.list);
+        let own = self.lending.lend(&mut self.effects.bytes);
         for effect in list.drain(..) {
             if self.exit.is_some() {
                 break;
             }
-            self.execute_one(effect, now, frame);
+            self.execute_one(effect, now, &own, frame);
         }
+        self.lending.take_back(own, &mut self.effects.bytes);
         self.effects.list = list;
         if let Some(disk) = &self.disk {
             self.effects.spare.drain(..).for_each(|memory| disk.recycle(memory));
@@ -27,18 +30,15 @@ impl<M: Machine> Runtime<M> {
         self.effects.clear();
     }
 
-    fn execute_one(&mut self, effect: Effect, now: Instant, step_frame: &[u8]) {
+    fn execute_one(&mut self, effect: Effect, now: Instant, own: &Arc<Vec<u8>>, step_frame: &[u8]) {
         match effect {
-            Effect::Send { to, frame } => self.network.send(to, &self.effects.bytes[frame], now),
+            Effect::Send { to, frame } => self.network.send(to, own, frame, now),
             Effect::Close { conn } => self.network.close(conn, now),
             Effect::Hear { conn } => self.network.hear(conn),
             Effect::DiskWrite { token, file, offset, data } => {
-                // Lent out, so that work which is done at once needs no copy.
-                let bytes = std::mem::take(&mut self.effects.bytes);
                 let when_killed = WhenKilled::of(&data);
-                let data = Cow::Borrowed(data.of(&bytes, step_frame));
+                let data = Cow::Borrowed(data.of(own, step_frame));
                 self.submit(token, Work::Write { file, offset, data, when_killed });
-                self.effects.bytes = bytes;
             }
             Effect::DiskRead { token, file, offset, bytes } => {
                 self.submit(token, Work::Read { file, offset, bytes });
