@@ -228,7 +228,7 @@ fn held(known: &Known, ranges: &[PartitionRange]) -> std::collections::BTreeMap<
 }
 
 fn largest(known: &Known, ranges: &[PartitionRange]) -> u64 {
-    held(known, ranges).values().map(|(bytes, _)| *bytes).max().unwrap()
+    held(known, ranges).values().map(|(bytes, _)| *bytes).max().expect("there is a partition")
 }
 
 /// So many objects of which most are close together: in one 65,536th of the hashes.
