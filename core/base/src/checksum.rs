@@ -36,8 +36,9 @@ pub fn crc_joined(first: u32, second: u32, second_bytes: usize) -> u32 {
         && std::arch::is_x86_feature_detected!("pclmulqdq")
     {
         // SAFETY: the processor has what the function is compiled for, as was asked just now.
-        #[expect(unsafe_code, reason = "the library takes longer than the bytes themselves would")]
-        return unsafe { moved_up(first, second_bytes) } ^ second;
+        #[expect(unsafe_code, reason = "the library squares matrices, which is for runs longer than entries")]
+        let moved = unsafe { moved_up(first, second_bytes) };
+        return moved ^ second;
     }
     crc32c::crc32c_combine(first, second, second_bytes)
 }

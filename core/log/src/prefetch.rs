@@ -20,8 +20,9 @@ pub(crate) fn fetch<T>(what: &T) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // A load would have to be waited for.
         // SAFETY: fetching reads nothing and cannot fail; and the place is that of a reference.
-        #[expect(unsafe_code, reason = "a load would have to be waited for")]
+        #[expect(unsafe_code, reason = "there is no other way to say it")]
         unsafe {
             _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(what).cast());
         }

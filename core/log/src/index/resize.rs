@@ -4,6 +4,9 @@
 //! back into the one that it was split from: the tag keeps the bits, so neither touches the log. Between the two loads
 //! nothing happens, so that a count that goes up and down moves nothing.
 //!
+//! Whoever takes in many entries grows the table by the batch, ahead of what is expected to come: the chains of several
+//! buckets are fetched together, and most are split while they are short. What was expected in vain is merged again.
+//!
 //! Chains lead to overflow buckets, but nothing leads back. So a hand goes round the base buckets, one a step while
 //! too much memory stands free, and moves what lies behind the wanted memory forward; when it is round, the
 //! chunks behind are free.
