@@ -78,8 +78,12 @@ impl Loader {
         if let State::Waiting { until } = self.state
             && until <= now
         {
-            let options =
-                TableOptions { durability: Durability::Buffered, replicas: self.replicas, tablets: 1, slots: false };
+            let options = TableOptions {
+                durability: Durability::Buffered,
+                replicas: self.replicas,
+                tablets: 1,
+                slots: false,
+            };
             let create = Operation::CreateTable { name: TABLE.into(), options, left_open: None };
             self.state = State::Creating(self.session.start(now, create, effects));
         }

@@ -73,7 +73,8 @@ pub const NOW: Profile = Profile {
 
 impl fmt::Display for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let buffers = if self.buffers >= 1 << 20 { "as much as comes".into() } else { self.buffers.to_string() };
+        let buffers =
+            if self.buffers >= 1 << 20 { "as much as comes".into() } else { self.buffers.to_string() };
         write!(
             f,
             "{}: network {:.0} Gbit/s, {:.1} us one way{}; {} x {:.0}/{:.0} MB/s read/write; one core per process, {:.2} times \

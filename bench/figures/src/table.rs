@@ -94,7 +94,11 @@ impl Table {
 
     pub fn csv(&self) -> String {
         let quoted = |text: &str| {
-            if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
+            if text.contains([',', '"', '\n']) {
+                format!("\"{}\"", text.replace('"', "\"\""))
+            } else {
+                text.to_owned()
+            }
         };
         let mut out = self.columns.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(",") + "\n";
         for row in &self.rows {
@@ -109,7 +113,8 @@ impl Table {
     }
 
     pub fn json(&self) -> Value {
-        let rows: Vec<Vec<Value>> = self.rows.iter().map(|row| row.iter().map(Cell::json).collect()).collect();
+        let rows: Vec<Vec<Value>> =
+            self.rows.iter().map(|row| row.iter().map(Cell::json).collect()).collect();
         json!({ "name": self.name, "title": self.title, "notes": self.notes, "columns": self.columns, "rows": rows })
     }
 }

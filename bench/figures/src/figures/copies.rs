@@ -12,7 +12,16 @@ fn year(program: &str, servers: u64, seconds: f64, concentrated: bool) -> Result
     let mut command = Command::new(program);
     command.args(["plan", "--json", "--replicas", "2", "--crashes-per-year", "2", "--memory", "64GiB"]);
     command.args(["--servers", &servers.to_string(), "--detection", &format!("{seconds}s")]);
-    command.args(["--network", "10000GB", "--disk-read", "10000GB", "--disk-write", "10000GB", "--replay", "10000GB"]);
+    command.args([
+        "--network",
+        "10000GB",
+        "--disk-read",
+        "10000GB",
+        "--disk-write",
+        "10000GB",
+        "--replay",
+        "10000GB",
+    ]);
     command.args(["--replay-records", "10000000M"]);
     if concentrated {
         command.args(["--placement", "copyset:1"]);

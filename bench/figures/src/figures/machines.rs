@@ -1,6 +1,8 @@
 //! One recovery master: how fast it is by partition and object size (Fig. 6), how many disks keep it busy (Fig. 7).
 
-use super::{Extent, Figure, MB, SOSP_PARTITION, busiest_port, busiest_processor, count, notes, plan, seconds};
+use super::{
+    Extent, Figure, MB, SOSP_PARTITION, busiest_port, busiest_processor, count, notes, plan, seconds,
+};
 use crate::profile::{Profile, SOSP11_DISK};
 use crate::scale::FINE;
 use crate::stage::Plan;

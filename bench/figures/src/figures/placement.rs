@@ -65,9 +65,12 @@ pub fn figure(extent: Extent, devices: Devices) -> Figure {
         };
         notes.push(format!("{runs} recoveries each of {masters} partitions, {} disks; {how}", masters * 6));
         notes.push(match devices {
-            Devices::Alike => "the paper: even read time is 33 % faster than random; even segments comes close".into(),
+            Devices::Alike => {
+                "the paper: even read time is 33 % faster than random; even segments comes close".into()
+            }
             Devices::Different => {
-                "the paper: even read time gains more; even segments alone has little benefit over random".into()
+                "the paper: even read time gains more; even segments alone has little benefit over random"
+                    .into()
             }
         });
         Table {
