@@ -3,8 +3,9 @@
 //!
 //! Each backup reads the primaries of a dead log newest first, ahead of demand, and all masters ask in that order, one
 //! segment of each backup after the other: so no backup idles, each segment is read once for all, and what an older
-//! segment holds of a key that was overwritten is mostly not taken in at all. Several requests are under way; what has
-//! come waits in a queue and is taken in a slice at a time, so that pings, clients and other replays have their turn.
+//! segment holds of a key that was overwritten is mostly not taken in at all. Each master begins these rounds with other
+//! backups, so that many masters set many backups to work at once. Several requests are under way; what has come waits
+//! in a queue and is taken in a slice at a time, so that pings, clients and other replays have their turn.
 //!
 //! Invariants:
 //! - requests under way and what has come and is not taken in are at most as many as configured;
@@ -82,7 +83,8 @@ pub(super) struct Fetching {
 }
 
 impl Fetching {
-    pub fn new(segments: Vec<RecoverySegment>) -> Fetching {
+    /// `apart`: by so many backups this master begins each round behind the first.
+    pub fn new(segments: Vec<RecoverySegment>, apart: usize) -> Fetching {
         let new = |segment| Job { segment, state: JobState::Todo, source: 0, not_before: Instant::ZERO };
         let mut jobs: Vec<Job> = segments.into_iter().map(new).collect();
         jobs.sort_by_key(|job| Reverse(job.segment.segment));
@@ -95,6 +97,9 @@ impl Fetching {
             *rank += 1;
         }
         ranked.sort_by_key(|(rank, _)| *rank);
+        for round in ranked.chunk_by_mut(|(rank, _), (next, _)| rank == next) {
+            round.rotate_left(apart % round.len());
+        }
         Fetching {
             jobs: ranked.into_iter().map(|(_, job)| job).collect(),
             queue: VecDeque::new(),
