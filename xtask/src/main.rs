@@ -35,7 +35,8 @@ cargo xtask COMMAND
              [resp_parse|resp_front|frame|requests|entry|rdb|aof|all] [--executions N]
   bench      bench compare: beside redis-server in one run; bench compare memory: live data by resident memory, beside
              redis-server and memcached; bench resp: over Redis's protocol, beside redis-server and an empty
-             server, the floor; bench limits: that floor alone; bench shard: what one operation costs, without sockets
+             server, the floor; bench limits: that floor alone; bench shard: what one operation costs, without sockets;
+             bench figures: the papers' figures and 1,000 servers, simulated   [--quick] [--only NAMES] [--into DIR]
   fix        formats the code (the only command that writes)
 
 `test` needs only the Rust toolchain. What else is missing (Go, redis-server, memcached) is skipped by name;

@@ -118,18 +118,18 @@ pub fn bench(arguments: &[String]) -> Result<(), Failure> {
     let Some((which, rest)) = arguments.split_first() else {
         return Err(Failure(
             "bench takes 'compare' (beside redis-server), 'compare memory', 'compare cleaning', 'resp' (Redis's protocol, beside \
-             redis-server and an empty server), 'limits' (the empty server) or 'shard' (one operation's cost)"
+             redis-server and an empty server), 'limits' (the empty server), 'shard' (one operation's cost) or 'figures' (simulated recoveries)"
                 .into(),
         ));
     };
     // Those of Redis's protocol are parts of compare.
     let (program, part): (&str, &[&str]) = match which.as_str() {
-        "compare" | "shard" => (which, &[]),
+        "compare" | "shard" | "figures" => (which, &[]),
         "resp" => ("compare", &["resp"]),
         "limits" => ("compare", &["limits"]),
         _ => {
             return Err(Failure(format!(
-                "there is no benchmark '{which}'; there are compare, resp, limits and shard"
+                "there is no benchmark '{which}'; there are compare, resp, limits, shard and figures"
             )));
         }
     };

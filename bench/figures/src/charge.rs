@@ -23,6 +23,7 @@ use std::rc::Rc;
 const KIND_AT: usize = 20;
 /// Before charging begins, so that a cluster is filled in no time.
 const FREE: u64 = 1000;
+const GATHERING: u64 = 20_000_000;
 /// Smaller reads are none of segments.
 const SEGMENT_READ_BYTES_MIN: u64 = 1024;
 /// A commit to the coordinator's store, on a local device.
@@ -30,21 +31,20 @@ const STORE: u64 = 1_000_000;
 /// A sync of a device that has nothing left to write.
 const SYNC: u64 = 100_000;
 
-/// How busy everything was since charging began; nanoseconds and bytes.
+/// How busy everything was since charging began: nanoseconds of nodes, bytes of hosts.
 #[derive(Clone, Debug, Default)]
 pub struct Busy {
     pub processors: Vec<u64>,
     pub sent: Vec<f64>,
     pub reading: Vec<u64>,
-    pub writing: Vec<u64>,
-    /// When the last read of each device was over, of those that read.
-    pub last_read: Vec<u64>,
 }
 
 /// Shared with whoever runs the world.
 #[derive(Debug, Default)]
 pub struct Meter {
     pub on: bool,
+    /// Servers come into the cluster: so late do frames arrive then that one list tells of many of them.
+    pub gathering: bool,
     pub busy: Busy,
 }
 
@@ -95,13 +95,8 @@ impl Charge {
         meter: Rc<RefCell<Meter>>,
     ) -> Charge {
         let (nodes, host_count) = (hosts.len(), hosts.iter().max().map_or(0, |last| last + 1));
-        meter.borrow_mut().busy = Busy {
-            processors: vec![0; nodes],
-            sent: vec![0.0; host_count],
-            reading: vec![0; nodes],
-            writing: vec![0; nodes],
-            last_read: vec![0; nodes],
-        };
+        meter.borrow_mut().busy =
+            Busy { processors: vec![0; nodes], sent: vec![0.0; host_count], reading: vec![0; nodes] };
         Charge {
             profile,
             scale,
@@ -225,7 +220,7 @@ impl Pace for Charge {
 
     fn leave(&mut self, now: u64, from: usize, frame: &[u8]) -> u64 {
         if !self.meter.borrow().on {
-            return now + FREE;
+            return now + if self.meter.borrow().gathering { GATHERING } else { FREE };
         }
         let (host, bytes) = (self.hosts[from], self.bytes(frame));
         self.meter.borrow_mut().busy.sent[host] += bytes;
@@ -255,7 +250,6 @@ impl Pace for Charge {
                 device.reads_until = device.reads_until.max(now) + time;
                 device.read_time += time;
                 meter.busy.reading[node] += time;
-                meter.busy.last_read[node] = device.reads_until;
                 device.reads_until
             }
             DeviceWork::Write { .. } | DeviceWork::Sync => {
@@ -264,7 +258,6 @@ impl Pace for Charge {
                     _ => SYNC,
                 };
                 device.writes_until = device.writes_until.max(now).max(device.reads_until) + time;
-                meter.busy.writing[node] += time;
                 self.writes.insert((node, token), device.read_time);
                 device.writes_until
             }
@@ -287,5 +280,46 @@ impl Pace for Charge {
 
     fn store(&mut self) -> u64 {
         if self.meter.borrow().on { STORE } else { FREE }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::costs::record_cost;
+    use crate::profile::SOSP11_DISK;
+    use crate::scale::FINE;
+
+    fn charge() -> Charge {
+        let meter = Rc::new(RefCell::new(Meter { on: true, ..Meter::default() }));
+        Charge::new(SOSP11_DISK, FINE, record_cost(1024), vec![0, 1], vec![1.0, 1.0], meter)
+    }
+
+    #[test]
+    fn reads_go_before_writes() {
+        let mut charge = charge();
+        let segment = u64::from(FINE.segment_bytes);
+        let (write, read) = (DeviceWork::Write { bytes: segment }, DeviceWork::Read { bytes: segment });
+        let (first, second) = (DiskToken(1), DiskToken(2));
+        let written = charge.device(0, 0, first, DiskFile::Frames, write);
+        assert_eq!(written, (8.0 * 1024.0 * 1024.0 / SOSP11_DISK.write * 1e9) as u64);
+        let done = charge.device(10, 0, second, DiskFile::Frames, read);
+        let reading = (8.0 * 1024.0 * 1024.0 / SOSP11_DISK.read * 1e9) as u64;
+        assert_eq!(done, 10 + reading, "it does not wait for the write");
+        assert_eq!(charge.device_again(done, 0, second), None);
+        assert_eq!(charge.device_again(written, 0, first), Some(written + reading), "the write was put off");
+        assert_eq!(charge.device_again(written + reading, 0, first), None);
+    }
+
+    #[test]
+    fn a_port_passes_one_frame_after_the_other() {
+        let mut charge = charge();
+        let mut frame = vec![0; HEADER_BYTES + 2 * AppendRequest::HEAD_BYTES];
+        frame[5] = (HEADER_BYTES / 8) as u8;
+        let first = charge.leave(0, 0, &frame);
+        let second = charge.leave(0, 0, &frame);
+        let pass = (frame.len() as f64 / SOSP11_DISK.network * 1e9) as u64;
+        assert_eq!((first, second), (SOSP11_DISK.latency, SOSP11_DISK.latency + pass));
+        assert_eq!(charge.enter(first, 1, &frame), first + pass);
     }
 }

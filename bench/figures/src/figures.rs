@@ -39,11 +39,13 @@ impl Extent {
     }
 }
 
+type Tell = Box<dyn Fn(&[Measured]) -> Table>;
+
 /// A figure: its recoveries, and what to make of their outcome, in the same order.
 pub struct Figure {
     pub name: &'static str,
     pub plans: Vec<Plan>,
-    pub tell: Box<dyn Fn(&[Measured]) -> Table>,
+    pub tell: Tell,
 }
 
 /// All figures that are simulated, in the order of the papers.

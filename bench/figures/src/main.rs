@@ -132,13 +132,14 @@ fn make(all: &[Figure], threads: usize) -> Vec<Table> {
                     let plan = &plans[index];
                     let measured = plan.measure();
                     eprintln!(
-                        "figures: {} masters, {} backups, {:.1} GB: {:.3} s, computed in {:.1} s, {} steps",
+                        "figures: {} masters, {} backups, {:.1} GB, {} partitions: {:.3} s, computed in {:.1} s, {} steps",
                         plan.masters,
                         plan.backups,
                         plan.data / figures::GB,
+                        measured.partitions,
                         measured.recovery,
                         measured.wall.as_secs_f64(),
-                        measured.events
+                        measured.steps
                     );
                     results.lock().expect("nobody panics with it")[index] = Some(measured);
                 }
@@ -155,4 +156,27 @@ fn make(all: &[Figure], threads: usize) -> Vec<Table> {
         results = rest;
     }
     tables
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // F11
+    #[test]
+    fn every_figure_can_be_made() {
+        let all = figures::all(Extent::Smoke);
+        let tables = make(&all, 2);
+        assert_eq!(tables.len(), all.len());
+        for table in &tables {
+            assert!(!table.rows.is_empty() && !table.notes.is_empty(), "{}", table.name);
+            assert!(table.rows.iter().all(|row| row.len() == table.columns.len()), "{}", table.text());
+            assert!(table.y.is_empty() || plot::draw(table).contains("<circle"), "{}", table.name);
+        }
+        assert_eq!(
+            figures::targets(&tables).rows.len(),
+            2,
+            "placement is measured by the smallest extent too"
+        );
+    }
 }

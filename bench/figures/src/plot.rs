@@ -64,19 +64,19 @@ pub fn draw(table: &Table) -> String {
     let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
     for mark in marks(x_low, x_high, table.is_log) {
         let at = x(mark);
-        let _ = write!(
+        let _ = writeln!(
             out,
             "<line x1=\"{at:.1}\" y1=\"{TOP}\" x2=\"{at:.1}\" y2=\"{bottom}\" stroke=\"#eee\"/><text x=\"{at:.1}\" y=\"{:.0}\" \
-             text-anchor=\"middle\" fill=\"#666\">{mark}</text>\n",
+             text-anchor=\"middle\" fill=\"#666\">{mark}</text>",
             bottom + 16.0
         );
     }
     for mark in marks(y_low, y_high, table.is_log) {
         let at = y(mark);
-        let _ = write!(
+        let _ = writeln!(
             out,
             "<line x1=\"{LEFT}\" y1=\"{at:.1}\" x2=\"{right}\" y2=\"{at:.1}\" stroke=\"#eee\"/><text x=\"{:.0}\" y=\"{:.1}\" \
-             text-anchor=\"end\" fill=\"#666\">{mark}</text>\n",
+             text-anchor=\"end\" fill=\"#666\">{mark}</text>",
             LEFT - 6.0,
             at + 4.0
         );

@@ -12,6 +12,7 @@ use crate::scale::Scale;
 use ramhold_backup::{BackupConfig, Buffers};
 use ramhold_base::limits::APPEND_BYTES_MAX;
 use ramhold_base::{Effects, Input, Instant, Machine, Rng, ServerId, ShardId};
+use ramhold_coordinator::RecoveryRecord;
 use ramhold_detector::DetectorConfig;
 use ramhold_log::Geometry;
 use ramhold_master::MasterConfig;
@@ -19,7 +20,6 @@ use ramhold_node::{Coordinator, CoordinatorConfig, Phase, ServerConfig, ServerNo
 use ramhold_replication::ReplicationConfig;
 use ramhold_wire::ReplicaPlacement;
 use ramhold_wire::membership::Label;
-use ramhold_wire::status::{PartReport, RecoverySteps};
 use ramhold_world::disk::Disks;
 use ramhold_world::network::{NetworkOptions, SECOND};
 use ramhold_world::world::{Clock, NodeOptions, World};
@@ -76,14 +76,11 @@ pub struct Measured {
     /// Of log that was recovered, in bytes that it stands for.
     pub bytes: f64,
     pub partitions: usize,
-    pub steps: RecoverySteps,
-    pub complete_millis: u64,
-    pub parts: Vec<PartReport>,
     pub busy: Busy,
     pub nodes: Nodes,
     /// Of this computation.
     pub wall: Duration,
-    pub events: u64,
+    pub steps: u64,
 }
 
 /// Which nodes are what.
@@ -151,7 +148,7 @@ impl Plan {
         let dead_bytes = self.scale.down(self.data) * 5 / 4 + 32 * segment;
         let share = self.scale.down(self.data) / self.masters as u64;
         // Several partitions may come to one master.
-        let room = (share * 4 + 32 * segment).min(dead_bytes * 2);
+        let room = share * 4 + 32 * segment;
         let mut members = vec![Member { host: 1, master: true, device: None, log_bytes: dead_bytes }];
         let host = |index: usize| index + 2;
         if self.together {
@@ -227,7 +224,7 @@ impl Plan {
     fn frames(&self) -> u32 {
         let segments =
             self.scale.down(self.data * f64::from(self.replicas)) / u64::from(self.scale.segment_bytes);
-        (segments / self.backups as u64) as u32 * 3 + 4 * (self.masters / self.backups) as u32 + 24
+        (segments / self.backups as u64) as u32 * 3 + 4 * (self.masters / self.backups) as u32 + 12
     }
 
     /// As many as the profile says, if that is more than could ever be filled, as many as that; and so many that a coarse
@@ -327,9 +324,11 @@ impl Plan {
                 }
             }
         }
+        meter.borrow_mut().gathering = true;
         let servers = 1..=members.len();
         settle(&mut world, "the servers", |world| servers.clone().all(|node| is_serving(world, node)));
 
+        meter.borrow_mut().gathering = false;
         let count = (self.scale.down(self.data) as f64 / WRITTEN_BYTES).ceil().max(1.0) as u64;
         let (replicas, seed) = (self.replicas, self.seed);
         let client = address(0, 9000);
@@ -348,27 +347,23 @@ impl Plan {
 
         let dead = server(&world, nodes.dead).id();
         let killed = world.now();
-        {
-            let mut meter = meter.borrow_mut();
-            meter.on = true;
-        }
+        let steps_before = world.steps;
+        meter.borrow_mut().on = true;
         world.crash(nodes.dead);
-        let measured = self.watch(&mut world, &nodes, dead, killed, count);
-        let (steps, parts, detection, complete_millis, events) = measured;
-        let bytes: u64 = parts.iter().filter(|part| part.live.is_some()).map(|part| part.bytes).sum();
+        let (detection, record) = self.watch(&mut world, &nodes, dead, killed, count);
+        let live: Vec<_> = record.parts.iter().filter(|part| part.live.is_some()).collect();
+        let bytes: u64 = live.iter().map(|part| part.bytes).sum();
         let busy = meter.borrow().busy.clone();
         Measured {
             detection,
-            recovery: steps.last_live.expect("a recovery that is over has a last partition") as f64 / 1e3,
+            recovery: record.steps.last_live.expect("a recovery that is over has a last partition") as f64
+                / 1e3,
             bytes: bytes as f64 * self.scale.bytes(),
-            partitions: parts.iter().filter(|part| part.live.is_some()).count(),
-            steps,
-            complete_millis,
-            parts,
+            partitions: live.len(),
             busy,
             nodes,
             wall: begun.elapsed(),
-            events,
+            steps: world.steps - steps_before,
         }
     }
 
@@ -379,12 +374,11 @@ impl Plan {
         dead: ServerId,
         killed: u64,
         count: u64,
-    ) -> (RecoverySteps, Vec<PartReport>, f64, u64, u64) {
+    ) -> (f64, RecoveryRecord) {
         let recovery = |world: &World<Process>| match world.machine(nodes.coordinator) {
             Some(Process::Coordinator(coordinator)) => coordinator.state().recovery_of(dead).cloned(),
             _ => None,
         };
-        let steps_before = world.steps;
         world.run_while(killed + RECOVERY_MAX, |world| recovery(world).is_none());
         let detection = (world.now() - killed) as f64 / 1e9;
         let mut last = None;
@@ -402,8 +396,7 @@ impl Plan {
         let objects: u64 =
             nodes.masters.iter().map(|node| server(world, *node).master().map_or(0, objects)).sum();
         assert_eq!(objects, count, "objects are missing after {:?}", record.steps);
-        let complete = record.complete_millis.unwrap_or_default();
-        (record.steps, record.parts, detection, complete, world.steps - steps_before)
+        (detection, record)
     }
 }
 
@@ -426,4 +419,63 @@ fn settle(world: &mut World<Process>, what: &str, is_there: impl Fn(&World<Proce
     let limit = world.now() + SETUP_MAX;
     let there = world.run_while(limit, |world| !is_there(world));
     assert!(there, "{what} are not there after an hour: {:?}", world.errors);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::{NOW, SOSP11_DISK};
+    use crate::scale::FINE;
+
+    fn small(profile: Profile) -> Plan {
+        Plan {
+            profile,
+            scale: FINE,
+            masters: 4,
+            backups: 8,
+            apart: false,
+            together: false,
+            data: 0.4e9,
+            value_bytes: 1024,
+            replicas: 3,
+            partition: None,
+            choice: Choice::ReadTime,
+            slowest: 1.0,
+            seed: 1,
+        }
+    }
+
+    // F11 J3
+    #[test]
+    fn the_same_recovery_takes_the_same_time() {
+        let (one, other) = (small(NOW).measure(), small(NOW).measure());
+        assert_eq!(
+            (one.recovery, one.steps, one.partitions),
+            (other.recovery, other.steps, other.partitions)
+        );
+        assert_eq!(one.busy.processors, other.busy.processors);
+    }
+
+    #[test]
+    fn what_limits_a_recovery_is_what_it_takes_its_time_from() {
+        let disks = small(SOSP11_DISK).measure().recovery;
+        let slower = Profile { read: SOSP11_DISK.read / 4.0, ..SOSP11_DISK };
+        let by_disks = small(slower).measure().recovery / disks;
+        assert!((3.0..4.5).contains(&by_disks), "disks limit: {by_disks}");
+        let slower = Profile { slower: SOSP11_DISK.slower * 1.5, ..SOSP11_DISK };
+        let by_cores = small(slower).measure().recovery / disks;
+        assert!((0.95..1.3).contains(&by_cores), "processors hardly: {by_cores}");
+        let slower = Profile { network: NOW.network / 100.0, ..NOW };
+        let by_network = small(slower).measure().recovery / small(NOW).measure().recovery;
+        assert!(by_network > 3.0, "a hundredth of the network: {by_network}");
+    }
+
+    /// A coarser simulation of the same tells about the same.
+    #[test]
+    fn a_coarser_simulation_tells_about_the_same() {
+        let large = Plan { data: 2.4e9, ..small(SOSP11_DISK) };
+        let fine = large.measure().recovery;
+        let coarse = Plan { scale: Scale::coarse(4), ..large }.measure().recovery;
+        assert!((0.85..1.5).contains(&(coarse / fine)), "{coarse} instead of {fine}");
+    }
 }

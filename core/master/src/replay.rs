@@ -300,7 +300,7 @@ impl Master {
             crashed: recover.crashed,
             mine,
             all: recover.ranges,
-            fetching: Fetching::new(recover.segments),
+            fetching: Fetching::new(recover.segments, recover.partition as usize * self.config.fetches_max),
             intake,
             sides,
             streams,

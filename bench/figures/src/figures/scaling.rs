@@ -147,8 +147,9 @@ pub fn capacities(extent: Extent) -> Figure {
     let all = [(5usize, 100.0, 40.0), (100, 50.0, 1.0), (200, 100.0, 1.0)];
     let chosen = if extent == Extent::Smoke { vec![(5, 2.0, 40.0)] } else { all.to_vec() };
     let points: Vec<Point> = chosen.iter().map(|(masters, _, said)| (*masters, Some(*said))).collect();
-    // Two segments in one on the way to two hundred; the few masters of the smallest have more than their buffers hold.
-    let scale = |gigabytes: f64| if gigabytes > 60.0 { Scale::coarse(2) } else { FINE };
+    // So that they are computed in a minute.
+    let scale =
+        |gigabytes: f64| if gigabytes > 10.0 { Scale::coarse((gigabytes / 12.5) as u32) } else { FINE };
     let one = |(masters, gigabytes, _): &(usize, f64, f64)| Plan {
         masters: *masters,
         backups: masters * 2,
@@ -167,11 +168,12 @@ const SHARE: f64 = 64.0 * GB / 1000.0;
 /// A thousand servers of today, and fewer with the same share each; and a server of 256 GB.
 pub fn now(extent: Extent) -> Figure {
     let scale = |masters: usize, data: f64| match (masters, data > 100.0 * GB) {
-        (_, true) => Scale::coarse(16),
-        (301.., _) => Scale::coarse(4),
-        (101.., _) => Scale::coarse(2),
+        (_, true) => Scale::coarse(128),
+        (301.., _) => Scale::coarse(32),
+        (101.., _) => Scale::coarse(8),
         _ => FINE,
     };
+    // What is computed of a thousand servers is bounded: a quarter of a million requests of masters to backups.
     let mut sizes = vec![(20, SHARE * 20.0), (60, SHARE * 60.0), (100, SHARE * 100.0), (300, SHARE * 300.0)];
     // All that one server of 60 has, for what a restart of Redis takes.
     sizes.push((60, 64.0 * GB));

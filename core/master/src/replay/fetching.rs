@@ -4,8 +4,10 @@
 //! Each backup reads the primaries of a dead log newest first, ahead of demand, and all masters ask in that order, by when
 //! each segment is expected to be read, so from a backup with a faster device for more of them: so no backup idles, each
 //! segment is read once for all, and what an older segment holds of a key that was overwritten is mostly not taken in at
-//! all. Several requests are under way. Of what comes the beginning is taken in from where it lies; the rest waits in a
-//! queue and is taken in a slice at a time, so that pings, clients and other replays have their turn.
+//! all. That order falls into rounds of as many segments as there are backups, and each master begins them elsewhere, so
+//! that many masters set many backups to work at once. Several requests are under way. Of what comes the beginning is taken
+//! in from where it lies; the rest waits in a queue and is taken in a slice at a time, so that pings, clients and other
+//! replays have their turn.
 //!
 //! Invariants:
 //! - requests under way and what has come and is not taken in are at most as many as configured;
@@ -92,7 +94,8 @@ pub(super) struct Fetching {
 }
 
 impl Fetching {
-    pub fn new(segments: Vec<RecoverySegment>) -> Fetching {
+    /// `apart`: by so many segments this master begins each round behind the first.
+    pub fn new(segments: Vec<RecoverySegment>, apart: usize) -> Fetching {
         let new = |segment| Job { segment, state: JobState::Todo, source: 0, not_before: Instant::ZERO };
         let mut jobs: Vec<Job> = segments.into_iter().map(new).collect();
         jobs.sort_by_key(|job| Reverse(job.segment.segment));
@@ -108,6 +111,9 @@ impl Fetching {
             ranked.push((count.saturating_mul(SPEED_SCALE) / u64::from(speed), job));
         }
         ranked.sort_by_key(|(expected, _)| *expected);
+        for round in ranked.chunks_mut(counts.len().max(1)) {
+            round.rotate_left(apart % round.len());
+        }
         Fetching {
             jobs: ranked.into_iter().map(|(_, job)| job).collect(),
             done_count: 0,
@@ -421,7 +427,7 @@ mod tests {
                 read_speed: *read_speed,
             }],
         });
-        let fetching = Fetching::new(segments.collect());
+        let fetching = Fetching::new(segments.collect(), 0);
         fetching.jobs.iter().map(|job| job.segment.sources[0].backup.raw()).collect()
     }
 
