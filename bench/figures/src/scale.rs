@@ -21,6 +21,9 @@ pub struct Scale {
     pub real_bytes: u32,
 }
 
+/// Segments of a simulated log. With as many a digest takes a sixth of the last ones, and a twelfth on the average.
+const SEGMENT_COUNT_MAX: f64 = 1400.0;
+
 /// Usual: fine enough for every figure with up to a hundred recovery masters.
 pub const FINE: Scale = Scale { segment_bytes: 64 * 1024, segments: 1, real_bytes: SEGMENT_BYTES };
 
@@ -38,6 +41,11 @@ impl Scale {
     /// The same, coarser: each segment stands for so many.
     pub const fn coarse(segments: u32) -> Scale {
         Scale { segments, ..FINE }
+    }
+
+    /// As fine as a log of so many bytes may be: a head's digest names every segment, and is to be a small part of it.
+    pub fn of(data: f64) -> Scale {
+        Scale::coarse((data / f64::from(SEGMENT_BYTES) / SEGMENT_COUNT_MAX).ceil().max(1.0) as u32)
     }
 
     /// So many things of which there is one per segment of 8 MiB.

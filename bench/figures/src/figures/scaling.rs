@@ -94,7 +94,8 @@ pub fn flash(extent: Extent) -> Figure {
 }
 
 fn flash_plan(masters: usize) -> Plan {
-    Plan { masters, backups: masters * 2, data: 35.0 * GB / 60.0 * masters as f64, ..plan(SOSP11) }
+    let data = 35.0 * GB / 60.0 * masters as f64;
+    Plan { masters, backups: masters * 2, data, scale: Scale::of(data), ..plan(SOSP11) }
 }
 
 /// Fig. 10: so little data that only the management counts. Replicas are in memory, segments of 16 KiB.
@@ -135,6 +136,7 @@ pub fn tut15(extent: Extent) -> Figure {
         masters: *masters,
         backups: masters * 2,
         data: 500.0 * MB * *masters as f64,
+        scale: Scale::of(500.0 * MB * *masters as f64),
         ..plan(TUT15)
     };
     let plans = points.iter().map(one).collect();
@@ -147,14 +149,11 @@ pub fn capacities(extent: Extent) -> Figure {
     let all = [(5usize, 100.0, 40.0), (100, 50.0, 1.0), (200, 100.0, 1.0)];
     let chosen = if extent == Extent::Smoke { vec![(5, 2.0, 40.0)] } else { all.to_vec() };
     let points: Vec<Point> = chosen.iter().map(|(masters, _, said)| (*masters, Some(*said))).collect();
-    // So that they are computed in a minute.
-    let scale =
-        |gigabytes: f64| if gigabytes > 10.0 { Scale::coarse((gigabytes / 12.5) as u32) } else { FINE };
     let one = |(masters, gigabytes, _): &(usize, f64, f64)| Plan {
         masters: *masters,
         backups: masters * 2,
         data: gigabytes * GB,
-        scale: scale(*gigabytes),
+        scale: Scale::of(gigabytes * GB),
         ..plan(TUT15)
     };
     let plans = chosen.iter().map(one).collect();
@@ -171,7 +170,7 @@ pub fn now(extent: Extent) -> Figure {
         (_, true) => Scale::coarse(128),
         (301.., _) => Scale::coarse(32),
         (101.., _) => Scale::coarse(8),
-        _ => FINE,
+        _ => Scale::of(data),
     };
     // What is computed of a thousand servers is bounded: a quarter of a million requests of masters to backups.
     let mut sizes = vec![(20, SHARE * 20.0), (60, SHARE * 60.0), (100, SHARE * 100.0), (300, SHARE * 300.0)];
