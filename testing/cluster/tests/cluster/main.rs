@@ -10,7 +10,6 @@ mod histories;
 mod hostile;
 mod network;
 mod rounds;
-mod scarce;
 mod stopping;
 mod verdict;
 mod zombies;
