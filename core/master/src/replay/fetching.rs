@@ -413,8 +413,8 @@ mod tests {
     use ramhold_wire::recovery::SegmentSource;
 
     /// Segments 1, 2, .. of one stream, each with the backup that it is read from and how fast that is; who is asked in
-    /// turn.
-    fn asked(primaries: &[(u64, u32)]) -> Vec<u64> {
+    /// turn by the master that begins so many segments behind the first.
+    fn asked_apart(primaries: &[(u64, u32)], apart: usize) -> Vec<u64> {
         let segments = (1..).zip(primaries).map(|(segment, (backup, read_speed))| RecoverySegment {
             shard: ShardId(0),
             stream: StreamId(1),
@@ -427,8 +427,26 @@ mod tests {
                 read_speed: *read_speed,
             }],
         });
-        let fetching = Fetching::new(segments.collect(), 0);
+        let fetching = Fetching::new(segments.collect(), apart);
         fetching.jobs.iter().map(|job| job.segment.sources[0].backup.raw()).collect()
+    }
+
+    fn asked(primaries: &[(u64, u32)]) -> Vec<u64> {
+        asked_apart(primaries, 0)
+    }
+
+    // F4, F11: with each at the same few first, a large cluster would work a few backups at a time.
+    #[test]
+    fn masters_begin_their_rounds_with_different_backups() {
+        let primaries: Vec<(u64, u32)> = (0..36).map(|segment| (segment % 12, 500)).collect();
+        let first = |apart| asked_apart(&primaries, apart)[..6].to_vec();
+        let (one, other) = (first(0), first(6));
+        assert!(one.iter().all(|backup| !other.contains(backup)), "{one:?} and {other:?}");
+        let mut all = asked_apart(&primaries, 18);
+        for round in all.chunks_mut(12) {
+            round.sort_unstable();
+            assert_eq!(round, (0..12).collect::<Vec<u64>>(), "each round asks every backup");
+        }
     }
 
     // F4
