@@ -5,8 +5,7 @@
 
 /// What one record of a log costs, in nanoseconds; keys of 8 bytes.
 ///
-/// Source: `taskset -c 1 ramhold bench replay --object-bytes 1,64,128,256,1024,2048 --data 200MiB --records 1500000`,
-/// medians of three runs, CPU time, index growing from its smallest.
+/// Source: `taskset -c 1 ramhold bench replay`, CPU time, index growing from its smallest, nothing else running.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordCost {
     pub value_bytes: u32,
@@ -19,17 +18,17 @@ pub struct RecordCost {
 }
 
 pub const RECORDS: [RecordCost; 6] = [
-    RecordCost { value_bytes: 1, record_bytes: 31.0, divide: 44.7, replay: 207.9 },
-    RecordCost { value_bytes: 64, record_bytes: 94.0, divide: 63.6, replay: 234.2 },
-    RecordCost { value_bytes: 128, record_bytes: 158.0, divide: 81.3, replay: 258.7 },
-    RecordCost { value_bytes: 256, record_bytes: 286.0, divide: 120.1, replay: 275.6 },
-    RecordCost { value_bytes: 1024, record_bytes: 1054.0, divide: 361.1, replay: 500.4 },
-    RecordCost { value_bytes: 2048, record_bytes: 2078.0, divide: 687.3, replay: 882.2 },
+    RecordCost { value_bytes: 1, record_bytes: 31.0, divide: 40.9, replay: 95.9 },
+    RecordCost { value_bytes: 64, record_bytes: 94.0, divide: 59.1, replay: 107.7 },
+    RecordCost { value_bytes: 128, record_bytes: 158.0, divide: 76.0, replay: 112.2 },
+    RecordCost { value_bytes: 256, record_bytes: 286.0, divide: 113.3, replay: 141.5 },
+    RecordCost { value_bytes: 1024, record_bytes: 1054.0, divide: 352.7, replay: 297.3 },
+    RecordCost { value_bytes: 2048, record_bytes: 2078.0, divide: 674.0, replay: 591.3 },
 ];
 
-/// Per byte of log. Source: the same run, 2,048 B: 311.2 ns of checksum and 312.5 ns of copy per record of 2,078 B.
-pub const CHECKSUM: f64 = 0.150;
-pub const COPY: f64 = 0.150;
+/// Per byte of log. Source: the same run, 2,048 B: 296.9 ns of checksum and 305.4 ns of copy per record of 2,078 B.
+pub const CHECKSUM: f64 = 0.143;
+pub const COPY: f64 = 0.147;
 
 /// What the kernel takes per byte that is sent, and per byte that is received, over TCP: half of 0.30 ns for both.
 ///
