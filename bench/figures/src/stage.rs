@@ -122,7 +122,7 @@ const WRITTEN_BYTES: f64 = 140.0;
 /// Whatever it is of.
 const SETUP_MAX: u64 = 3600 * SECOND;
 /// No recovery may take as long.
-const RECOVERY_MAX: u64 = 600 * SECOND;
+const RECOVERY_MAX: u64 = 3600 * SECOND;
 /// How a device is told to be that takes no time (see `Choice::Random`).
 const BOUNDLESS: u32 = u32::MAX;
 
@@ -392,7 +392,7 @@ impl Plan {
             None => false,
         });
         let record = last.expect("a recovery has begun");
-        assert!(record.steps.last_live.is_some(), "it has not ended: {record:?}");
+        assert!(record.done, "it has not ended within an hour: {:?}", record.steps);
         let objects: u64 =
             nodes.masters.iter().map(|node| server(world, *node).master().map_or(0, objects)).sum();
         assert_eq!(objects, count, "objects are missing after {:?}", record.steps);
