@@ -51,8 +51,15 @@ const EXIT_DEPOSED: u8 = 3;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Asked {
     Push(ServerId),
-    Ping(ServerId),
-    Verify(ServerId),
+    /// `named`: it had told something under its id when it was asked, so an answer without one is of another process.
+    Ping {
+        server: ServerId,
+        named: bool,
+    },
+    Verify {
+        server: ServerId,
+        named: bool,
+    },
     Take {
         table: TableId,
         first: KeyHash,
@@ -495,8 +502,8 @@ impl Coordinator {
         }
         match call.context {
             Asked::Push(server) => self.on_pushed(now, server, status, body),
-            Asked::Ping(server) => self.on_pong(now, server, status, body),
-            Asked::Verify(server) => self.on_verified(now, server, status, body),
+            Asked::Ping { server, named } => self.on_pong(now, (server, named), status, body),
+            Asked::Verify { server, named } => self.on_verified(now, (server, named), status, body),
             Asked::Take { table, first, last, server } => {
                 self.on_taken(table, (first, last), server, status, body)
             }
@@ -515,9 +522,9 @@ impl Coordinator {
     fn on_overdue(&mut self, now: Instant) {
         while let Some(call) = self.calls.overdue(now) {
             match call.context {
-                Asked::Ping(server) => self.on_ping_overdue(now, server),
+                Asked::Ping { server, .. } => self.on_ping_overdue(now, server),
                 // All others are repeated by who wants the answer.
-                Asked::Verify(_)
+                Asked::Verify { .. }
                 | Asked::Push(_)
                 | Asked::Take { .. }
                 | Asked::Drop { .. }
@@ -534,7 +541,7 @@ impl Coordinator {
     fn on_lost(&mut self, now: Instant, addr: SocketAddr, how: ramhold_base::Lost) {
         let calls = self.calls.lost(addr);
         for call in calls {
-            if let Asked::Verify(server) = call.context {
+            if let Asked::Verify { server, .. } = call.context {
                 self.on_verify_lost(now, server, how);
             }
         }

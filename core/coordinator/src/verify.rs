@@ -127,7 +127,7 @@ impl Coordinator {
         let Some(suspect) = self.suspects.get_mut(&id) else { return };
         if suspect.next_ping <= now {
             suspect.next_ping = now + self.config.ping_timeout;
-            self.ping(now, address, timeout, Asked::Verify(id));
+            self.ping(now, address, timeout, Asked::Verify { server: id, named: self.is_named(id) });
         }
     }
 
@@ -142,7 +142,12 @@ impl Coordinator {
         let Some(id) = next.map(|(id, _)| *id) else { return };
         self.ping_last = id;
         if let Some(address) = self.state.up(id).map(|s| s.entry.address.0) {
-            self.ping(now, address, self.config.ping_timeout, Asked::Ping(id));
+            self.ping(
+                now,
+                address,
+                self.config.ping_timeout,
+                Asked::Ping { server: id, named: self.is_named(id) },
+            );
         }
     }
 
@@ -158,40 +163,48 @@ impl Coordinator {
         self.suspect(now, id, "the coordinator's ping was not answered".into());
     }
 
-    pub(crate) fn on_pong(&mut self, now: Instant, id: ServerId, status: Status, body: &[u8]) {
-        match self.read_pong(id, status, body) {
+    /// Whether it has told something under its id, which it has for good from then on.
+    fn is_named(&self, id: ServerId) -> bool {
+        self.links.get(&id).is_some_and(|link| link.confirmed || link.reached > 0)
+            || self.state.up(id).is_some_and(|record| !record.streams.is_empty())
+    }
+
+    pub(crate) fn on_pong(&mut self, now: Instant, asked: (ServerId, bool), status: Status, body: &[u8]) {
+        let id = asked.0;
+        match self.read_pong(asked, status, body) {
             Some(Answer::Alive) => self.on_alive(now, id),
             Some(Answer::AnotherLife(what)) => self.suspect(now, id, what),
             None => {}
         }
     }
 
-    pub(crate) fn on_verified(&mut self, now: Instant, id: ServerId, status: Status, body: &[u8]) {
+    pub(crate) fn on_verified(&mut self, now: Instant, asked: (ServerId, bool), status: Status, body: &[u8]) {
+        let id = asked.0;
         if !self.suspects.contains_key(&id) {
             return;
         }
-        match self.read_pong(id, status, body) {
+        match self.read_pong(asked, status, body) {
             Some(Answer::Alive) => self.on_alive(now, id),
             Some(Answer::AnotherLife(what)) => self.convict(now, id, &what),
             None => {}
         }
     }
 
-    fn read_pong(&mut self, id: ServerId, status: Status, body: &[u8]) -> Option<Answer> {
+    fn read_pong(&mut self, (id, named): (ServerId, bool), status: Status, body: &[u8]) -> Option<Answer> {
         if !matches!(status, Status::Ok | Status::Fenced) {
             return None;
         }
         let pong = decode::<Pong>(body).ok()?;
-        let record = self.state.up(id)?;
+        self.state.up(id)?;
         let link = self.links.get_mut(&id)?;
         if pong.server == id {
             link.confirmed = true;
             return Some(Answer::Alive);
         }
         if pong.server.is_none() {
-            // A process without an id: this one just after it was entered, or the next life before that.
-            let installed = link.confirmed || link.reached > 0 || !record.streams.is_empty();
-            return Some(if installed {
+            // A process without an id: this one just after it was entered, or the next life before that. An answer may come
+            // late, behind what was told meanwhile under the id, so what counts is what was known when it was asked for.
+            return Some(if named {
                 Answer::AnotherLife("a new process without an id answers at its address".into())
             } else {
                 Answer::Alive

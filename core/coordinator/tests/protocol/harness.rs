@@ -33,6 +33,9 @@ pub struct Server {
     pub mood: Mood,
     /// Requests that it leaves unanswered.
     pub deaf: BTreeSet<Opcode>,
+    /// Its answers to pings are on their way until `release_pongs`.
+    pub holds_pongs: bool,
+    held_pongs: Vec<(Header, Pong)>,
     /// What it answers to `Fence`, by the dead server.
     pub replicas: BTreeMap<ServerId, Vec<ReplicaReport>>,
     pub list: ramhold_wire::ServerList,
@@ -299,6 +302,9 @@ impl World {
         match opcode {
             Opcode::Ping => {
                 let pong = Pong { server: server.id, list_version: server.list.version() };
+                if server.holds_pongs {
+                    return server.held_pongs.push((header, pong));
+                }
                 self.answer(at, &header, Status::Ok, &pong);
             }
             Opcode::ServerListUpdate => {
@@ -538,6 +544,8 @@ impl World {
             id: ServerId::NONE,
             mood: Mood::Answering,
             deaf: BTreeSet::new(),
+            holds_pongs: false,
+            held_pongs: Vec::new(),
             replicas: BTreeMap::new(),
             list: ramhold_wire::ServerList::default(),
             takes: Vec::new(),
@@ -584,6 +592,16 @@ impl World {
 
     pub fn server_mut(&mut self, port: u16) -> &mut Server {
         self.servers.get_mut(&addr(port)).expect("a server")
+    }
+
+    /// Answers to pings arrive that were on their way; false: there were none.
+    pub fn release_pongs(&mut self, port: u16) -> bool {
+        let held = std::mem::take(&mut self.server_mut(port).held_pongs);
+        for (header, pong) in &held {
+            self.answer(addr(port), header, Status::Ok, pong);
+        }
+        self.settle();
+        !held.is_empty()
     }
 
     pub fn kill(&mut self, port: u16) {

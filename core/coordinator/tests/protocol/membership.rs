@@ -255,6 +255,26 @@ fn another_life_on_the_address_proves_the_old_one_dead() {
     assert!(world.state().is_up(new));
 }
 
+// F1: on a busy machine a server answers a ping, learns its id and tells more, all before the coordinator reads any of it.
+#[test]
+fn an_answer_from_before_a_server_knew_its_id_convicts_nobody() {
+    let mut world = World::cluster(2);
+    let id = world.enlist(3);
+    let server = world.server_mut(3);
+    (server.id, server.holds_pongs) = (ServerId::NONE, true);
+    world.server(addr(1), &SuspectServer { server: id }).unwrap().unwrap();
+    world.run(Duration::from_millis(5));
+    // It knows now, and takes in the list under its id, before its answer arrives.
+    let server = world.server_mut(3);
+    (server.id, server.holds_pongs) = (id, false);
+    server.deaf.insert(Opcode::Ping);
+    world.run(Duration::from_millis(300));
+    assert!(world.release_pongs(3));
+    world.server_mut(3).deaf.clear();
+    world.run(Duration::from_secs(2));
+    assert!(world.state().is_up(id), "{}", world.reports.join("\n"));
+}
+
 // B1, F8
 #[test]
 fn a_replaced_life_is_crashed_first_and_then_fenced() {
