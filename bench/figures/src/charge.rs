@@ -209,7 +209,7 @@ impl Pace for Charge {
             .list
             .iter()
             .map(|effect| match effect {
-                Effect::Send { frame, .. } => self.sending(&effects.bytes[frame.clone()]),
+                Effect::Send { frame, .. } => self.sending(&frame.of(&effects.bytes)),
                 _ => 0.0,
             })
             .sum();

@@ -50,8 +50,8 @@ impl Shard {
     fn confirm_lease(&mut self) {
         self.send(Opcode::Write, |out| write_body(out, b"first", b""));
         let asked = self.effects.list.iter().find_map(|effect| match effect {
-            Effect::Send { to: Peer::Addr(_), frame: range } => {
-                frame::parse(&self.effects.bytes[range.clone()]).ok().map(|(header, _)| header)
+            Effect::Send { to: Peer::Addr(_), frame } => {
+                frame::parse(&frame.of(&self.effects.bytes)).ok().map(|(header, _)| header)
             }
             _ => None,
         });
@@ -89,8 +89,8 @@ impl Shard {
         );
         let sent = std::mem::take(&mut self.effects);
         for effect in &sent.list {
-            if let ramhold_base::Effect::Send { frame: range, .. } = effect
-                && let Ok((header, _)) = frame::parse(&sent.bytes[range.clone()])
+            if let ramhold_base::Effect::Send { frame, .. } = effect
+                && let Ok((header, _)) = frame::parse(&frame.of(&sent.bytes))
                 && header.kind == Kind::Request
             {
                 let answer = Header { cluster: self.view.cluster, ..header.answer(ramhold_base::Status::Ok) };

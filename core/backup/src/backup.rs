@@ -266,6 +266,7 @@ impl Backup {
             self.grow(effects);
             self.advance_fences(now, effects);
             self.advance_stop(effects);
+            self.divisions.shrink(now);
             self.disk.advance(effects);
         }
         if cfg!(debug_assertions) {

@@ -11,6 +11,7 @@ use ramhold_log::{HashRange, NotEntries, Ranges, divide, opening};
 use ramhold_wire::recovery::{Opening, PartitionRange, TabletStat};
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// What was found at the start of a segment.
 #[derive(Clone, PartialEq, Debug)]
@@ -69,26 +70,23 @@ impl Division {
         Ok(Division { ranges, partitions })
     }
 
-    /// Sorts the records of a segment's bytes. `CorruptReplica`: an entry does not hold.
-    pub fn sort(&self, bytes: &[u8]) -> Result<BTreeMap<u32, Vec<Run>>, Status> {
-        let mut runs: Vec<Vec<Run>> = vec![Vec::new(); self.partitions.len()];
-        let take = |place: usize, run: Range<usize>| {
-            runs[place].push(Run { start: run.start as u32, end: run.end as u32 });
-        };
+    /// Gathers each partition's records of a segment's bytes, in memory that `memory` gives; what was just verified is
+    /// still near. `CorruptReplica`: an entry does not hold.
+    pub fn sort(
+        &self,
+        bytes: &[u8],
+        mut memory: impl FnMut() -> Vec<u8>,
+    ) -> Result<BTreeMap<u32, Arc<Vec<u8>>>, Status> {
+        let share = bytes.len() / self.partitions.len().max(1);
+        let mut records: Vec<Vec<u8>> = Vec::with_capacity(self.partitions.len());
+        records.resize_with(self.partitions.len(), || {
+            let mut memory = memory();
+            // Partitions are cut to be alike; those that are not grow.
+            memory.reserve(share + share / 8);
+            memory
+        });
+        let take = |place: usize, run: Range<usize>| records[place].extend_from_slice(&bytes[run]);
         divide(bytes, &self.ranges, &mut 0, usize::MAX, take).map_err(|NotEntries| Status::CorruptReplica)?;
-        Ok(self.partitions.iter().copied().zip(runs).collect())
-    }
-}
-
-/// Whole entries of one partition, one after the other in a segment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Run {
-    start: u32,
-    end: u32,
-}
-
-impl Run {
-    pub fn range(self) -> Range<usize> {
-        self.start as usize..self.end as usize
+        Ok(self.partitions.iter().copied().zip(records.into_iter().map(Arc::new)).collect())
     }
 }

@@ -13,11 +13,11 @@
 //! Protocol: docs/protocols/recovery.md, step 5. Catalogue: F4, F9.
 
 use crate::Backup;
-use crate::content::{Division, Run};
+use crate::content::Division;
 use crate::disk::Task;
 use crate::marks::{self, mark};
 use crate::replica::{Replica, ReplicaKey, ReplicaNumber};
-use ramhold_base::{ConnId, Effects, Instant, Peer, RecoveryId, SegmentId, ServerId, Status};
+use ramhold_base::{ConnId, Effects, Instant, Peer, RecoveryId, Recycled, SegmentId, ServerId, Status};
 use ramhold_wire::recovery::{PartitionRange, ReadTimes, RecoveryRead};
 use ramhold_wire::{Header, Standing, View, decode, frame, reply};
 use std::borrow::Cow;
@@ -27,6 +27,8 @@ use std::time::Duration;
 
 /// Questions that wait for one read; more are told to come again.
 const WAITER_COUNT_MAX: usize = 1024;
+/// Pieces of memory that are kept for records to come: about as many as have yet to be sent.
+const RECYCLED_COUNT_MAX: usize = 32;
 /// Reads under way at once beyond which nothing is read ahead.
 const AHEAD_READS: usize = 2;
 /// Recoveries that are read ahead for; of more, the oldest are read for when asked.
@@ -57,10 +59,8 @@ enum State {
     Divided {
         /// How long the read took.
         reading: Duration,
-        /// The segment.
-        bytes: Vec<u8>,
-        /// Where each partition's records lie in it.
-        runs: BTreeMap<u32, Vec<Run>>,
+        /// Each partition's.
+        records: BTreeMap<u32, Arc<Vec<u8>>>,
         /// Partitions that have been answered.
         taken: BTreeSet<u32>,
     },
@@ -69,7 +69,7 @@ enum State {
 #[derive(Debug)]
 struct Divided {
     ranges: Arc<[PartitionRange]>,
-    /// What is accounted for it: the certified length, and of what is divided also the runs.
+    /// What is accounted for it: the certified length while it is read, then what was found in it.
     bytes: u64,
     used: u64,
     state: State,
@@ -92,30 +92,43 @@ pub(crate) struct Divisions {
     clock: u64,
     divided: BTreeMap<DivisionKey, Divided>,
     ahead: BTreeMap<RecoveryId, Ahead>,
+    memory: Recycled,
 }
 
 impl Divisions {
     pub fn new(bytes_max: u64) -> Divisions {
-        Divisions { bytes_max, bytes: 0, clock: 0, divided: BTreeMap::new(), ahead: BTreeMap::new() }
-    }
-
-    fn remove(&mut self, key: &DivisionKey, effects: &mut Effects) {
-        let gone = self.divided.remove(key).expect("what is removed was there");
-        self.bytes -= gone.bytes;
-        if let State::Divided { bytes, .. } = gone.state {
-            effects.spare.push(bytes);
+        Divisions {
+            bytes_max,
+            bytes: 0,
+            clock: 0,
+            divided: BTreeMap::new(),
+            ahead: BTreeMap::new(),
+            memory: Recycled::new(RECYCLED_COUNT_MAX),
         }
     }
 
+    fn remove(&mut self, key: &DivisionKey) {
+        let gone = self.divided.remove(key).expect("what is removed was there");
+        self.bytes -= gone.bytes;
+        if let State::Divided { records, .. } = gone.state {
+            records.into_values().for_each(|records| self.memory.keep(records));
+        }
+    }
+
+    /// Gives memory back that answers no longer need.
+    pub fn shrink(&mut self, now: Instant) {
+        self.memory.shrink(now);
+    }
+
     /// Makes room by forgetting what was used longest ago; not what is being read.
-    fn make_room(&mut self, bytes: u64, effects: &mut Effects) -> bool {
+    fn make_room(&mut self, bytes: u64) -> bool {
         while self.bytes + bytes > self.bytes_max {
             let idle =
                 self.divided.iter().filter(|(_, divided)| matches!(divided.state, State::Divided { .. }));
             let Some(oldest) = idle.min_by_key(|(_, divided)| divided.used).map(|(key, _)| *key) else {
                 return false;
             };
-            self.remove(&oldest, effects);
+            self.remove(&oldest);
         }
         true
     }
@@ -283,10 +296,10 @@ impl Backup {
             if matches!(divided.state, State::Reading { .. }) {
                 return Err(Status::Retry);
             }
-            self.divisions.remove(&key, effects);
+            self.divisions.remove(&key);
         }
         let bytes = u64::from(self.replicas[&key.replica].stored.certified());
-        if !self.divisions.make_room(bytes, effects) {
+        if !self.divisions.make_room(bytes) {
             return Err(Status::Retry);
         }
         self.divisions.insert(now, key, ranges, bytes, vec![waiter]);
@@ -304,25 +317,29 @@ impl Backup {
     ) {
         let is_sound = self.end_read(number, bytes.as_deref(), effects).is_some();
         let replica_key = self.replicas[&number].key;
-        let Some(divided) = self.divisions.divided.get_mut(&key) else { return };
+        let Divisions { divided, memory, bytes: accounted, .. } = &mut self.divisions;
+        let Some(divided) = divided.get_mut(&key) else { return };
         let State::Reading { since, waiters } = &mut divided.state else { return };
         let (reading, waiters) = (now.since(*since), std::mem::take(waiters));
-        let divide = |bytes: Cow<'_, [u8]>| {
+        let divide = |bytes: &[u8]| {
             let end = bytes.len().min(key.end as usize);
-            let runs = Division::new(&replica_key, &divided.ranges)?.sort(&bytes[..end])?;
-            Ok((bytes.into_owned(), runs))
+            Division::new(&replica_key, &divided.ranges)?.sort(&bytes[..end], || memory.take(now))
         };
-        match bytes.filter(|_| is_sound).ok_or(Status::CorruptReplica).and_then(divide) {
-            Ok((bytes, runs)) => {
+        let sorted = bytes.as_deref().filter(|_| is_sound).ok_or(Status::CorruptReplica).and_then(divide);
+        if let Some(Cow::Owned(memory)) = bytes {
+            effects.spare.push(memory);
+        }
+        match sorted {
+            Ok(records) => {
                 mark(effects, marks::SEGMENT_DIVIDED);
-                let run_bytes = runs.values().map(|runs| runs.capacity() * size_of::<Run>()).sum::<usize>();
-                self.divisions.bytes += run_bytes as u64;
-                divided.bytes += run_bytes as u64;
-                divided.state = State::Divided { reading, bytes, runs, taken: BTreeSet::new() };
+                let found = records.values().map(|records| records.len() as u64).sum();
+                *accounted = *accounted - divided.bytes + found;
+                divided.bytes = found;
+                divided.state = State::Divided { reading, records, taken: BTreeSet::new() };
                 self.answer_all(now, key, waiters, effects);
             }
             Err(status) => {
-                self.divisions.remove(&key, effects);
+                self.divisions.remove(&key);
                 if status == Status::CorruptReplica {
                     self.mark_corrupt(number, effects);
                 }
@@ -337,22 +354,21 @@ impl Backup {
     /// Answers those who ask for a divided segment, and forgets it when every partition has been answered.
     fn answer_all(&mut self, now: Instant, key: DivisionKey, waiters: Vec<Waiter>, effects: &mut Effects) {
         let Some(divided) = self.divisions.divided.get_mut(&key) else { return };
-        let State::Divided { reading, bytes, runs, taken } = &mut divided.state else { return };
+        let State::Divided { reading, records, taken } = &mut divided.state else { return };
         for waiter in waiters {
-            let wanted = runs.get(&waiter.partition).map_or(&[][..], Vec::as_slice);
             let micros = |time: Duration| u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
             let times = ReadTimes { reading: micros(*reading), waiting: micros(now.since(waiter.since)) };
-            effects.send_with(Peer::Conn(waiter.from), |out| {
-                frame::write(out, &waiter.header.answer(Status::Ok), |out| {
-                    times.encode(out);
-                    wanted.iter().for_each(|run| out.extend_from_slice(&bytes[run.range()]));
-                });
-            });
+            let (to, answer) = (Peer::Conn(waiter.from), waiter.header.answer(Status::Ok));
+            let head = |out: &mut Vec<u8>| times.encode(out);
+            match records.get(&waiter.partition) {
+                Some(records) => frame::send_sharing(effects, to, &answer, head, records),
+                None => effects.send_with(to, |out| frame::write(out, &answer, head)),
+            }
             taken.insert(waiter.partition);
         }
         // Who asks again, because the answer was lost, has it read again.
-        if runs.keys().all(|partition| taken.contains(partition)) {
-            self.divisions.remove(&key, effects);
+        if records.keys().all(|partition| taken.contains(partition)) {
+            self.divisions.remove(&key);
         }
     }
 

@@ -15,6 +15,7 @@ pub mod machine;
 pub mod map;
 pub mod number;
 pub mod planted;
+pub mod recycled;
 pub mod rng;
 pub mod status;
 pub mod time;
@@ -23,9 +24,10 @@ pub use id::*;
 pub use latency::Latencies;
 pub use machine::{
     Coming, ConnId, DiskData, DiskError, DiskFile, DiskToken, Effect, Effects, Input, Level, Lost, Machine,
-    Peer, Rest, StoreCondition, StoreRequest, StoreResult, StoreToken, Taken,
+    Outgoing, Peer, Rest, StoreCondition, StoreRequest, StoreResult, StoreToken, Taken,
 };
 pub use number::Number;
+pub use recycled::Recycled;
 pub use rng::Rng;
 pub use status::Status;
 pub use time::{ClusterTime, Instant};

@@ -14,6 +14,7 @@ use crate::{Instant, ServerId};
 use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// A connection that this process accepted or opened; never used again within a process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -203,12 +204,32 @@ impl DiskData {
     }
 }
 
+/// Where the bytes of a whole frame are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Outgoing {
+    /// In `Effects::bytes`: the frame, or what of it stands before `shared`.
+    pub own: Range<usize>,
+    /// The rest, which other frames may end with too. Nobody changes it any more; it is sent from where it lies.
+    pub shared: Option<Arc<Vec<u8>>>,
+}
+
+impl Outgoing {
+    /// The frame; `own` are the bytes of the effects.
+    pub fn of<'a>(&self, own: &'a [u8]) -> Cow<'a, [u8]> {
+        let own = &own[self.own.clone()];
+        match &self.shared {
+            None => Cow::Borrowed(own),
+            Some(shared) => Cow::Owned([own, shared].concat()),
+        }
+    }
+}
+
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Effect {
-    /// One whole frame; the range is in `Effects::bytes`.
+    /// One whole frame.
     Send {
         to: Peer,
-        frame: Range<usize>,
+        frame: Outgoing,
     },
     /// Ends a connection after what was sent before has gone out.
     Close {
@@ -315,7 +336,16 @@ impl Effects {
     pub fn send_with(&mut self, to: Peer, write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.bytes.len();
         write(&mut self.bytes);
-        self.list.push(Effect::Send { to, frame: start..self.bytes.len() });
+        let frame = Outgoing { own: start..self.bytes.len(), shared: None };
+        self.list.push(Effect::Send { to, frame });
+    }
+
+    /// The same, with `shared` behind what was appended. Usually called through `wire::send_sharing`.
+    pub fn send_sharing(&mut self, to: Peer, shared: &Arc<Vec<u8>>, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.bytes.len();
+        write(&mut self.bytes);
+        let frame = Outgoing { own: start..self.bytes.len(), shared: Some(Arc::clone(shared)) };
+        self.list.push(Effect::Send { to, frame });
     }
 
     pub fn disk_write(&mut self, token: DiskToken, file: DiskFile, offset: u64, data: &[u8]) {

@@ -185,7 +185,7 @@ fn drain(from: &mut Effects, to: &mut Effects) {
         match effect {
             Effect::Send { to: peer, frame } => {
                 let bytes = &from.bytes;
-                to.send_with(peer, |out| out.extend_from_slice(&bytes[frame]));
+                to.send_with(peer, |out| out.extend_from_slice(&frame.of(bytes)));
             }
             other => to.push(other),
         }

@@ -9,6 +9,7 @@ use ramhold_wire::data::{AppendRequest, Certificate};
 use ramhold_wire::membership::{Durability, HeadRecord, StreamRegister};
 use ramhold_wire::{Header, Opcode, View, frame, request};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a call to the coordinator may take before it is repeated.
@@ -20,6 +21,25 @@ fn transfer_time(bytes: u32) -> Duration {
     Duration::from_millis(u64::from(bytes / INTAKE_PER_MILLI))
 }
 
+/// Bytes of the log behind the head of an append.
+pub(crate) enum Data<'a> {
+    None,
+    /// So many, appended by this.
+    Copied(&'a dyn Fn(&mut Vec<u8>), u32),
+    /// The same for several replicas.
+    Shared(Arc<Vec<u8>>),
+}
+
+impl Data<'_> {
+    fn bytes(&self) -> u32 {
+        match self {
+            Data::None => 0,
+            Data::Copied(_, bytes) => *bytes,
+            Data::Shared(piece) => piece.len() as u32,
+        }
+    }
+}
+
 /// How long to wait when no backup fits, before looking again.
 const NONE_FITS_PAUSE: Duration = Duration::from_millis(50);
 
@@ -27,6 +47,7 @@ impl Replicator {
     /// Sends whatever can be sent now. Safe to call at any time, any number of times.
     pub fn advance(&mut self, now: Instant, log: &dyn Segments, view: &View, effects: &mut Effects) {
         self.retry = None;
+        self.pieces.shrink(now);
         self.admit_copies(now, log, effects);
         let (mut segments, mut streams) = std::mem::take(&mut self.scratch);
         segments.extend(self.active.iter().copied().chain(self.copies.running()));
@@ -183,7 +204,10 @@ impl Replicator {
             bytes_max = message_bytes_max(bytes_max, self.config.copy_bytes_per_second);
         }
         let from = place.sent.min(limit.length);
-        let to = limit.length.min(from.saturating_add(bytes_max));
+        let mut to = limit.length.min(from.saturating_add(bytes_max));
+        if let Some(end) = self.pieces.end(id, from) {
+            to = to.min(end);
+        }
         if is_copy {
             self.copies.sent(now, to - from, self.config.copy_bytes_per_second);
         }
@@ -211,20 +235,25 @@ impl Replicator {
             place.sent_close = close;
             segment.closing |= close;
         }
-        let data = |out: &mut Vec<u8>| log.copy(id, from, to, out);
-        self.send_append(now, (id, index), address, &request, to - from, &data, view, effects);
+        let copy = |out: &mut Vec<u8>| log.copy(id, from, to, out);
+        let replica_count = if segment.was_complete { 1 } else { segment.places.len() };
+        let data = match self.pieces.take(now, id, (from, to), replica_count, copy) {
+            Some(piece) => Data::Shared(piece),
+            None if from == to => Data::None,
+            None => Data::Copied(&copy, to - from),
+        };
+        self.send_append(now, (id, index), address, &request, &data, view, effects);
         true
     }
 
-    /// Sends one message for a replica; `data` writes that many bytes behind its head.
+    /// Sends one message for a replica.
     pub(crate) fn send_append(
         &mut self,
         now: Instant,
         (id, index): (SegmentId, usize),
         address: SocketAddr,
         request: &AppendRequest<'_>,
-        bytes: u32,
-        data: &dyn Fn(&mut Vec<u8>),
+        data: &Data<'_>,
         view: &View,
         effects: &mut Effects,
     ) {
@@ -236,7 +265,7 @@ impl Replicator {
         place.in_flight += 1;
         let context = Context::Append { segment: id, place: index, backup, attempt: place.attempt };
         // A large message takes its time, and a slow backup gets more of it after each one that was too late.
-        let patience = (self.config.append_timeout + transfer_time(bytes)) * (1 << place.patience);
+        let patience = (self.config.append_timeout + transfer_time(data.bytes())) * (1 << place.patience);
         let rpc = self.calls.open(address, now, now + patience, context);
         let header = Header {
             opcode: Opcode::Append.code(),
@@ -247,12 +276,18 @@ impl Replicator {
             epoch,
             ..view.to_server(backup)
         };
-        effects.send_with(Peer::Addr(address), |out| {
-            frame::write(out, &header, |out| {
-                request.encode_head(out);
-                data(out);
-            });
-        });
+        let head = |out: &mut Vec<u8>| request.encode_head(out);
+        let to = Peer::Addr(address);
+        match data {
+            Data::None => effects.send_with(to, |out| frame::write(out, &header, head)),
+            Data::Copied(copy, _) => effects.send_with(to, |out| {
+                frame::write(out, &header, |out| {
+                    head(out);
+                    copy(out);
+                });
+            }),
+            Data::Shared(piece) => frame::send_sharing(effects, to, &header, head, piece),
+        }
     }
 
     /// Moves the durable position of a stream, and tells the coordinator what it must know first.

@@ -170,6 +170,7 @@ impl Replicator {
             _ => {
                 if status == Status::CorruptReplica {
                     self.refused.push(id);
+                    self.pieces.forget(id);
                 }
                 self.lose(now, id, index, Some(FAILED_PAUSE));
             }

@@ -10,6 +10,7 @@
 //!
 //! Not here: what to free, and when (master). Protocol: docs/protocols/replication.md, "Flushed position".
 
+use crate::advance::Data;
 use crate::{FlushWish, Replicator};
 use ramhold_base::{Effects, Instant, Position, SegmentId, StreamId, time::earliest};
 use ramhold_wire::View;
@@ -156,7 +157,7 @@ impl Replicator {
                 now + PROBE_INTERVAL;
             // Without a certificate: the bytes in DRAM may have been compacted since the replica was made.
             let probe = AppendRequest::default();
-            self.send_append(now, (id, index), address, &probe, 0, &|_| {}, view, effects);
+            self.send_append(now, (id, index), address, &probe, &Data::None, view, effects);
         }
     }
 }

@@ -11,6 +11,7 @@
 //! Not here: who may answer on the strength of it (master). Protocol: docs/protocols/read-leases.md. Catalogue: F8, J2.
 
 use crate::Replicator;
+use crate::advance::Data;
 use crate::segment::Segment;
 use crate::stream::Stream;
 use ramhold_base::planted::{Defect, planted};
@@ -59,7 +60,7 @@ impl Replicator {
                     continue;
                 };
                 let keepalive = AppendRequest::default();
-                self.send_append(now, (id, index), address, &keepalive, 0, &|_| {}, view, effects);
+                self.send_append(now, (id, index), address, &keepalive, &Data::None, view, effects);
             }
         }
     }

@@ -17,6 +17,7 @@ mod answers;
 mod copies;
 mod flushed;
 mod grants;
+mod pieces;
 mod segment;
 mod status;
 mod stream;
@@ -24,6 +25,7 @@ mod stream;
 pub use status::ReplicaSeen;
 
 use copies::Copies;
+use pieces::Pieces;
 use ramhold_base::{Epoch, Instant, Position, Rng, SegmentId, ServerId, ShardId, StreamId};
 use ramhold_placement::CopysetCache;
 use ramhold_wire::Calls;
@@ -157,6 +159,7 @@ pub struct Replicator {
     copies: Copies,
     /// Lists that `advance` walks over, kept so that it does not allocate.
     scratch: (Vec<SegmentId>, Vec<StreamId>),
+    pieces: Pieces,
 }
 
 impl Replicator {
@@ -181,6 +184,7 @@ impl Replicator {
             retry: None,
             copies: Copies::default(),
             scratch: (Vec::new(), Vec::new()),
+            pieces: Pieces::new(),
         }
     }
 

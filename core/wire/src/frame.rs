@@ -23,9 +23,11 @@ use ramhold_base::checksum::{crc, crc_append};
 use ramhold_base::limits::FRAME_BODY_BYTES_MAX;
 use ramhold_base::planted::{BUILT_IN, Defect, planted};
 use ramhold_base::{
-    ClusterId, Epoch, LeaseId, RpcId, SegmentId, Sequence, ServerId, ShardId, Status, StreamId, Term,
+    ClusterId, Effects, Epoch, LeaseId, Peer, RpcId, SegmentId, Sequence, ServerId, ShardId, Status,
+    StreamId, Term,
 };
 use std::fmt;
+use std::sync::Arc;
 
 /// The first byte is not ASCII, so that no text protocol (RESP, HTTP) is ever taken for a frame.
 pub const MAGIC: [u8; 4] = [0xA7, b'R', b'H', b'D'];
@@ -321,6 +323,30 @@ fn as_planted(header: &Header) -> Header {
 
 /// Appends a frame to `out`; `body` appends the body's bytes. The checksum leaves out what has checksums of its own.
 pub fn write(out: &mut Vec<u8>, header: &Header, body: impl FnOnce(&mut Vec<u8>)) {
+    write_before(out, header, body, 0);
+}
+
+/// Sends a frame whose body ends with `shared`: from where that lies, when it is large and has checksums of its own.
+pub fn send_sharing(
+    effects: &mut Effects,
+    to: Peer,
+    header: &Header,
+    head: impl FnOnce(&mut Vec<u8>),
+    shared: &Arc<Vec<u8>>,
+) {
+    if own_checksums_from(header).is_some() && shared.len() >= UNCOVERED_BYTES_MIN {
+        effects.send_sharing(to, shared, |out| write_before(out, header, head, shared.len()));
+    } else {
+        let body = |out: &mut Vec<u8>| {
+            head(out);
+            out.extend_from_slice(shared);
+        };
+        effects.send_with(to, |out| write(out, header, body));
+    }
+}
+
+/// Appends a frame but for the last `behind` bytes of its body, which the checksum has to leave out.
+fn write_before(out: &mut Vec<u8>, header: &Header, body: impl FnOnce(&mut Vec<u8>), behind: usize) {
     let planted_header;
     let header = if BUILT_IN {
         planted_header = as_planted(header);
@@ -353,7 +379,7 @@ pub fn write(out: &mut Vec<u8>, header: &Header, body: impl FnOnce(&mut Vec<u8>)
     out.put_u64(header.unacknowledged.raw());
     debug_assert_eq!(out.len() - start, HEADER_BYTES);
     body(out);
-    let body_bytes = out.len() - start - HEADER_BYTES;
+    let body_bytes = out.len() - start - HEADER_BYTES + behind;
     assert!(body_bytes <= FRAME_BODY_BYTES_MAX as usize, "a body of {body_bytes} bytes is over the limit");
     out[start + 12..start + 16].copy_from_slice(&(body_bytes as u32).to_le_bytes());
     let mut end = out.len();
@@ -363,6 +389,7 @@ pub fn write(out: &mut Vec<u8>, header: &Header, body: impl FnOnce(&mut Vec<u8>)
         out[start + COVERED_AT..start + COVERED_AT + 2].copy_from_slice(&(covered as u16).to_le_bytes());
         end = start + HEADER_BYTES + covered;
     }
+    assert!(behind == 0 || end == out.len(), "what is behind is what the checksum leaves out");
     let sum = crc(&out[start..end]); // The checksum field is still zero.
     out[start + CRC_AT..start + CRC_AT + 4].copy_from_slice(&sum.to_le_bytes());
 }
@@ -399,6 +426,34 @@ mod tests {
         write(&mut bytes, &example(), |out| out.extend_from_slice(b"body"));
         assert_eq!(length(&bytes), Ok(Some(bytes.len())));
         assert_eq!(parse(&bytes), Ok((example(), &b"body"[..])));
+    }
+
+    #[test]
+    fn what_ends_with_shared_bytes_is_the_frame_that_holds_them() {
+        let kinds = [(Kind::Request, Opcode::Append), (Kind::Reply, Opcode::RecoveryRead)];
+        for (kind, opcode) in kinds.into_iter().chain([(Kind::Request, Opcode::Write)]) {
+            let header = Header { kind, opcode: opcode.code(), ..example() };
+            let head_bytes = own_checksums_from(&header).unwrap_or(20);
+            for bytes in [0, 1, UNCOVERED_BYTES_MIN - 1, UNCOVERED_BYTES_MIN, 100_000] {
+                let shared = Arc::new((0..bytes).map(|byte| byte as u8).collect::<Vec<u8>>());
+                let mut effects = Effects::new();
+                let to = Peer::Conn(ramhold_base::ConnId(1));
+                let head = |out: &mut Vec<u8>| out.resize(out.len() + head_bytes, 7);
+                send_sharing(&mut effects, to, &header, head, &shared);
+                let [ramhold_base::Effect::Send { frame, .. }] = &effects.list[..] else { unreachable!() };
+                let is_apart = opcode != Opcode::Write && bytes >= UNCOVERED_BYTES_MIN;
+                assert_eq!(frame.shared.is_some(), is_apart, "{opcode:?} with {bytes}");
+
+                let mut whole = Vec::new();
+                let body = |out: &mut Vec<u8>| {
+                    head(out);
+                    out.extend_from_slice(&shared);
+                };
+                write(&mut whole, &header, body);
+                assert!(frame.of(&effects.bytes) == whole, "{opcode:?} with {bytes}");
+                assert_eq!(parse(&whole).map(|(parsed, _)| parsed), Ok(header));
+            }
+        }
     }
 
     #[test]

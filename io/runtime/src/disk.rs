@@ -65,7 +65,7 @@ impl Disk {
             Lane::Writing => &self.writing,
             Lane::Reading => &self.reading,
         };
-        lane.send(token, work.into_owned());
+        lane.send(token, work.into_owned(|| self.files.write_memory()));
         None
     }
 
@@ -107,6 +107,7 @@ impl LaneThread {
                     Err(RecvTimeoutError::Disconnected) => return,
                 };
                 let result = work.perform(&files);
+                work.into_memory().into_iter().for_each(|memory| files.recycle_written(memory));
                 // The loop may have ended; then nobody waits for this.
                 let _ = completions.send(Pending::Disk { token, result });
                 waker.wake();

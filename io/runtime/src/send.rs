@@ -2,8 +2,9 @@
 
 use rustix::fd::AsFd;
 use rustix::io::Errno;
-use rustix::net::SendFlags;
+use rustix::net::{SendAncillaryBuffer, SendFlags};
 use std::collections::VecDeque;
+use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -78,12 +79,13 @@ impl SendBuffer {
 
     /// Sends the beginning of a frame past the buffer when nothing waits in it; how much. What is wrong with the socket shows
     /// at the next flush.
-    pub(crate) fn send_at_once(&mut self, socket: impl AsFd, frame: &[u8]) -> usize {
+    pub(crate) fn send_at_once(&mut self, socket: impl AsFd, [first, second]: [&[u8]; 2]) -> usize {
         if self.len() > 0 {
             return 0;
         }
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        let count = rustix::net::send(&socket, &frame[..frame.len().min(SEND_BYTES_MAX)], flags).unwrap_or(0);
+        let first = &first[..first.len().min(SEND_BYTES_MAX)];
+        let second = &second[..second.len().min(SEND_BYTES_MAX - first.len())];
+        let count = send_parts(socket, [first, second]).unwrap_or(0);
         self.sent += count as u64;
         count
     }
@@ -97,14 +99,20 @@ impl SendBuffer {
     pub(crate) fn flush(&mut self, socket: impl AsFd) -> Sent {
         let mut share = SEND_BYTES_MAX;
         while self.len() > 0 && share > 0 {
-            let next = match self.lent.front() {
-                Some(Lent { memory, range }) => &memory[range.clone()],
-                None => &self.bytes[self.start..],
-            };
-            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-            match rustix::net::send(&socket, &next[..next.len().min(share)], flags) {
+            let own = &self.bytes[self.start..];
+            let mut parts =
+                self.lent.iter().map(|lent| &lent.memory[lent.range.clone()]).chain(std::iter::once(own));
+            // The head of a frame goes out together with what is shared of it.
+            let mut next = || parts.next().unwrap_or_default();
+            let (first, second) = (next(), next());
+            let first = &first[..first.len().min(share)];
+            let second = &second[..second.len().min(share - first.len())];
+            let first_bytes = first.len();
+            match send_parts(&socket, [first, second]) {
                 Ok(count) => {
-                    self.took(count);
+                    let of_first = count.min(first_bytes);
+                    self.took(of_first);
+                    self.took(count - of_first);
                     share -= count;
                 }
                 Err(Errno::INTR) => {}
@@ -122,6 +130,9 @@ impl SendBuffer {
 
     /// The kernel took so many of the bytes that are next.
     fn took(&mut self, count: usize) {
+        if count == 0 {
+            return;
+        }
         self.sent += count as u64;
         let Some(Lent { range, .. }) = self.lent.front_mut() else {
             self.start += count;
@@ -141,6 +152,15 @@ impl SendBuffer {
             self.start = 0;
         }
     }
+}
+
+/// Sends two pieces, of which the second may be empty, with one call: how many bytes of them the kernel took.
+fn send_parts(socket: impl AsFd, parts: [&[u8]; 2]) -> rustix::io::Result<usize> {
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    if parts[1].is_empty() {
+        return rustix::net::send(socket, parts[0], flags);
+    }
+    rustix::net::sendmsg(socket, &parts.map(IoSlice::new), &mut SendAncillaryBuffer::default(), flags)
 }
 
 #[cfg(test)]
@@ -192,7 +212,8 @@ mod tests {
             } else {
                 let memory = Arc::new(bytes);
                 let from = rng.below(memory.len() as u64 + 1) as usize;
-                let taken = buffer.send_at_once(&near, &memory[from..]);
+                let between = from + rng.below((memory.len() - from) as u64 + 1) as usize;
+                let taken = buffer.send_at_once(&near, [&memory[from..between], &memory[between..]]);
                 want.extend_from_slice(&memory[from..]);
                 buffer.push_lent(&memory, from + taken..memory.len());
                 lent.push(memory);

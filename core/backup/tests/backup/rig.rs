@@ -234,8 +234,9 @@ impl Rig {
     fn take(&mut self, effects: Effects, frame: &[u8]) {
         for effect in effects.list {
             match effect {
-                Effect::Send { to, frame: range } => {
-                    let (header, body) = frame::parse(&effects.bytes[range]).unwrap();
+                Effect::Send { to, frame } => {
+                    let bytes = frame.of(&effects.bytes);
+                    let (header, body) = frame::parse(&bytes).unwrap();
                     self.sent.push((to, header, body.to_vec()));
                 }
                 Effect::Report { level, text } => self.reports.push((level, text)),

@@ -115,7 +115,8 @@ impl Fake {
     fn take(&mut self, effects: &Effects) {
         for effect in &effects.list {
             let Effect::Send { to: Peer::Addr(to), frame } = effect else { panic!("unexpected {effect:?}") };
-            let (header, body) = frame::parse(&effects.bytes[frame.clone()]).unwrap();
+            let bytes = frame.of(&effects.bytes);
+            let (header, body) = frame::parse(&bytes).unwrap();
             if header.opcode() == Some(Opcode::Multi) {
                 assert!(header.sequence.is_none() && !header.repeated);
                 let multi = MultiRequest::decode(body).expect("a frame within the limits");

@@ -159,7 +159,7 @@ impl World {
         for effect in list {
             assert!(self.exit.is_none(), "nothing follows an exit");
             match effect {
-                Effect::Send { to, frame } => self.on_sent(to, &bytes[frame]),
+                Effect::Send { to, frame } => self.on_sent(to, &frame.of(&bytes)),
                 Effect::Store { token, request } => self.held.push_back((token, request)),
                 Effect::Report { text, .. } => self.reports.push(text),
                 // Bytes that were no frame: the sender is told why, then the connection ends.

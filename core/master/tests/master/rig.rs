@@ -97,7 +97,8 @@ impl Rig {
                 }
                 _ => continue,
             };
-            let (h, b) = frame::parse(&effects.bytes[frame]).unwrap();
+            let bytes = frame.of(&effects.bytes);
+            let (h, b) = frame::parse(&bytes).unwrap();
             match to {
                 Peer::Conn(_) => self.answers.push((h, b.to_vec())),
                 Peer::Addr(_) => self.asked.push((h, b.to_vec())),

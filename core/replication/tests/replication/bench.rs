@@ -256,13 +256,14 @@ impl Bench {
     pub fn send(&mut self, effects: Effects) {
         for effect in effects.list {
             let Effect::Send { to: ramhold_base::Peer::Addr(to), frame } = effect else { continue };
-            let (header, body) = frame::parse(&effects.bytes[frame.clone()]).unwrap();
+            let bytes = frame.of(&effects.bytes).into_owned();
+            let (header, body) = frame::parse(&bytes).unwrap();
             if header.opcode() == Some(Opcode::Append) {
                 self.appends += 1;
                 let bytes = AppendRequest::decode(body).unwrap().data.len();
                 self.sent.push((self.now, header.segment, bytes));
             }
-            self.post(true, to, effects.bytes[frame].to_vec());
+            self.post(true, to, bytes.clone());
         }
     }
 

@@ -242,11 +242,11 @@ impl Rig {
         for effect in &effects.list {
             match effect {
                 Effect::Send { to: Peer::Conn(conn), frame } => {
-                    let bytes = &effects.bytes[frame.clone()];
-                    self.outputs.entry(*conn).or_default().extend_from_slice(bytes);
+                    let bytes = frame.of(&effects.bytes);
+                    self.outputs.entry(*conn).or_default().extend_from_slice(&bytes);
                 }
                 Effect::Send { to: Peer::Addr(_), frame } => {
-                    let (header, _) = frame::parse(&effects.bytes[frame.clone()]).unwrap();
+                    let (header, _) = frame::parse(&frame.of(&effects.bytes)).unwrap();
                     asked.push(header);
                 }
                 Effect::Hear { conn } => again.push(*conn),

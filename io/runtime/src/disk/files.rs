@@ -32,11 +32,17 @@ pub struct DiskFiles {
     buffers_mapped: OnceLock<Mapped>,
     /// Memory of reads that nobody needs any more.
     spare: Mutex<Vec<Vec<u8>>>,
+    /// Memory of writes that are done.
+    written: Mutex<Vec<Vec<u8>>>,
     _locks: Vec<File>,
 }
 
 /// As many segments as a recovery lets go at once, and reads again soon.
 const SPARE_COUNT_MAX: usize = 8;
+/// Appends that go straight to their frames, since all buffers are in use, and wait for their thread.
+const WRITTEN_COUNT_MAX: usize = 8;
+/// Of smaller writes the memory is not kept.
+const WRITTEN_BYTES_MIN: usize = 64 * 1024;
 
 impl DiskFiles {
     pub(crate) fn file(&self, file: DiskFile) -> &File {
@@ -103,6 +109,21 @@ impl DiskFiles {
         memory
     }
 
+    /// Memory for what is to be written by another thread.
+    pub(crate) fn write_memory(&self) -> Vec<u8> {
+        let mut memory = self.written.lock().expect("nobody panics with it").pop().unwrap_or_default();
+        memory.clear();
+        memory
+    }
+
+    /// Takes memory back whose bytes are written.
+    pub(crate) fn recycle_written(&self, memory: Vec<u8>) {
+        let mut written = self.written.lock().expect("nobody panics with it");
+        if written.len() < WRITTEN_COUNT_MAX && memory.capacity() >= WRITTEN_BYTES_MIN {
+            written.push(memory);
+        }
+    }
+
     #[cfg(test)]
     pub(crate) fn of(superblock: File, frames: File, buffers: File) -> DiskFiles {
         DiskFiles {
@@ -112,6 +133,7 @@ impl DiskFiles {
             buffers,
             buffers_mapped: OnceLock::new(),
             spare: Mutex::default(),
+            written: Mutex::default(),
             _locks: Vec::new(),
         }
     }
@@ -139,6 +161,7 @@ pub fn open_disk(config: &DiskConfig) -> Result<DiskFiles, StartError> {
         buffers,
         buffers_mapped: OnceLock::new(),
         spare: Mutex::default(),
+        written: Mutex::default(),
         _locks: locks,
     })
 }

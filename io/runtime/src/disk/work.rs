@@ -82,10 +82,16 @@ impl Work<'_> {
         }
     }
 
-    pub(crate) fn into_owned(self) -> Work<'static> {
+    /// For another thread; bytes of somebody else are copied into `memory`.
+    pub(crate) fn into_owned(self, memory: impl FnOnce() -> Vec<u8>) -> Work<'static> {
         match self {
-            Work::Write { file, offset, data, when_killed } => {
-                Work::Write { file, offset, data: Cow::Owned(data.into_owned()), when_killed }
+            Work::Write { file, offset, data: Cow::Borrowed(data), when_killed } => {
+                let mut memory = memory();
+                memory.extend_from_slice(data);
+                Work::Write { file, offset, data: Cow::Owned(memory), when_killed }
+            }
+            Work::Write { file, offset, data: Cow::Owned(data), when_killed } => {
+                Work::Write { file, offset, data: Cow::Owned(data), when_killed }
             }
             Work::Read { file, offset, bytes } => Work::Read { file, offset, bytes },
             Work::Copy { from, from_offset, to, to_offset, bytes } => {
@@ -93,6 +99,14 @@ impl Work<'_> {
             }
             Work::Sync { file } => Work::Sync { file },
             Work::Reserve { file, bytes } => Work::Reserve { file, bytes },
+        }
+    }
+
+    /// Memory that is of no use any more when it is done.
+    pub(crate) fn into_memory(self) -> Option<Vec<u8>> {
+        match self {
+            Work::Write { data: Cow::Owned(data), .. } => Some(data),
+            _ => None,
         }
     }
 

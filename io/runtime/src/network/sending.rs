@@ -5,20 +5,19 @@ use super::{Network, OPENED_COUNT_MAX};
 use crate::connection::{Backlog, Connection, Phase, Side, tune};
 use crate::pending::Pending;
 use crate::send::Sent;
-use ramhold_base::{ConnId, Instant, Lost, Peer};
+use ramhold_base::{ConnId, Instant, Lost, Outgoing, Peer};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{Shutdown, SocketType, sockopt};
 use std::net::SocketAddr;
-use std::ops::Range;
 use std::sync::Arc;
 
 /// Smaller frames are collected: a system call for each would cost more than a copy.
 const DIRECT_BYTES_MIN: usize = 64 * 1024;
 
 impl Network {
-    /// Appends one frame, which lies at `range` of `memory`, to what goes out to `to` at the next flush.
-    pub(crate) fn send(&mut self, to: Peer, memory: &Arc<Vec<u8>>, range: Range<usize>, now: Instant) {
+    /// Appends one frame to what goes out to `to` at the next flush; what of it is nobody else's lies in `memory`.
+    pub(crate) fn send(&mut self, to: Peer, memory: &Arc<Vec<u8>>, frame: Outgoing, now: Instant) {
         let id = match to {
             Peer::Conn(id) => Some(id),
             Peer::Addr(addr) => self.by_addr.get(&addr).copied().or_else(|| self.open(addr, now)),
@@ -29,17 +28,28 @@ impl Network {
             self.stats.frames_dropped += 1;
             return;
         };
-        if range.len() < DIRECT_BYTES_MIN {
-            connection.output.push(&memory[range]);
+        let Outgoing { own, shared } = frame;
+        let shared_bytes = shared.as_ref().map_or(0, |shared| shared.len());
+        if own.len() + shared_bytes < DIRECT_BYTES_MIN {
+            connection.output.push(&memory[own]);
+            shared.inspect(|shared| connection.output.push(shared));
         } else {
             // What is large goes to the kernel from where it lies: as far as that takes it now, the rest later.
-            let taken = if connection.phase == Phase::Open {
-                connection.output.send_at_once(&connection.socket, &memory[range.clone()])
-            } else {
-                0
+            let parts = [&memory[own.clone()], shared.as_ref().map_or(&[][..], |shared| shared)];
+            let taken = match connection.phase {
+                Phase::Open => connection.output.send_at_once(&connection.socket, parts),
+                _ => 0,
             };
             self.stats.bytes_sent += taken as u64;
-            connection.output.push_lent(memory, range.start + taken..range.end);
+            let rest = own.start + taken.min(own.len())..own.end;
+            if own.len() < DIRECT_BYTES_MIN {
+                connection.output.push(&memory[rest]);
+            } else {
+                connection.output.push_lent(memory, rest);
+            }
+            if let Some(shared) = shared {
+                connection.output.push_lent(&shared, taken.saturating_sub(own.len())..shared.len());
+            }
         }
         if connection.output.len() > self.limits.output_bytes_max {
             self.stats.output_overflows += 1;

@@ -61,7 +61,7 @@ pub fn foreign(node: &ServerNode, bytes: &[u8]) -> Option<(Vec<u8>, Unwelcome)> 
 pub fn keep_from_us(unwelcome: &Unwelcome, effects: &mut Effects) {
     let Effects { list, bytes, .. } = effects;
     list.retain(|effect| match effect {
-        Effect::Send { frame, .. } => !frame::parse(&bytes[frame.clone()])
+        Effect::Send { frame, .. } => !frame::parse(&frame.of(bytes))
             .is_ok_and(|(reply, _)| reply.kind == Kind::Reply && reply.rpc == unwelcome.rpc),
         _ => true,
     });
@@ -116,7 +116,7 @@ fn held(node: &ServerNode, header: &Header) -> Option<Epoch> {
 /// What is wrong with how the request was answered.
 pub fn was_let_in(unwelcome: &Unwelcome, effects: &Effects) -> Option<String> {
     let refuses = |effect: &Effect| match effect {
-        Effect::Send { frame, .. } => frame::parse(&effects.bytes[frame.clone()]).is_ok_and(|(reply, _)| {
+        Effect::Send { frame, .. } => frame::parse(&frame.of(&effects.bytes)).is_ok_and(|(reply, _)| {
             reply.kind == Kind::Reply && reply.rpc == unwelcome.rpc && reply.status() != Status::Ok
         }),
         _ => false,
@@ -129,7 +129,7 @@ pub fn foreign_term(coordinator: &Coordinator, effects: &Effects) -> Option<Stri
     let term = coordinator.term().raw().to_le_bytes();
     let is_foreign = |effect: &Effect| match effect {
         Effect::Send { frame, .. } => {
-            let bytes = &effects.bytes[frame.clone()];
+            let bytes = frame.of(&effects.bytes);
             bytes[KIND_AT] == REQUEST && bytes[TERM_AT..TERM_AT + 8] != term
         }
         _ => false,

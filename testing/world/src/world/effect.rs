@@ -26,10 +26,11 @@ impl<M: Machine> World<M> {
             }
             match effect {
                 Effect::Send { to, frame } => {
+                    let frame = frame.of(bytes);
                     if self.pace.is_none() {
-                        self.trace.note_bytes(&bytes[frame.clone()]);
+                        self.trace.note_bytes(&frame);
                     }
-                    self.send(node, to, &bytes[frame]);
+                    self.send(node, to, &frame);
                 }
                 Effect::Close { conn } => self.close(node, conn),
                 Effect::Hear { conn } => self.hear(node, conn),

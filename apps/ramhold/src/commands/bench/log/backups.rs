@@ -204,10 +204,10 @@ impl Server {
                 }
                 match effect {
                     Effect::Send { to: Peer::Conn(_), frame } => {
-                        said.push(Said { by: self.id, frame: effects.bytes[frame.clone()].to_vec() });
+                        said.push(Said { by: self.id, frame: frame.of(&effects.bytes).into_owned() });
                     }
                     Effect::Send { to: Peer::Addr(to), frame } if *to == address(MASTER) => {
-                        said.push(Said { by: self.id, frame: effects.bytes[frame.clone()].to_vec() });
+                        said.push(Said { by: self.id, frame: frame.of(&effects.bytes).into_owned() });
                     }
                     Effect::Report { level: Level::Error | Level::Warn, text } => {
                         return Err(Failure::usage(format!("backup {}: {text}", self.id)));

@@ -352,15 +352,15 @@ impl Shard {
     /// Answers to the client are counted, other frames wait for the end of the turn.
     fn sort_effects(&mut self) {
         for effect in &self.effects.list {
-            let Effect::Send { to, frame: range } = effect else { continue };
-            let bytes = &self.effects.bytes[range.clone()];
+            let Effect::Send { to, frame } = effect else { continue };
+            let bytes = frame.of(&self.effects.bytes);
             if *to == Peer::Conn(CLIENT) {
-                let (header, _) = frame::parse(bytes).expect("the master's own frame");
+                let (header, _) = frame::parse(&bytes).expect("the master's own frame");
                 self.answered = Some((header.rpc, header.status()));
                 self.unanswered -= 1;
                 continue;
             }
-            self.outbox.push_back((*to, bytes.to_vec()));
+            self.outbox.push_back((*to, bytes.into_owned()));
         }
         self.effects.clear();
     }

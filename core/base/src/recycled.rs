@@ -1,0 +1,94 @@
+//! Memory that is given away for reading, and used again when all readers are done with it.
+//!
+//! A recovery sends gigabytes in messages of a megabyte; in new memory each time, finding its pages would cost more than
+//! filling them.
+//!
+//! Invariant: what is taken is nobody else's.
+
+use crate::Instant;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Memory that was not asked for in so long is given back.
+const KEPT_FOR: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub struct Recycled {
+    kept: VecDeque<Arc<Vec<u8>>>,
+    count_max: usize,
+    taken_at: Instant,
+}
+
+impl Recycled {
+    /// Keeps so many pieces at most.
+    pub fn new(count_max: usize) -> Recycled {
+        Recycled { kept: VecDeque::new(), count_max, taken_at: Instant::ZERO }
+    }
+
+    /// Memory without bytes in it, used before if somebody is done with some.
+    pub fn take(&mut self, now: Instant) -> Vec<u8> {
+        self.taken_at = now;
+        for place in 0..self.kept.len() {
+            if let Some(memory) = Arc::get_mut(&mut self.kept[place]) {
+                let mut memory = std::mem::take(memory);
+                self.kept.remove(place);
+                memory.clear();
+                return memory;
+            }
+        }
+        Vec::new()
+    }
+
+    /// Keeps memory for later, though others may still read it.
+    pub fn keep(&mut self, memory: Arc<Vec<u8>>) {
+        if self.kept.len() == self.count_max {
+            // Who still reads the oldest has it for himself.
+            self.kept.pop_front();
+        }
+        self.kept.push_back(memory);
+    }
+
+    /// Gives everything back when nothing was taken for a while, and tells whether that is so.
+    pub fn shrink(&mut self, now: Instant) -> bool {
+        let is_idle = now.since(self.taken_at) > KEPT_FOR;
+        if is_idle && !self.kept.is_empty() {
+            self.kept = VecDeque::new();
+        }
+        is_idle
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_used_again_when_nobody_reads_it() {
+        let mut recycled = Recycled::new(2);
+        let mut bytes = recycled.take(Instant(0));
+        bytes.extend_from_slice(b"first");
+        let place = bytes.as_ptr();
+        let read = Arc::new(bytes);
+        recycled.keep(Arc::clone(&read));
+        assert_eq!(recycled.take(Instant(0)).capacity(), 0, "it is still read");
+        assert_eq!(**read, *b"first");
+        drop(read);
+        let again = recycled.take(Instant(0));
+        assert_eq!((again.as_ptr(), again.len()), (place, 0));
+    }
+
+    #[test]
+    fn so_much_is_kept_and_for_so_long() {
+        let mut recycled = Recycled::new(2);
+        for byte in 0..3 {
+            recycled.keep(Arc::new(vec![byte; 10]));
+        }
+        assert_eq!(recycled.kept.len(), 2);
+        assert!(recycled.take(Instant(7)).capacity() > 0);
+        assert!(!recycled.shrink(Instant(7) + KEPT_FOR));
+        assert_eq!(recycled.kept.len(), 1);
+        assert!(recycled.shrink(Instant(8) + KEPT_FOR));
+        assert!(recycled.kept.is_empty());
+    }
+}
