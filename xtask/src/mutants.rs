@@ -66,6 +66,7 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
     ("AwayBelieved", "ramhold-world", "scenarios", "recovery::who_still_answers_somebody"),
     ("FlushedClaimed", "ramhold-backup", "backup", "flushed::bytes_are_told_as_flushed"),
     ("FirstSegmentIgnored", "ramhold-backup", "backup", "reading::"),
+    ("OldRangesMeant", "ramhold-backup", "backup", "reading::an_answer_is_by_the_ranges"),
     ("CorruptPassedOver", "ramhold-master", "master", "recovery::damaged_records_are_fetched"),
     ("RecoveredEarly", "ramhold-master", "master", "recovery::nothing_is_entered_before"),
     ("OpenCountsAsWhole", "ramhold-coordinator", "proofs", "prove::an_open_replica_of_a_closed_segment"),

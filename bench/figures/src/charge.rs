@@ -18,6 +18,7 @@ use ramhold_wire::recovery::ReadTimes;
 use ramhold_world::world::{DeviceWork, Given, Pace};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::rc::Rc;
 
 const KIND_AT: usize = 20;
@@ -28,6 +29,8 @@ const GATHERING: u64 = 20_000_000;
 const SEGMENT_READ_BYTES_MIN: u64 = 1024;
 /// A commit to the coordinator's store, on a local device.
 const STORE: u64 = 1_000_000;
+/// Of the common part of a `Recover`: into the message, its frame, and what is sent.
+const RECOVER_COPIES: f64 = 3.0;
 /// A sync of a device that has nothing left to write.
 const SYNC: u64 = 100_000;
 
@@ -37,6 +40,40 @@ pub struct Busy {
     pub processors: Vec<u64>,
     pub sent: Vec<f64>,
     pub reading: Vec<u64>,
+    /// What the processors and ports were busy with, of the coordinator (the first node) and of all others together.
+    pub work: BTreeMap<(bool, Work), Tally>,
+}
+
+/// What a processor does.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Work {
+    Message {
+        opcode: u16,
+        is_reply: bool,
+    },
+    /// Segments are verified and divided.
+    Divide,
+}
+
+impl fmt::Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Work::Message { opcode, is_reply } => {
+                let name = Opcode::from_code(*opcode).map_or("?", Opcode::name);
+                write!(f, "{name}{}", if *is_reply { ", answer" } else { "" })
+            }
+            Work::Divide => f.write_str("dividing"),
+        }
+    }
+}
+
+/// How often, how many bytes on the wire, and nanoseconds of the processors that send and that receive.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    pub count: f64,
+    pub bytes: f64,
+    pub sending: f64,
+    pub receiving: f64,
 }
 
 /// Shared with whoever runs the world.
@@ -95,8 +132,12 @@ impl Charge {
         meter: Rc<RefCell<Meter>>,
     ) -> Charge {
         let (nodes, host_count) = (hosts.len(), hosts.iter().max().map_or(0, |last| last + 1));
-        meter.borrow_mut().busy =
-            Busy { processors: vec![0; nodes], sent: vec![0.0; host_count], reading: vec![0; nodes] };
+        meter.borrow_mut().busy = Busy {
+            processors: vec![0; nodes],
+            sent: vec![0.0; host_count],
+            reading: vec![0; nodes],
+            work: BTreeMap::new(),
+        };
         Charge {
             profile,
             scale,
@@ -180,9 +221,28 @@ impl Charge {
         if load.opcode == Some(Opcode::Append) {
             per_byte += COPY;
         }
+        let encode = match load.opcode {
+            // All of it but some bytes is encoded once for all masters.
+            Some(Opcode::Recover) => RECOVER_COPIES * COPY + CHECKSUM,
+            _ => ENCODE,
+        };
         load.count * self.message()
-            + load.other * (self.socket() + ENCODE)
+            + load.other * (self.socket() + encode)
             + load.log * self.scale.bytes() * per_byte
+    }
+
+    /// Notes what a node's processor takes for a frame that it sends or has received, before the profile's factor.
+    fn note(&self, node: usize, work: Work, tally: Tally) {
+        let mut meter = self.meter.borrow_mut();
+        let noted = meter.busy.work.entry((node == 0, work)).or_default();
+        noted.count += tally.count;
+        noted.bytes += tally.bytes;
+        noted.sending += tally.sending * self.profile.slower;
+        noted.receiving += tally.receiving * self.profile.slower;
+    }
+
+    fn work_of(load: &Load) -> Work {
+        Work::Message { opcode: load.opcode.map_or(0, Opcode::code), is_reply: load.is_reply }
     }
 
     fn pass(until: &mut u64, now: u64, bytes: f64, rate: f64) -> u64 {
@@ -198,10 +258,17 @@ impl Pace for Charge {
             return FREE;
         }
         let given = match given {
-            Given::Frame(frame) => self.receiving(frame),
+            Given::Frame(frame) => {
+                let receiving = self.receiving(frame);
+                self.note(node, Charge::work_of(&self.load(frame)), Tally { receiving, ..Tally::default() });
+                receiving
+            }
             Given::Disk { bytes } if bytes >= SEGMENT_READ_BYTES_MIN => {
                 let per_byte = CHECKSUM + self.record.divide / self.record.record_bytes;
-                bytes as f64 * self.scale.bytes() * per_byte
+                let receiving = bytes as f64 * self.scale.bytes() * per_byte;
+                let count = f64::from(self.scale.segments);
+                self.note(node, Work::Divide, Tally { count, receiving, ..Tally::default() });
+                receiving
             }
             Given::Disk { .. } | Given::Other => 0.0,
         };
@@ -209,7 +276,14 @@ impl Pace for Charge {
             .list
             .iter()
             .map(|effect| match effect {
-                Effect::Send { frame, .. } => self.sending(&frame.of(&effects.bytes)),
+                Effect::Send { frame, .. } => {
+                    let frame = frame.of(&effects.bytes);
+                    let (load, sending) = (self.load(&frame), self.sending(&frame));
+                    let bytes = load.log * self.scale.bytes() + load.other;
+                    let tally = Tally { count: load.count, bytes, sending, ..Tally::default() };
+                    self.note(node, Charge::work_of(&load), tally);
+                    sending
+                }
                 _ => 0.0,
             })
             .sum();

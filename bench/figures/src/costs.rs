@@ -3,6 +3,19 @@
 //! All of it on one machine: a core of an AMD EPYC, 2 virtual processors, Linux 6.18, release build, November 2026. Other
 //! machines are that one times a factor (`profile`).
 
+use ramhold_base::checksum::crc;
+use ramhold_base::hash::PlacementSeed;
+use ramhold_base::{
+    Epoch, KeyHash, LogId, RecoveryId, SegmentId, ServerId, ShardId, StreamId, TableId, Version,
+};
+use ramhold_wire::control::{decode, encode_into};
+use ramhold_wire::membership::Durability;
+use ramhold_wire::recovery::{
+    PartitionRange, Recover, RecoveryRead, RecoverySegment, RecoveryStream, SegmentSource,
+};
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
 /// What one record of a log costs, in nanoseconds; keys of 8 bytes.
 ///
 /// Source: `taskset -c 1 ramhold bench replay`, CPU time, index growing from its smallest, nothing else running.
@@ -55,4 +68,94 @@ pub const STEP: f64 = 500.0;
 pub fn record_cost(value_bytes: u32) -> RecordCost {
     let found = RECORDS.iter().find(|cost| cost.value_bytes == value_bytes);
     *found.expect("only sizes that were measured are asked for")
+}
+
+/// What encoding and decoding takes here: nanoseconds per byte of a request for records, one with the ranges of a thousand
+/// partitions, and a `Recover` of as many partitions and 7,600 segments. `ENCODE` and `DECODE` come from these.
+pub fn measure() -> String {
+    let ranges: Vec<PartitionRange> = (0..1000).map(range).collect();
+    let read = |ranges: &[PartitionRange]| RecoveryRead {
+        recovery: RecoveryId(9),
+        log: LogId { server: ServerId(7), shard: ShardId(0) },
+        stream: StreamId(1),
+        segment: SegmentId(7000),
+        epoch: Epoch(0),
+        end: u32::MAX,
+        partition: 700,
+        ranges: ranges.to_vec(),
+        digest: u64::MAX / 3,
+    };
+    let segment = |id: u64| RecoverySegment {
+        segment: SegmentId(id),
+        end: None,
+        sources: (0..3)
+            .map(|n| SegmentSource { backup: ServerId(id * 7 % 900 + n), epoch: Epoch(0) })
+            .collect(),
+    };
+    let streams = vec![RecoveryStream {
+        shard: ShardId(0),
+        stream: StreamId(1),
+        segments: (1..7600).map(segment).collect(),
+    }];
+    let recover = Recover {
+        recovery: RecoveryId(9),
+        crashed: ServerId(7),
+        partition: 700,
+        attempt: 1,
+        ranges: ranges.clone(),
+        streams,
+        safe_version: Version(1 << 40),
+        version_floor: Version(0),
+    };
+    [
+        told("RecoveryRead", &read(&[])),
+        told("RecoveryRead with 1000 ranges", &read(&ranges)),
+        told("Recover of 1000 ranges and 7600 segments", &recover),
+    ]
+    .concat()
+}
+
+fn range(partition: u32) -> PartitionRange {
+    let width = u64::MAX / 1000;
+    PartitionRange {
+        partition,
+        table: TableId(5),
+        seed: PlacementSeed(u64::MAX / 7),
+        first: KeyHash(u64::from(partition) * width),
+        last: KeyHash((u64::from(partition) + 1) * width - 1),
+        shard: ShardId(0),
+        stream: StreamId(1),
+        first_segment: SegmentId(1),
+        durability: Durability::Buffered,
+        replicas: 3,
+        slots: false,
+    }
+}
+
+fn told<T: minicbor::Encode<()> + for<'b> minicbor::Decode<'b, ()>>(name: &str, message: &T) -> String {
+    const AT_LEAST: Duration = Duration::from_millis(300);
+    let mut bytes = Vec::new();
+    encode_into(&mut bytes, message);
+    let per_byte = |work: &mut dyn FnMut()| {
+        let (begun, mut count) = (Instant::now(), 0);
+        while begun.elapsed() < AT_LEAST {
+            (0..16).for_each(|_| work());
+            count += 16;
+        }
+        begun.elapsed().as_nanos() as f64 / f64::from(count) / bytes.len() as f64
+    };
+    let mut out = Vec::with_capacity(bytes.len());
+    let encoding = per_byte(&mut || {
+        out.clear();
+        encode_into(&mut out, black_box(message));
+        black_box(crc(&out));
+    });
+    let decoding = per_byte(&mut || {
+        black_box(crc(black_box(&bytes)));
+        black_box(decode::<T>(black_box(&bytes)).expect("encoded just now"));
+    });
+    format!(
+        "{name}: {} bytes, {encoding:.2} ns/B to encode, {decoding:.2} ns/B to decode, checksums included\n",
+        bytes.len()
+    )
 }

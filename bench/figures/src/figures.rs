@@ -66,7 +66,7 @@ pub fn all(extent: Extent) -> Vec<Figure> {
 }
 
 pub use copies::loss;
-pub use scaling::targets;
+pub use scaling::{now_plan, targets};
 
 /// A recovery like that of SOSP11's machines, to be changed.
 fn plan(profile: Profile) -> Plan {

@@ -9,6 +9,7 @@
 
 mod charge;
 mod costs;
+mod explain;
 mod figures;
 mod loader;
 mod plot;
@@ -45,6 +46,15 @@ struct Arguments {
     /// Print tables as in docs/performance.md.
     #[arg(long)]
     markdown: bool,
+    /// Only one recovery, explained: so many servers of the profile 2026, and gigabytes on the one that dies.
+    #[arg(long, value_name = "SERVERS:GB", conflicts_with_all = ["only", "into"])]
+    one: Option<String>,
+    /// Only measure here what encoding and decoding of messages costs (see bench/figures/src/costs.rs).
+    #[arg(long)]
+    costs: bool,
+    /// Print where the time of each recovery goes: its steps, and what processors and ports are busy with.
+    #[arg(long)]
+    explain: bool,
     /// Recoveries that are computed side by side.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: u16,
@@ -67,6 +77,21 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         (false, true) => Extent::Quick,
         (false, false) => Extent::Whole,
     };
+    if arguments.costs {
+        print!("{}", costs::measure());
+        return Ok(());
+    }
+    if let Some(one) = &arguments.one {
+        let parts =
+            one.split_once(':').and_then(|(servers, data)| Some((servers.parse().ok()?, data.parse().ok()?)));
+        let (servers, gigabytes): (usize, f64) = parts
+            .filter(|(servers, data)| *servers >= 4 && *data > 0.0)
+            .ok_or_else(|| format!("'{one}' is not so many servers, at least 4, and gigabytes: 1000:64"))?;
+        let plan = figures::now_plan(servers, gigabytes * figures::GB);
+        let measured = plan.measure();
+        println!("{}\n{:.3} s\n{}", plan.profile, measured.recovery, explain::text(&plan, &measured));
+        return Ok(());
+    }
     let is_wanted = |name: &str| {
         arguments.only.is_empty() || arguments.only.iter().any(|only| name.starts_with(only.as_str()))
     };
@@ -79,7 +104,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     }
     all.retain(|figure| is_wanted(figure.name));
     let begun = std::time::Instant::now();
-    let mut tables = make(&all, usize::from(arguments.threads));
+    let mut tables = make(&all, usize::from(arguments.threads), arguments.explain);
     if is_wanted("fig12") {
         match std::env::var("RAMHOLD_BIN") {
             Ok(program) => tables.push(figures::loss(&program)?),
@@ -116,7 +141,7 @@ fn write(into: &std::path::Path, tables: &[Table]) -> std::io::Result<()> {
 }
 
 /// Measures all recoveries of all figures, some side by side; each is a world of its own.
-fn make(all: &[Figure], threads: usize) -> Vec<Table> {
+fn make(all: &[Figure], threads: usize, explain: bool) -> Vec<Table> {
     let plans: Vec<_> = all.iter().flat_map(|figure| &figure.plans).cloned().collect();
     // The large ones first, so that nobody is left with one at the end.
     let mut order: Vec<usize> = (0..plans.len()).collect();
@@ -141,6 +166,9 @@ fn make(all: &[Figure], threads: usize) -> Vec<Table> {
                         measured.wall.as_secs_f64(),
                         measured.steps
                     );
+                    if explain {
+                        eprint!("{}", explain::text(plan, &measured));
+                    }
                     results.lock().expect("nobody panics with it")[index] = Some(measured);
                 }
             });
@@ -166,7 +194,7 @@ mod tests {
     #[test]
     fn every_figure_can_be_made() {
         let all = figures::all(Extent::Smoke);
-        let tables = make(&all, 2);
+        let tables = make(&all, 2, true);
         assert_eq!(tables.len(), all.len());
         for table in &tables {
             assert!(!table.rows.is_empty() && !table.notes.is_empty(), "{}", table.name);

@@ -20,6 +20,7 @@ use ramhold_node::{Coordinator, CoordinatorConfig, Phase, ServerConfig, ServerNo
 use ramhold_replication::ReplicationConfig;
 use ramhold_wire::ReplicaPlacement;
 use ramhold_wire::membership::Label;
+use ramhold_wire::status::{PartReport, RecoverySteps};
 use ramhold_world::disk::Disks;
 use ramhold_world::network::{NetworkOptions, SECOND};
 use ramhold_world::world::{Clock, NodeOptions, World};
@@ -76,6 +77,8 @@ pub struct Measured {
     /// Of log that was recovered, in bytes that it stands for.
     pub bytes: f64,
     pub partitions: usize,
+    pub timeline: RecoverySteps,
+    pub parts: Vec<PartReport>,
     pub busy: Busy,
     pub nodes: Nodes,
     /// Of this computation.
@@ -360,6 +363,8 @@ impl Plan {
                 / 1e3,
             bytes: bytes as f64 * self.scale.bytes(),
             partitions: live.len(),
+            timeline: record.steps,
+            parts: live.into_iter().copied().collect(),
             busy,
             nodes,
             wall: begun.elapsed(),

@@ -41,6 +41,15 @@ pub(crate) fn segment_start(bytes: &[u8], key: &ReplicaKey) -> SegmentStart {
     SegmentStart::Sound(whole.map(|(digest, safe_version)| Opening { digest, safe_version, stats }))
 }
 
+/// Whether no ranges overlap, end before they begin, or hash one table in two ways.
+pub(crate) fn are_sound(ranges: &[PartitionRange]) -> bool {
+    let placed = ranges.iter().map(|range| {
+        let PartitionRange { table, first, last, .. } = *range;
+        (HashRange { table, first, last }, range.placement(), ())
+    });
+    Ranges::new(placed).is_some()
+}
+
 /// The ranges that concern one segment, for finding out a record's partition.
 pub(crate) struct Division {
     /// To the partition's place in `partitions`.

@@ -5,7 +5,7 @@
 use ramhold_base::{Effects, Level};
 
 /// All marks: what has just happened.
-pub const MARKS: [&str; 12] = [
+pub const MARKS: [&str; 13] = [
     OPENED,
     DATA_WRITTEN,
     CERTIFICATE_WRITTEN,
@@ -16,6 +16,7 @@ pub const MARKS: [&str; 12] = [
     BUFFER_GIVEN_BACK,
     REPLICA_FREED,
     FENCE_ANSWERED,
+    RANGES_TOLD,
     SEGMENT_DIVIDED,
     SUPERBLOCK_WRITTEN,
 ];
@@ -40,6 +41,8 @@ pub(crate) const BUFFER_GIVEN_BACK: &str = "mark:backup_buffer_given_back";
 pub(crate) const REPLICA_FREED: &str = "mark:backup_replica_freed";
 /// A coordinator is about to learn what is held of a dead server.
 pub(crate) const FENCE_ANSWERED: &str = "mark:backup_fence_answered";
+/// By which ranges a dead server's log is divided has been told; nothing is read for it yet.
+pub(crate) const RANGES_TOLD: &str = "mark:backup_ranges_told";
 /// A dead server's segment is read and divided.
 pub(crate) const SEGMENT_DIVIDED: &str = "mark:backup_segment_divided";
 /// The superblock is written, not yet on the device for certain.

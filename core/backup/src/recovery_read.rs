@@ -5,20 +5,25 @@
 //! those that are asked for, so that they are divided when their question comes. What was divided stays in a bounded
 //! memory until every partition has been answered; when room is wanted before, the least recently used goes first.
 //!
+//! By which ranges a log is divided is told once, by the first who is refused for it; a question names them by number and
+//! digest.
+//!
 //! Invariants:
 //! - nothing leaves that its certificate and its own checksums do not confirm;
+//! - an answer is by the ranges that its question means; of one log the newest division alone is known;
 //! - divided segments and those being read take at most the configured memory;
 //! - reading ahead takes at most half of it, and nothing goes to make room for it.
 //!
 //! Protocol: docs/protocols/recovery.md, step 5. Catalogue: F4, F9.
 
 use crate::Backup;
-use crate::content::Division;
+use crate::content::{Division, are_sound};
 use crate::disk::Task;
 use crate::marks::{self, mark};
 use crate::replica::{Replica, ReplicaKey, ReplicaNumber};
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ConnId, Effects, Instant, Peer, RecoveryId, Recycled, SegmentId, ServerId, Status};
-use ramhold_wire::recovery::{PartitionRange, ReadTimes, RecoveryRead};
+use ramhold_wire::recovery::{PartitionRange, ReadTimes, RecoveryRead, ranges_digest};
 use ramhold_wire::{Header, Standing, View, decode, frame, reply};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,13 +36,17 @@ const WAITER_COUNT_MAX: usize = 1024;
 const RECYCLED_COUNT_MAX: usize = 32;
 /// Reads under way at once beyond which nothing is read ahead.
 const AHEAD_READS: usize = 2;
-/// Recoveries that are read ahead for; of more, the oldest are read for when asked.
-const AHEAD_COUNT_MAX: usize = 16;
+/// Divisions that are remembered, and how many ranges they have together, the newest whatever it has; others are told
+/// again when they are asked for.
+const KNOWN_COUNT_MAX: usize = 64;
+const KNOWN_RANGES_MAX: usize = 64 * 1024;
 
 /// One segment divided for one recovery up to one end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct DivisionKey {
     recovery: RecoveryId,
+    /// Of the ranges.
+    digest: u64,
     replica: ReplicaNumber,
     end: u32,
 }
@@ -75,12 +84,13 @@ struct Divided {
     state: State,
 }
 
-/// Segments of a log that are to be read ahead, the next one last.
+/// By which ranges a log is divided, and its segments that are to be read ahead, the next one last.
 #[derive(Debug)]
-struct Ahead {
+struct Known {
     dead: ServerId,
+    digest: u64,
     ranges: Arc<[PartitionRange]>,
-    replicas: Vec<ReplicaNumber>,
+    ahead: Vec<ReplicaNumber>,
 }
 
 /// All segments divided or being read.
@@ -91,7 +101,7 @@ pub(crate) struct Divisions {
     /// Counts uses, to find the least recently used.
     clock: u64,
     divided: BTreeMap<DivisionKey, Divided>,
-    ahead: BTreeMap<RecoveryId, Ahead>,
+    known: BTreeMap<RecoveryId, Known>,
     memory: Recycled,
 }
 
@@ -102,7 +112,7 @@ impl Divisions {
             bytes: 0,
             clock: 0,
             divided: BTreeMap::new(),
-            ahead: BTreeMap::new(),
+            known: BTreeMap::new(),
             memory: Recycled::new(RECYCLED_COUNT_MAX),
         }
     }
@@ -131,6 +141,32 @@ impl Divisions {
             self.remove(&oldest);
         }
         true
+    }
+
+    fn is_known(&self, key: &DivisionKey) -> bool {
+        self.known.get(&key.recovery).is_some_and(|known| known.digest == key.digest)
+    }
+
+    /// Forgets a division and what was divided by it. What is being read is answered yet.
+    fn forget(&mut self, recovery: RecoveryId) {
+        self.known.remove(&recovery);
+        let divided = self.divided.iter().filter(|(key, _)| key.recovery == recovery);
+        let idle = divided.filter(|(_, divided)| matches!(divided.state, State::Divided { .. }));
+        for key in idle.map(|(key, _)| *key).collect::<Vec<_>>() {
+            self.remove(&key);
+        }
+    }
+
+    /// Forgets what is more than may be remembered, the oldest first.
+    fn forget_some(&mut self) {
+        let is_much = |known: &BTreeMap<RecoveryId, Known>| {
+            let ranges: usize = known.values().map(|known| known.ranges.len()).sum();
+            known.len() > KNOWN_COUNT_MAX || (known.len() > 1 && ranges > KNOWN_RANGES_MAX)
+        };
+        while is_much(&self.known) {
+            let oldest = *self.known.keys().next().expect("there are several");
+            self.forget(oldest);
+        }
     }
 
     fn insert(
@@ -180,47 +216,67 @@ impl Backup {
         if view.list.standing(dead) != Standing::Crashed && !self.fenced.contains(&dead) {
             return Err(Status::NotAllowed);
         }
-        let key = ReplicaKey { log: question.log, segment: question.segment, stream: question.stream };
-        // Made again when the bytes are there; here it only has to be sound.
-        Division::new(&key, &question.ranges)?;
-        if !question.ranges.iter().any(|range| range.partition == question.partition) {
+        let ranges = self.ranges_meant(&question, effects)?;
+        if !ranges.iter().any(|range| range.partition == question.partition) {
             return Err(Status::BadRequest);
         }
+        let key = ReplicaKey { log: question.log, segment: question.segment, stream: question.stream };
         let number = self.readable(&key, &question)?;
-        let ranges = self.plan_ahead(question.recovery, dead, question.ranges);
         let waiter = Waiter { header: *header, from, partition: question.partition, since: now };
-        let key = DivisionKey { recovery: question.recovery, replica: number, end: question.end };
+        let RecoveryRead { recovery, digest, end, .. } = question;
+        let key = DivisionKey { recovery, digest, replica: number, end };
         self.ask_division(now, key, ranges, waiter, effects)?;
         self.read_ahead(now, effects);
         Ok(())
     }
 
-    /// Notes what is to be read ahead when this is the first question of a recovery. The ranges, shared with those of
-    /// questions before.
-    fn plan_ahead(
+    /// The ranges that a question means, if it brings them or they were brought before.
+    fn ranges_meant(
         &mut self,
-        recovery: RecoveryId,
-        dead: ServerId,
-        ranges: Vec<PartitionRange>,
-    ) -> Arc<[PartitionRange]> {
-        if let Some(ahead) = self.divisions.ahead.get(&recovery)
-            && *ahead.ranges == *ranges
-        {
-            return Arc::clone(&ahead.ranges);
+        question: &RecoveryRead,
+        effects: &mut Effects,
+    ) -> Result<Arc<[PartitionRange]>, Status> {
+        let RecoveryRead { recovery, digest, .. } = *question;
+        let dead = question.log.server;
+        let known = &self.divisions.known;
+        // Numbers rise from one division of a log to the next.
+        let is_old = |(number, known): (&RecoveryId, &Known)| known.dead == dead && *number > recovery;
+        if known.iter().any(is_old) && !planted(Defect::OldRangesMeant) {
+            return Err(Status::NotAllowed);
         }
-        let ranges: Arc<[PartitionRange]> = ranges.into();
+        let is_meant = |known: &&Known| (known.dead, known.digest) == (dead, digest);
+        if let Some(known) = known.get(&recovery).filter(is_meant) {
+            return Ok(Arc::clone(&known.ranges));
+        }
+        if question.ranges.is_empty() {
+            let of_log = |known: &&Known| known.dead == dead && planted(Defect::OldRangesMeant);
+            let known = known.values().find(of_log).ok_or(Status::UnknownRanges)?;
+            return Ok(Arc::clone(&known.ranges));
+        }
+        if ranges_digest(&question.ranges) != digest || !are_sound(&question.ranges) {
+            return Err(Status::BadRequest);
+        }
+        Ok(self.learn(question, effects))
+    }
+
+    /// Takes up a division of which nothing was known here, and notes what is to be read ahead.
+    fn learn(&mut self, question: &RecoveryRead, effects: &mut Effects) -> Arc<[PartitionRange]> {
+        let RecoveryRead { recovery, digest, .. } = *question;
+        let dead = question.log.server;
+        let before = self.divisions.known.iter().filter(|(id, known)| known.dead == dead || **id == recovery);
+        for before in before.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.divisions.forget(before);
+        }
         let primaries =
             self.held_of(dead).filter(|(_, replica)| replica.stored.primary && replica.stored.closed);
         let mut replicas: Vec<(SegmentId, ReplicaNumber)> =
             primaries.map(|(number, replica)| (replica.key.segment, number)).collect();
         replicas.sort_unstable();
-        let replicas = replicas.into_iter().map(|(_, number)| number).collect();
-        // A newer division of the same log replaces an older one.
-        self.divisions.ahead.retain(|_, ahead| ahead.dead != dead);
-        self.divisions.ahead.insert(recovery, Ahead { dead, ranges: Arc::clone(&ranges), replicas });
-        while self.divisions.ahead.len() > AHEAD_COUNT_MAX {
-            self.divisions.ahead.pop_first();
-        }
+        let ahead = replicas.into_iter().map(|(_, number)| number).collect();
+        let ranges: Arc<[PartitionRange]> = question.ranges.as_slice().into();
+        self.divisions.known.insert(recovery, Known { dead, digest, ranges: Arc::clone(&ranges), ahead });
+        self.divisions.forget_some();
+        mark(effects, marks::RANGES_TOLD);
         ranges
     }
 
@@ -229,24 +285,25 @@ impl Backup {
         let reading = |divided: &Divided| matches!(divided.state, State::Reading { .. });
         let mut under_way = self.divisions.divided.values().filter(|divided| reading(divided)).count();
         while under_way < AHEAD_READS {
-            let Some((recovery, ahead)) =
-                self.divisions.ahead.iter_mut().find(|(_, ahead)| !ahead.replicas.is_empty())
+            let Some((recovery, known)) =
+                self.divisions.known.iter_mut().find(|(_, known)| !known.ahead.is_empty())
             else {
                 return;
             };
-            let number = *ahead.replicas.last().expect("not empty");
-            let key = DivisionKey { recovery: *recovery, replica: number, end: u32::MAX };
+            let number = *known.ahead.last().expect("not empty");
+            let key =
+                DivisionKey { recovery: *recovery, digest: known.digest, replica: number, end: u32::MAX };
             let readable = self.replicas.get(&number).filter(|replica| !replica.freeing && !replica.corrupt);
             let Some(replica) = readable.filter(|_| !self.divisions.divided.contains_key(&key)) else {
-                ahead.replicas.pop();
+                known.ahead.pop();
                 continue;
             };
             let bytes = u64::from(replica.stored.certified());
             if self.divisions.bytes + bytes > self.divisions.bytes_max / 2 {
                 return;
             }
-            ahead.replicas.pop();
-            let ranges = Arc::clone(&ahead.ranges);
+            known.ahead.pop();
+            let ranges = Arc::clone(&known.ranges);
             self.divisions.insert(now, key, ranges, bytes, Vec::new());
             self.read_replica(Task::DivisionRead { replica: number, key }, number, effects);
             under_way += 1;
@@ -275,28 +332,19 @@ impl Backup {
         effects: &mut Effects,
     ) -> Result<(), Status> {
         // It is read for somebody now, or was already.
-        if let Some(ahead) = self.divisions.ahead.get_mut(&key.recovery) {
-            ahead.replicas.retain(|number| *number != key.replica);
+        if let Some(known) = self.divisions.known.get_mut(&key.recovery) {
+            known.ahead.retain(|number| *number != key.replica);
         }
         self.divisions.clock += 1;
         let clock = self.divisions.clock;
         if let Some(divided) = self.divisions.divided.get_mut(&key) {
-            if divided.ranges == ranges {
-                divided.used = clock;
-                match &mut divided.state {
-                    State::Divided { .. } => self.answer_all(now, key, vec![waiter], effects),
-                    State::Reading { waiters, .. } if waiters.len() < WAITER_COUNT_MAX => {
-                        waiters.push(waiter)
-                    }
-                    State::Reading { .. } => return Err(Status::Retry),
-                }
-                return Ok(());
+            divided.used = clock;
+            match &mut divided.state {
+                State::Divided { .. } => self.answer_all(now, key, vec![waiter], effects),
+                State::Reading { waiters, .. } if waiters.len() < WAITER_COUNT_MAX => waiters.push(waiter),
+                State::Reading { .. } => return Err(Status::Retry),
             }
-            // Divided differently since: the newer question counts, once the read for the older one is over.
-            if matches!(divided.state, State::Reading { .. }) {
-                return Err(Status::Retry);
-            }
-            self.divisions.remove(&key);
+            return Ok(());
         }
         let bytes = u64::from(self.replicas[&key.replica].stored.certified());
         if !self.divisions.make_room(bytes) {
@@ -353,6 +401,7 @@ impl Backup {
 
     /// Answers those who ask for a divided segment, and forgets it when every partition has been answered.
     fn answer_all(&mut self, now: Instant, key: DivisionKey, waiters: Vec<Waiter>, effects: &mut Effects) {
+        let is_over = !self.divisions.is_known(&key);
         let Some(divided) = self.divisions.divided.get_mut(&key) else { return };
         let State::Divided { reading, records, taken } = &mut divided.state else { return };
         for waiter in waiters {
@@ -367,7 +416,7 @@ impl Backup {
             taken.insert(waiter.partition);
         }
         // Who asks again, because the answer was lost, has it read again.
-        if records.keys().all(|partition| taken.contains(partition)) {
+        if is_over || records.keys().all(|partition| taken.contains(partition)) {
             self.divisions.remove(&key);
         }
     }
@@ -381,6 +430,6 @@ impl Backup {
             }
         }
         self.divisions.bytes = 0;
-        self.divisions.ahead.clear();
+        self.divisions.known.clear();
     }
 }

@@ -178,6 +178,8 @@ defects! {
     AwayBelieved;
     /// Segments from before a tablet's first one are replayed too.
     FirstSegmentIgnored;
+    /// A backup divides a log by whatever ranges it was told of it.
+    OldRangesMeant;
     /// The coordinator's messages do not wait for the store.
     ToldBeforeStored;
     /// Late answers about a replica that was opened anew at another epoch are taken for answers about the new one.

@@ -86,6 +86,8 @@ statuses! {
     UnknownReplica = 52, "the backup holds no such replica";
     CorruptReplica = 53, "the replica's bytes do not match their checksum";
     DeviceFailed = 54, "the backup's device has failed";
+    /// Of a dead log's records: ask again, with the ranges of all partitions.
+    UnknownRanges = 55, "the backup has not been told these ranges";
     // Malformed.
     BadFrame = 60, "the frame is malformed";
     UnsupportedVersion = 61, "the protocol version is not spoken here";

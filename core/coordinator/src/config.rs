@@ -31,7 +31,8 @@ pub struct CoordinatorConfig {
     /// Partitions are not made smaller than this only to give every master one.
     pub partition_bytes_min: u64,
     pub partition_records_max: u64,
-    /// Partitions that one master replays at the same time; more wait for the next round.
+    /// Partitions that one master replays at the same time; more wait for the next round, which reads the log again. Side by
+    /// side they take hardly more memory than one: each is answered with its share of a segment alone.
     pub partitions_per_master: u32,
     /// The size of segments in this cluster: what a head may have grown since its statistics were taken.
     pub segment_bytes: u32,
@@ -64,7 +65,7 @@ impl CoordinatorConfig {
             partition_bytes_min: 32 * 1024 * 1024,
             partition_bytes_max: 600_000_000,
             partition_records_max: 3_000_000,
-            partitions_per_master: 2,
+            partitions_per_master: 32,
             segment_bytes: SEGMENT_BYTES,
             default_replicas: REPLICA_COUNT_DEFAULT,
             placement: ReplicaPlacement::Scatter,

@@ -247,6 +247,20 @@ impl Coordinator {
         self.outbox.request(Peer::Addr(addr), &header, rpc, message)
     }
 
+    /// The same with a message that is encoded already.
+    pub(crate) fn ask_encoded<M: Message>(
+        &mut self,
+        now: Instant,
+        server: ServerId,
+        asked: Asked,
+        body: &[u8],
+    ) -> bool {
+        let Some(addr) = self.state.up(server).map(|s| s.entry.address.0) else { return true };
+        let rpc = self.calls.open(addr, now, now + ANSWER_MAX, asked);
+        let header = self.header_to(server);
+        self.outbox.request_encoded::<M>(Peer::Addr(addr), &header, rpc, body)
+    }
+
     /// Pings an address at once; an answer counts for `timeout`.
     pub(crate) fn ping(&mut self, now: Instant, addr: SocketAddr, timeout: Duration, asked: Asked) {
         let rpc = self.calls.open(addr, now, now + timeout, asked);

@@ -83,13 +83,29 @@ impl Outbox {
     /// `false`: the message is too large for a frame and was not sent.
     #[must_use]
     pub fn request<M: Message>(&mut self, to: Peer, header: &Header, rpc: RpcId, message: &M) -> bool {
+        self.request_encoded::<M>(to, header, rpc, &encode(message))
+    }
+
+    /// The same for a message that is encoded already.
+    #[must_use]
+    pub fn request_encoded<M: Message>(
+        &mut self,
+        to: Peer,
+        header: &Header,
+        rpc: RpcId,
+        body: &[u8],
+    ) -> bool {
         let header = Header { opcode: M::OPCODE.code(), rpc, kind: Kind::Request, ..*header };
-        let body = encode(message);
         if body.len() > FRAME_BODY_BYTES_MAX as usize {
             return false;
         }
-        self.send(to, &header, &body);
+        self.send(to, &header, body);
         true
+    }
+
+    /// Whether so much waits already that what is large and can wait should.
+    pub fn is_crowded(&self) -> bool {
+        self.waiting_bytes > WAITING_BYTES_MAX / 4
     }
 
     pub fn reply(&mut self, to: Peer, request: &Header, status: Status) {
@@ -141,11 +157,12 @@ impl Outbox {
 
     /// Ends a step: lets go what may go, and begins the next commit.
     pub fn flush(&mut self, state: &State, effects: &mut Effects) {
+        drain(&mut self.ready, effects);
         let may_go = |w: &Waiting, done| w.commits <= done || planted(Defect::ToldBeforeStored);
         while self.waiting.front().is_some_and(|w| may_go(w, self.commits_done)) {
             let waiting = self.waiting.pop_front().expect("the front was just seen");
             self.waiting_bytes -= waiting.frame.len();
-            self.ready.send_with(waiting.to, |out| out.extend_from_slice(&waiting.frame));
+            effects.send_with(waiting.to, |out| out.extend_from_slice(&waiting.frame));
         }
         if self.in_flight.is_none() && !self.changed.is_empty() {
             self.begin_commit(state);

@@ -368,11 +368,11 @@ impl Coordinator {
             Ok(proof) => {
                 recovery.complete_since.get_or_insert(now);
                 recovery.missing.clear();
-                if recovery.plan.as_ref().is_some_and(|plan| !plan.proof.replays_like(&proof)) {
+                if recovery.plan.as_ref().is_some_and(|plan| !plan.proof().replays_like(&proof)) {
                     recovery.plan = None;
                 }
                 if let Some(plan) = &mut recovery.plan {
-                    plan.proof = proof.clone();
+                    plan.refresh(proof.clone());
                 }
                 recovery.proof = Some(proof);
                 // Drops may have waited for it.

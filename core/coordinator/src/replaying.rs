@@ -7,15 +7,21 @@
 
 use crate::CoordinatorConfig;
 use crate::machine::{Asked, Coordinator};
-use crate::prove::Proof;
+use crate::prove::{Proof, SegmentProof, Source};
 use crate::recovery::{Recovery, pause};
 use crate::retry::Retry;
 use crate::state::Key;
-use ramhold_base::{Instant, Level, RecoveryId, ServerId, Status, TableId, Version};
-use ramhold_wire::recovery::{PartitionRange, Recover, RecoverySegment, SegmentSource};
+use ramhold_base::limits::FRAME_BODY_BYTES_MAX;
+use ramhold_base::{Instant, Level, RecoveryId, ServerId, ShardId, Status, StreamId, TableId, Version};
+use ramhold_wire::recovery::{PartitionRange, Recover, RecoverySegment, RecoveryStream, SegmentSource};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
+/// How long the rest of a large division's masters wait to be told when much waits for the store already.
+const CROWDED_PAUSE: Duration = Duration::from_millis(2);
+/// A message without what is common to all, with some room.
+const OWN_BYTES: usize = 256;
 /// A master that has accepted a partition is told again now and then, in case it has forgotten.
 const REMIND_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -25,8 +31,17 @@ pub(crate) struct Plan {
     pub id: RecoveryId,
     pub ranges: Vec<PartitionRange>,
     /// What is replayed; its sources are refreshed as backups come and go.
-    pub proof: Proof,
+    proof: Proof,
     pub partitions: Vec<Partition>,
+    common: Option<Common>,
+}
+
+/// What masters are told of ranges and segments, encoded: the same for all partitions in the same streams, as long as the
+/// server list is the same.
+#[derive(Debug)]
+struct Common {
+    list_version: u64,
+    of_streams: BTreeMap<BTreeSet<(ShardId, StreamId)>, Option<Arc<[u8]>>>,
 }
 
 #[derive(Debug)]
@@ -57,7 +72,17 @@ impl Plan {
             not_before: Instant::ZERO,
             avoid: BTreeSet::new(),
         };
-        Plan { id, ranges, proof, partitions: (0..count).map(|_| partition()).collect() }
+        Plan { id, ranges, proof, partitions: (0..count).map(|_| partition()).collect(), common: None }
+    }
+
+    pub fn proof(&self) -> &Proof {
+        &self.proof
+    }
+
+    /// The same is to be replayed from other sources.
+    pub fn refresh(&mut self, proof: Proof) {
+        self.proof = proof;
+        self.common = None;
     }
 
     pub fn ranges_of(&self, partition: u32) -> impl Iterator<Item = &PartitionRange> {
@@ -71,45 +96,70 @@ impl Plan {
         self.ranges.iter().any(|r| r.table == table && pending(r.partition))
     }
 
-    fn message(
+    /// What a partition's message has in common with others. None: with a single source for each segment it is larger than a
+    /// message may be.
+    fn common_part(&mut self, coordinator: &Coordinator, partition: u32) -> Option<Arc<[u8]>> {
+        let streams: BTreeSet<_> = self.ranges_of(partition).map(|r| (r.shard, r.stream)).collect();
+        let list_version = coordinator.state.meta.list_version;
+        let common = self.common.take().filter(|common| common.list_version == list_version);
+        let mut common = common.unwrap_or_else(|| Common { list_version, of_streams: BTreeMap::new() });
+        let made = common.of_streams.entry(streams).or_insert_with_key(|streams| {
+            // A log of very many segments is told with fewer sources each, so that it fits.
+            let made = [usize::from(u8::MAX), 2, 1].into_iter().map(|sources| {
+                let streams = self.streams(coordinator, streams, sources);
+                Recover::encode_common(&self.ranges, &streams)
+            });
+            let mut fitting = made.filter(|made| made.len() + OWN_BYTES <= FRAME_BODY_BYTES_MAX as usize);
+            fitting.next().map(Arc::from)
+        });
+        let made = made.clone();
+        self.common = Some(common);
+        made
+    }
+
+    fn streams(
         &self,
         coordinator: &Coordinator,
-        crashed: ServerId,
-        partition: u32,
+        streams: &BTreeSet<(ShardId, StreamId)>,
         sources: usize,
-    ) -> Recover {
-        let streams: BTreeSet<_> = self.ranges_of(partition).map(|r| (r.shard, r.stream)).collect();
-        let mut segments = Vec::new();
-        for stream in self.proof.streams.iter().filter(|s| streams.contains(&(s.shard, s.stream))) {
-            for segment in &stream.segments {
-                let up = segment.sources.iter().filter_map(|s| {
-                    coordinator.state.up(s.backup).map(|server| SegmentSource {
-                        backup: s.backup,
-                        address: server.entry.address,
-                        epoch: s.epoch,
-                        read_speed: server.entry.read_speed,
-                    })
-                });
-                segments.push(RecoverySegment {
-                    shard: stream.shard,
-                    stream: stream.stream,
-                    segment: segment.segment,
-                    end: segment.end,
-                    sources: up.take(sources).collect(),
-                });
-            }
-        }
-        let attempt = self.partitions.get(partition as usize).map_or(0, |p| p.attempt);
-        Recover {
+    ) -> Vec<RecoveryStream> {
+        let is_up = |source: &&Source| coordinator.state.is_up(source.backup);
+        let segment = |segment: &SegmentProof| RecoverySegment {
+            segment: segment.segment,
+            end: Some(segment.end).filter(|end| *end != u32::MAX),
+            sources: segment
+                .sources
+                .iter()
+                .filter(is_up)
+                .take(sources)
+                .map(|source| SegmentSource { backup: source.backup, epoch: source.epoch })
+                .collect(),
+        };
+        let wanted = self.proof.streams.iter().filter(|s| streams.contains(&(s.shard, s.stream)));
+        let told = wanted.map(|s| RecoveryStream {
+            shard: s.shard,
+            stream: s.stream,
+            segments: s.segments.iter().map(segment).collect(),
+        });
+        told.collect()
+    }
+
+    /// The message to the master that has this partition's turn. None: it is too large.
+    fn message(&mut self, coordinator: &Coordinator, crashed: ServerId, partition: u32) -> Option<Vec<u8>> {
+        let common = self.common_part(coordinator, partition)?;
+        let own = Recover {
             recovery: self.id,
             crashed,
             partition,
-            attempt,
-            ranges: self.ranges.clone(),
-            segments,
+            attempt: self.partitions.get(partition as usize).map_or(0, |p| p.attempt),
+            ranges: Vec::new(),
+            streams: Vec::new(),
             safe_version: self.proof.safe_version,
             version_floor: self.version_floor(coordinator, crashed, partition),
-        }
+        };
+        let mut body = Vec::with_capacity(common.len() + OWN_BYTES);
+        own.encode_around(&common, &mut body);
+        Some(body)
     }
 
     /// What this recovery itself demands of versions: after a loss nothing that the dead server may have handed out.
@@ -166,9 +216,15 @@ impl Coordinator {
         if waiting && may_assign {
             self.assign(now, id, &mut plan, recovery);
         }
-        let mut due = Vec::new();
-        for (number, partition) in plan.partitions.iter_mut().enumerate() {
-            let Replay::Running { master, retry, remind_at } = &mut partition.state else { continue };
+        for number in 0..plan.partitions.len() {
+            let Replay::Running { master, retry, remind_at } = &mut plan.partitions[number].state else {
+                continue;
+            };
+            let due = remind_at.unwrap_or_else(|| retry.next());
+            if due <= now && self.outbox.is_crowded() {
+                recovery.wake = recovery.wake.min(now + CROWDED_PAUSE);
+                break;
+            }
             let send = match remind_at {
                 Some(at) if *at <= now => {
                     *remind_at = Some(now + REMIND_INTERVAL);
@@ -178,15 +234,13 @@ impl Coordinator {
                 None => retry.take(now, &self.config),
             };
             recovery.wake = recovery.wake.min(remind_at.unwrap_or_else(|| retry.next()));
-            if send {
-                due.push((number as u32, *master));
+            if !send {
+                continue;
             }
-        }
-        for (partition, master) in due {
-            if !self.send_recover(now, id, crashed, &plan, partition, master) {
-                let text = format!(
-                    "{id}: partition {partition} does not fit a message; its log has too many segments"
-                );
+            let master = *master;
+            if !self.send_recover(now, id, crashed, &mut plan, number as u32, master) {
+                let text =
+                    format!("{id}: partition {number} does not fit a message; its log has too many segments");
                 self.outbox.report(Level::Error, text);
             }
         }
@@ -238,17 +292,14 @@ impl Coordinator {
         now: Instant,
         id: RecoveryId,
         crashed: ServerId,
-        plan: &Plan,
+        plan: &mut Plan,
         partition: u32,
         server: ServerId,
     ) -> bool {
-        // A log of very many segments is told with fewer sources each, so that it fits.
-        [usize::from(u8::MAX), 2, 1].into_iter().any(|sources| {
-            let message = plan.message(self, crashed, partition, sources);
-            let attempt = message.attempt;
-            let asked = Asked::Recover { recovery: id, plan: plan.id, partition, attempt, server };
-            self.ask(now, server, asked, &message)
-        })
+        let Some(message) = plan.message(self, crashed, partition) else { return false };
+        let attempt = plan.partitions.get(partition as usize).map_or(0, |p| p.attempt);
+        let asked = Asked::Recover { recovery: id, plan: plan.id, partition, attempt, server };
+        self.ask_encoded::<Recover>(now, server, asked, &message)
     }
 
     pub(crate) fn on_recover_answered(

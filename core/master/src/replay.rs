@@ -25,7 +25,9 @@ use ramhold_base::{
 use ramhold_log::{Cursor, HashRange, Ranges, SideId};
 use ramhold_replication::Segments;
 use ramhold_wire::membership::Durability;
-use ramhold_wire::recovery::{Assignment, PartitionRange, Recover, Recovered, RecoveryOutcome, ReplayTimes};
+use ramhold_wire::recovery::{
+    Assignment, PartitionRange, Recover, Recovered, RecoveryOutcome, ReplayTimes, ranges_digest,
+};
 use ramhold_wire::{Header, View, decode, reply, request};
 use std::time::Duration;
 
@@ -92,6 +94,8 @@ pub(crate) struct PartitionReplay {
     crashed: ServerId,
     mine: Vec<PartitionRange>,
     all: Vec<PartitionRange>,
+    /// Of `all`.
+    digest: u64,
     fetching: Fetching,
     /// Who takes in what.
     intake: Ranges<SideId>,
@@ -299,8 +303,13 @@ impl Master {
             attempt: recover.attempt,
             crashed: recover.crashed,
             mine,
+            digest: ranges_digest(&recover.ranges),
             all: recover.ranges,
-            fetching: Fetching::new(recover.segments, recover.partition as usize * self.config.fetches_max),
+            fetching: Fetching::new(
+                recover.streams,
+                recover.partition as usize * self.config.fetches_max,
+                |backup| view.list.entry(backup).map_or(0, |entry| entry.read_speed),
+            ),
             intake,
             sides,
             streams,

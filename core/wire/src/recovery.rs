@@ -1,11 +1,11 @@
 //! The conversation of a crash recovery. Protocol: docs/protocols/recovery.md.
 
 use crate::Opcode;
-use crate::control::{Address, Empty, Message};
+use crate::control::{Empty, Message, encode_into};
 use crate::membership::Durability;
 pub use crate::read_times::ReadTimes;
 use minicbor::{Decode, Encode};
-use ramhold_base::hash::{Placement, PlacementSeed};
+use ramhold_base::hash::{Placement, PlacementHasher, PlacementSeed};
 use ramhold_base::{
     ClusterTime, Epoch, KeyHash, LogId, RecoveryId, SegmentId, ServerId, ShardId, StreamId, TableId, Version,
 };
@@ -126,34 +126,36 @@ impl PartitionRange {
     }
 }
 
-/// One segment of a dead log, and who holds a usable replica, the best first.
+/// Segments of one stream of a dead log.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct RecoverySegment {
+pub struct RecoveryStream {
     #[n(0)]
     pub shard: ShardId,
     #[n(1)]
     pub stream: StreamId,
     #[n(2)]
+    pub segments: Vec<RecoverySegment>,
+}
+
+/// One segment, and who holds a usable replica, the best first.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct RecoverySegment {
+    #[n(0)]
     pub segment: SegmentId,
-    /// Replay it exactly up to here: for the head the end that the coordinator fixed, else `u32::MAX`.
-    #[n(3)]
-    pub end: u32,
-    #[n(4)]
+    /// Replay it exactly up to here: for the head the end that the coordinator fixed; none: all of it.
+    #[n(1)]
+    pub end: Option<u32>,
+    #[n(2)]
     pub sources: Vec<SegmentSource>,
 }
 
+/// Where it listens and how fast it reads, the server list tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct SegmentSource {
     #[n(0)]
     pub backup: ServerId,
     #[n(1)]
-    pub address: Address,
-    #[n(2)]
     pub epoch: Epoch,
-    /// How fast it reads its device, in megabytes a second, as it has measured; 0: not known.
-    #[n(3)]
-    #[cbor(default)]
-    pub read_speed: u32,
 }
 
 /// Coordinator to recovery master: recover this partition. Accepted at once; the end is told with `Recovered`.
@@ -171,8 +173,9 @@ pub struct Recover {
     /// The ranges of all partitions of this recovery, so that backups divide a segment once for all.
     #[n(4)]
     pub ranges: Vec<PartitionRange>,
+    /// What is to be replayed: the streams that the partition is in.
     #[n(5)]
-    pub segments: Vec<RecoverySegment>,
+    pub streams: Vec<RecoveryStream>,
     /// At least the maximum over all heads of the dead log.
     #[n(6)]
     pub safe_version: Version,
@@ -184,6 +187,29 @@ pub struct Recover {
 impl Message for Recover {
     const OPCODE: Opcode = Opcode::Recover;
     type Reply = Empty;
+}
+
+impl Recover {
+    /// Ranges and streams as they stand in a message. They are the most of it and the same for many partitions, so they are
+    /// encoded once.
+    pub fn encode_common(ranges: &[PartitionRange], streams: &[RecoveryStream]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        encode_into(&mut bytes, &ranges);
+        encode_into(&mut bytes, &streams);
+        bytes
+    }
+
+    /// Encodes the message with this for its ranges and streams.
+    pub fn encode_around(&self, common: &[u8], out: &mut Vec<u8>) {
+        minicbor::Encoder::new(&mut *out).array(8).expect("writing to a vector cannot fail");
+        encode_into(out, &self.recovery);
+        encode_into(out, &self.crashed);
+        encode_into(out, &self.partition);
+        encode_into(out, &self.attempt);
+        out.extend_from_slice(common);
+        encode_into(out, &self.safe_version);
+        encode_into(out, &self.version_floor);
+    }
 }
 
 /// Recovery master to coordinator: how it ended. On success the partition is durable and waits to be published;
@@ -297,7 +323,8 @@ impl Message for Room {
 /// Recovery master to backup: the records of this partition in this segment.
 /// The answer's body is not CBOR: `ReadTimes`, then whole log entries one after the other, checked by the backup and to be
 /// checked again.
-/// `CorruptReplica`, `UnknownReplica`: take the next source. `Retry`: being read, or no room just now.
+/// `CorruptReplica`, `UnknownReplica`: take the next source. `Retry`: being read, or no room just now. `UnknownRanges`: ask
+/// again with the ranges of all partitions.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct RecoveryRead {
     #[n(0)]
@@ -314,11 +341,102 @@ pub struct RecoveryRead {
     pub end: u32,
     #[n(6)]
     pub partition: u32,
+    /// Of all partitions; empty when the backup should know them.
     #[n(7)]
     pub ranges: Vec<PartitionRange>,
+    /// Which they are: `ranges_digest` of them.
+    #[n(8)]
+    pub digest: u64,
+}
+
+/// What tells the ranges of one division of a dead log from those of any other: the placement hash, with seed 0, of the
+/// list as it is encoded.
+pub fn ranges_digest(ranges: &[PartitionRange]) -> u64 {
+    let mut bytes = Vec::new();
+    encode_into(&mut bytes, &ranges);
+    PlacementHasher::new(PlacementSeed(0)).hash(&bytes).0
 }
 
 impl Message for RecoveryRead {
     const OPCODE: Opcode = Opcode::RecoveryRead;
     type Reply = Empty;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(partition: u32, first: u64, last: u64) -> PartitionRange {
+        PartitionRange {
+            partition,
+            table: TableId(5),
+            seed: PlacementSeed(1),
+            first: KeyHash(first),
+            last: KeyHash(last),
+            shard: ShardId(0),
+            stream: StreamId(1),
+            first_segment: SegmentId(1),
+            durability: Durability::Buffered,
+            replicas: 2,
+            slots: false,
+        }
+    }
+
+    fn encoded<T: Encode<()>>(value: &T) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        encode_into(&mut bytes, value);
+        bytes
+    }
+
+    #[test]
+    fn a_message_around_its_common_part_is_the_message() {
+        let segment = RecoverySegment {
+            segment: SegmentId(300),
+            end: Some(7),
+            sources: vec![SegmentSource { backup: ServerId(700), epoch: Epoch(1) }],
+        };
+        let streams =
+            vec![RecoveryStream { shard: ShardId(0), stream: StreamId(1), segments: vec![segment] }];
+        let recover = Recover {
+            recovery: RecoveryId(1),
+            crashed: ServerId(3),
+            partition: 70_000,
+            attempt: 2,
+            ranges: vec![range(0, 0, 9), range(1, 10, u64::MAX)],
+            streams,
+            safe_version: Version(5),
+            version_floor: Version(1 << 40),
+        };
+        let common = Recover::encode_common(&recover.ranges, &recover.streams);
+        let mut around = Vec::new();
+        Recover { ranges: Vec::new(), streams: Vec::new(), ..recover.clone() }
+            .encode_around(&common, &mut around);
+        assert_eq!(around, encoded(&recover));
+        assert_eq!(crate::decode(&around), Ok(recover));
+    }
+
+    // F4: a thousand recovery masters are told of thousands of segments each.
+    #[test]
+    fn a_segment_is_told_in_few_bytes() {
+        let sources = (0..3).map(|n| SegmentSource { backup: ServerId(900 + n), epoch: Epoch(0) }).collect();
+        let segment = RecoverySegment { segment: SegmentId(7000), end: None, sources };
+        assert!(encoded(&segment).len() <= 21, "{}", encoded(&segment).len());
+    }
+
+    // F4
+    #[test]
+    fn any_difference_between_ranges_shows_in_their_digest() {
+        let ranges = [range(0, 0, 9), range(1, 10, 20)];
+        let others = [
+            vec![range(0, 0, 9)],
+            vec![range(1, 0, 9), range(0, 10, 20)],
+            vec![range(0, 0, 8), range(1, 9, 20)],
+            vec![range(0, 0, 9), PartitionRange { first_segment: SegmentId(2), ..ranges[1] }],
+            vec![range(0, 0, 9), PartitionRange { stream: StreamId(2), ..ranges[1] }],
+            Vec::new(),
+        ];
+        for other in others {
+            assert_ne!(ranges_digest(&other), ranges_digest(&ranges), "{other:?}");
+        }
+    }
 }

@@ -164,14 +164,19 @@ pub fn capacities(extent: Extent) -> Figure {
 /// What a server of 64 GB leaves to each of a thousand.
 const SHARE: f64 = 64.0 * GB / 1000.0;
 
-/// A thousand servers of today, and fewer with the same share each; and a server of 256 GB.
-pub fn now(extent: Extent) -> Figure {
-    let scale = |masters: usize, data: f64| match (masters, data > 100.0 * GB) {
+/// So many servers of today.
+pub fn now_plan(servers: usize, data: f64) -> Plan {
+    let scale = match (servers, data > 100.0 * GB) {
         (_, true) => Scale::coarse(128),
         (301.., _) => Scale::coarse(32),
         (101.., _) => Scale::coarse(8),
         _ => Scale::of(data),
     };
+    Plan { masters: servers, backups: servers, together: true, data, scale, ..plan(NOW) }
+}
+
+/// A thousand servers of today, and fewer with the same share each; and a server of 256 GB.
+pub fn now(extent: Extent) -> Figure {
     // What is computed of a thousand servers is bounded: a quarter of a million requests of masters to backups.
     let mut sizes = vec![(20, SHARE * 20.0), (60, SHARE * 60.0), (100, SHARE * 100.0), (300, SHARE * 300.0)];
     // All that one server of 60 has, for what a restart of Redis takes.
@@ -182,15 +187,7 @@ pub fn now(extent: Extent) -> Figure {
         Extent::Quick => vec![sizes[0], sizes[2]],
         Extent::Smoke => vec![(4, SHARE * 4.0)],
     };
-    let one = |(masters, data): &(usize, f64)| Plan {
-        masters: *masters,
-        backups: *masters,
-        together: true,
-        data: *data,
-        scale: scale(*masters, *data),
-        ..plan(NOW)
-    };
-    let plans: Vec<Plan> = sizes.iter().map(one).collect();
+    let plans: Vec<Plan> = sizes.iter().map(|(masters, data)| now_plan(*masters, *data)).collect();
     let told = plans.clone();
     let tell = move |all: &[Measured]| {
         let rows = told.iter().zip(all).map(|(plan, measured)| {

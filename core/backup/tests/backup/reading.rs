@@ -7,7 +7,7 @@ use ramhold_base::*;
 use ramhold_log::{Entry, EntryReader, Object, OlderList};
 use ramhold_wire::data::AppendRequest;
 use ramhold_wire::membership::{Durability, ServerState};
-use ramhold_wire::recovery::{PartitionRange, RecoveryRead};
+use ramhold_wire::recovery::{PartitionRange, RecoveryRead, ranges_digest};
 use ramhold_wire::{Kind, Opcode};
 
 pub const HEADER_BYTES: usize = 46;
@@ -56,7 +56,13 @@ pub fn read_of(log: &Log, ranges: &[PartitionRange], partition: u32) -> Recovery
         end: u32::MAX,
         partition,
         ranges: ranges.to_vec(),
+        digest: ranges_digest(ranges),
     }
+}
+
+/// The same question of somebody who takes the ranges for known.
+fn untold(read: &RecoveryRead) -> RecoveryRead {
+    RecoveryRead { ranges: Vec::new(), ..read.clone() }
 }
 
 fn with(log: &Log) -> Rig {
@@ -112,6 +118,107 @@ fn overlapping_ranges_and_unknown_partitions_are_bad_requests() {
     let header = rig.header(Opcode::RecoveryRead, OTHER);
     rig.request(&header, b"no CBOR");
     assert_eq!(rig.answer(&header).map(|(status, _)| status), Some(Status::BadRequest));
+}
+
+// F4: the ranges of a thousand partitions are told once, not with every question.
+#[test]
+fn ranges_are_told_once() {
+    let log = small_log(8);
+    let mut rig = with(&log);
+    rig.fence(MASTER);
+    let ranges = [range(0, 0, u64::MAX / 2), range(1, u64::MAX / 2 + 1, u64::MAX)];
+    let [one, other] = [0, 1].map(|partition| read_of(&log, &ranges, partition));
+    assert_eq!(rig.recovery_read(&untold(&one)).0, Status::UnknownRanges);
+    let told = rig.recovery_read(&one);
+    assert_eq!(told.0, Status::Ok);
+    let untold_after = rig.recovery_read(&untold(&other));
+    assert_eq!(untold_after.0, Status::Ok);
+    assert_eq!(told.1.len() + untold_after.1.len(), records_of(&log).len());
+    assert_eq!(rig.recovery_read(&untold(&one)), told, "they are known when the segment is read again");
+    let beyond = RecoveryRead { partition: 2, ..untold(&one) };
+    assert_eq!(rig.recovery_read(&beyond).0, Status::BadRequest);
+    let mut anew = Rig::on(config(), rig.disk, rig.life + 1);
+    anew.fence(MASTER);
+    assert_eq!(anew.recovery_read(&untold(&one)).0, Status::UnknownRanges, "a backup that began anew");
+    assert_eq!(anew.recovery_read(&one), told);
+}
+
+// F4, F6: what is divided by some ranges is never the answer to a question that means others.
+#[test]
+fn an_answer_is_by_the_ranges_that_are_meant() {
+    let log = small_log(8);
+    let mut rig = with(&log);
+    rig.fence(MASTER);
+    let all = records_of(&log);
+    let half = [range(0, 0, u64::MAX / 2), range(1, u64::MAX / 2 + 1, u64::MAX)];
+    let whole = [range(0, 0, u64::MAX)];
+    let first = rig.recovery_read(&read_of(&log, &half, 0));
+    assert!(first.1.len() < all.len());
+    // The same number, as a coordinator would give it that has lost what it stored.
+    let same = read_of(&log, &whole, 0);
+    assert_eq!(rig.recovery_read(&untold(&same)).0, Status::UnknownRanges);
+    assert_eq!(rig.recovery_read(&same), (Status::Ok, all.clone()));
+    assert_eq!(rig.recovery_read(&read_of(&log, &half, 0)), first);
+    // A digest of other ranges than are sent.
+    let lie = RecoveryRead { recovery: RecoveryId(9), ranges: half.to_vec(), ..same.clone() };
+    assert_eq!(rig.recovery_read(&lie).0, Status::BadRequest);
+    assert_eq!(rig.recovery_read(&untold(&lie)).0, Status::UnknownRanges, "nothing was taken up");
+    // The next division: the older one is over.
+    let next = RecoveryRead { recovery: RecoveryId(2), ..same };
+    assert_eq!(rig.recovery_read(&untold(&next)).0, Status::UnknownRanges);
+    assert_eq!(rig.recovery_read(&next), (Status::Ok, all));
+    let older = read_of(&log, &half, 0);
+    assert_eq!(rig.recovery_read(&older).0, Status::NotAllowed);
+    assert_eq!(rig.recovery_read(&untold(&older)).0, Status::NotAllowed);
+}
+
+// F4
+#[test]
+fn a_read_for_an_older_division_is_answered_when_a_newer_one_has_begun() {
+    let log = small_log(8);
+    let mut rig = with(&log);
+    rig.fence(MASTER);
+    let half = [range(0, 0, u64::MAX / 2), range(1, u64::MAX / 2 + 1, u64::MAX)];
+    let older = read_of(&log, &half, 0);
+    let newer = RecoveryRead { recovery: RecoveryId(2), ..read_of(&log, &half, 1) };
+    rig.hold = true;
+    let headers = [&older, &newer].map(|read| {
+        let header = rig.header(Opcode::RecoveryRead, OTHER);
+        rig.request(&header, &cbor(read));
+        header
+    });
+    rig.run();
+    let statuses = headers.map(|header| rig.records(&header).unwrap().0);
+    assert_eq!(statuses, [Status::Ok, Status::Ok]);
+    // One of two partitions had it of either: of the newer it is kept.
+    let header = rig.header(Opcode::RecoveryRead, OTHER);
+    rig.request(&header, &cbor(&untold(&RecoveryRead { partition: 0, ..newer })));
+    assert!(rig.answer(&header).is_some(), "nothing is read for it");
+}
+
+// F4: what is remembered is bounded; of more, questions bring the ranges again.
+#[test]
+fn many_divisions_are_remembered_and_not_all() {
+    let log = small_log(2);
+    let mut rig = with(&log);
+    rig.fence(MASTER);
+    let read = |server: u64, recovery: u64| {
+        let dead = LogId { server: ServerId(server), shard: ShardId(0) };
+        RecoveryRead {
+            recovery: RecoveryId(recovery),
+            log: dead,
+            ..read_of(&log, &[range(0, 0, u64::MAX)], 0)
+        }
+    };
+    let first = 1000;
+    for server in first..first + 65 {
+        rig.fence(ServerId(server));
+        assert_eq!(rig.recovery_read(&read(server, server)).0, Status::UnknownReplica);
+    }
+    let known = |rig: &mut Rig, server: u64| rig.recovery_read(&untold(&read(server, server))).0;
+    assert_eq!(known(&mut rig, first), Status::UnknownRanges);
+    assert_eq!(known(&mut rig, first + 1), Status::UnknownReplica);
+    assert_eq!(known(&mut rig, first + 64), Status::UnknownReplica);
 }
 
 // F4, F9

@@ -61,7 +61,7 @@ fn what_is_left_is_recovered_when_all_who_are_away_are_given_up() {
     assert_eq!(given_up, LossAccepted::default());
     world.run_until("told", |w| running(w).is_some());
     let (at, recover) = running(&world).unwrap();
-    assert_eq!(recover.segments[0].end, 300);
+    assert_eq!(recover.streams[0].segments[0].end, Some(300));
     let losses = world.status().losses;
     assert_eq!(losses.len(), 1);
     assert!(losses[0].reason.contains("given up"), "{}", losses[0].reason);
@@ -154,6 +154,6 @@ fn an_end_that_nobody_has_any_more_can_be_given_up() {
         running(w).is_some_and(|(_, r)| r.recovery > first.recovery && r.crashed == ServerId(1))
     });
     let (_, second) = running(&world).unwrap();
-    assert_eq!(second.segments[0].end, 250);
+    assert_eq!(second.streams[0].segments[0].end, Some(250));
     assert_eq!(world.status().losses.iter().filter(|loss| loss.crashed == ServerId(1)).count(), 1);
 }

@@ -33,6 +33,8 @@ pub struct Server {
     pub mood: Mood,
     /// Requests that it leaves unanswered.
     pub deaf: BTreeSet<Opcode>,
+    /// How many those were.
+    pub unheard: u32,
     /// Its answers to pings are on their way until `release_pongs`.
     pub holds_pongs: bool,
     held_pongs: Vec<(Header, Pong)>,
@@ -294,6 +296,7 @@ impl World {
             server.drops.push(decode::<TabletDrop>(body).expect("a table").table);
         }
         if server.deaf.contains(&opcode) {
+            server.unheard += 1;
             return;
         }
         if opcode != Opcode::Ping && header.target != server.id {
@@ -544,6 +547,7 @@ impl World {
             id: ServerId::NONE,
             mood: Mood::Answering,
             deaf: BTreeSet::new(),
+            unheard: 0,
             holds_pongs: false,
             held_pongs: Vec::new(),
             replicas: BTreeMap::new(),

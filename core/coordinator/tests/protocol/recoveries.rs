@@ -100,8 +100,43 @@ fn a_head_below_the_recorded_epoch_is_never_used() {
     world.server_mut(3).replicas.insert(ServerId(1), vec![current]);
     world.run(Duration::from_secs(5));
     let sources: Vec<ServerId> =
-        running(&world).unwrap().1.segments[0].sources.iter().map(|s| s.backup).collect();
+        running(&world).unwrap().1.streams[0].segments[0].sources.iter().map(|s| s.backup).collect();
     assert_eq!(sources, [ServerId(3)]);
+}
+
+// F4: what the masters of a large division are told is more than may wait for the store at once, and none of it is dropped.
+#[test]
+fn masters_of_a_large_division_are_told_by_portions() {
+    const SEGMENT_COUNT: u64 = 300_000;
+    let mut world = World::cluster(4);
+    let config = CoordinatorConfig { partition_bytes_max: 20_000, ..CoordinatorConfig::new(addr(7400)) };
+    world.config = CoordinatorConfig { segment_bytes: 4096, ..config };
+    world.restart();
+    world.run(Duration::from_secs(1));
+    let id = world.create("users", buffered(2, 1));
+    for port in 2..=4 {
+        world.server_mut(port).deaf.insert(Opcode::Recover);
+    }
+    world.kill(1);
+    world.run(Duration::from_secs(3));
+    let digest: Vec<u64> = (1..=SEGMENT_COUNT).collect();
+    let head = head_report(2, SEGMENT_COUNT, 0, 500, &digest, &[everything(id, 600_000)]);
+    let closed = ReplicaReport { closed: true, opening: None, ..head_report(2, 1, 0, 500, &[], &[]) };
+    let closed = |segment| ReplicaReport { segment: SegmentId(segment), ..closed.clone() };
+    let held = (1..SEGMENT_COUNT).map(closed).chain([head]).collect();
+    world.store_held = true;
+    world.server_mut(3).replicas.insert(ServerId(1), held);
+    world.run(Duration::from_secs(3));
+    let unheard = |world: &World| world.servers.values().map(|server| server.unheard).sum::<u32>();
+    assert_eq!(unheard(&world), 0, "the division is not stored");
+    world.store_held = false;
+    world.run(Duration::from_millis(200));
+    let partitions = world.status().recoveries[0].partitions;
+    assert!(partitions >= 36, "{partitions}");
+    // The first ones are due again: nobody has answered.
+    assert!(unheard(&world) >= partitions, "{}", unheard(&world));
+    let dropped = world.reports.iter().find(|text| text.contains("dropped"));
+    assert_eq!(dropped, None);
 }
 
 // F3, F6
@@ -341,7 +376,7 @@ fn once_a_partition_is_live_the_end_is_fixed() {
     world.kill(1);
     world.run_until("told", |w| running(w).is_some());
     let (at, first) = running(&world).unwrap();
-    assert_eq!(first.segments[0].end, 400);
+    assert_eq!(first.streams[0].segments[0].end, Some(400));
     world.finish(at, &first);
     world.settle();
     assert!(!world.is_over(ServerId(1)));
@@ -349,8 +384,12 @@ fn once_a_partition_is_live_the_end_is_fixed() {
     world.restart();
     world.run_until("told anew", |w| running(w).unwrap().1.recovery > first.recovery);
     let (_, second) = running(&world).unwrap();
-    assert_eq!(second.segments[0].end, 400, "longer replicas found later are cut at the end");
-    assert_eq!(second.segments[0].sources.len(), 2);
+    assert_eq!(
+        second.streams[0].segments[0].end,
+        Some(400),
+        "longer replicas found later are cut at the end"
+    );
+    assert_eq!(second.streams[0].segments[0].sources.len(), 2);
     let left: Vec<(KeyHash, KeyHash)> = second.ranges.iter().map(|r| (r.first, r.last)).collect();
     let live = first.ranges.iter().find(|r| r.partition == first.partition).unwrap();
     assert!(left.iter().all(|(first, last)| *last < live.first || *first > live.last));
@@ -413,8 +452,8 @@ fn lost_buffers_end_in_a_loss_report_when_every_directory_has_answered() {
     world.server_mut(1).diligent = false;
     world.run_until("told", |w| running(w).is_some());
     let (at, recover) = running(&world).unwrap();
-    assert_eq!(recover.segments[0].end, 450);
-    assert_eq!(recover.segments[0].sources.len(), 1);
+    assert_eq!(recover.streams[0].segments[0].end, Some(450));
+    assert_eq!(recover.streams[0].segments[0].sources.len(), 1);
     assert_eq!(recover.version_floor, ceiling);
     let losses = world.status().losses;
     assert_eq!((losses.len(), losses[0].tables.clone()), (1, vec![id]));

@@ -11,19 +11,20 @@
 //!
 //! Invariants:
 //! - requests under way and what has come and is not taken in are at most as many as configured;
-//! - a segment is done only when every record of it has been taken in.
+//! - a segment is done only when every record of it has been taken in;
+//! - a step looks only at segments that something happens to, however many there are.
 //!
 //! Not here: what follows when all is taken in (`replay`). Protocol: docs/protocols/recovery.md, 5. Catalogue: F4, E4.
 
 use super::{PartitionKey, PartitionReplay, Phase};
 use crate::{Context, Master};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Effects, Instant, LogId, Peer, ServerId, Status};
+use ramhold_base::{Effects, Instant, LogId, Peer, SegmentId, ServerId, ShardId, Status, StreamId};
 use ramhold_log::{AppendRefusal, INTAKE_SLICE_BYTES, IntakeStop, Purpose};
-use ramhold_wire::recovery::{ReadTimes, RecoveryRead, RecoverySegment, ReplayTimes};
+use ramhold_wire::recovery::{ReadTimes, RecoveryRead, RecoveryStream, ReplayTimes, SegmentSource};
 use ramhold_wire::{View, request};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// A backup reads a whole segment from a device that others use too.
@@ -58,10 +59,16 @@ enum JobState {
 
 #[derive(Debug)]
 struct Job {
-    segment: RecoverySegment,
+    shard: ShardId,
+    stream: StreamId,
+    segment: SegmentId,
+    end: Option<u32>,
+    sources: Vec<SegmentSource>,
     state: JobState,
+    /// Of `sources`, the one that is asked or was asked last.
     source: usize,
-    not_before: Instant,
+    /// The backup does not know the ranges and is told them with the next question.
+    tells: bool,
 }
 
 /// Records that have come.
@@ -77,14 +84,18 @@ struct Arrived {
 pub(super) struct Fetching {
     /// In the order in which they are asked for.
     jobs: Vec<Job>,
+    /// Those that may be asked for.
+    todo: BTreeSet<usize>,
+    /// Those that are not asked for again before then, in that order.
+    put_off: VecDeque<(Instant, usize)>,
+    /// How many are `Fetching`, and `Done`.
+    outstanding: usize,
     done_count: usize,
     queue: VecDeque<Arrived>,
     /// Memory of what was taken in, for what comes.
     spare: Vec<Vec<u8>>,
     /// Taking in waits for memory or for repair until then.
     paused_until: Option<Instant>,
-    /// The first time at which a job that was put off may go on.
-    refetch_at: Option<Instant>,
     memory_waits: u32,
     bytes: u64,
     /// Keys that were not here before: all, and those from segments that are done.
@@ -94,20 +105,32 @@ pub(super) struct Fetching {
 }
 
 impl Fetching {
-    /// `apart`: by so many segments this master begins each round behind the first.
-    pub fn new(segments: Vec<RecoverySegment>, apart: usize) -> Fetching {
-        let new = |segment| Job { segment, state: JobState::Todo, source: 0, not_before: Instant::ZERO };
-        let mut jobs: Vec<Job> = segments.into_iter().map(new).collect();
-        jobs.sort_by_key(|job| Reverse(job.segment.segment));
+    /// `apart`: by so many segments this master begins each round behind the first. `read_speed`: of a backup's device, in
+    /// megabytes a second; 0: not known.
+    pub fn new(streams: Vec<RecoveryStream>, apart: usize, read_speed: impl Fn(ServerId) -> u32) -> Fetching {
+        let mut jobs: Vec<Job> = Vec::new();
+        for RecoveryStream { shard, stream, segments } in streams {
+            jobs.extend(segments.into_iter().map(|segment| Job {
+                shard,
+                stream,
+                segment: segment.segment,
+                end: segment.end,
+                sources: segment.sources,
+                state: JobState::Todo,
+                source: 0,
+                tells: false,
+            }));
+        }
+        jobs.sort_by_key(|job| Reverse(job.segment));
         // By when each backup is expected to have read it: with equal devices each one's newest, then each one's second
         // newest, and so on.
         let mut counts: BTreeMap<Option<ServerId>, u64> = BTreeMap::new();
         let mut ranked: Vec<(u64, Job)> = Vec::with_capacity(jobs.len());
         for job in jobs {
-            let source = job.segment.sources.first();
-            let count = counts.entry(source.map(|source| source.backup)).or_default();
+            let backup = job.sources.first().map(|source| source.backup);
+            let count = counts.entry(backup).or_default();
             *count += 1;
-            let speed = source.map_or(0, |source| source.read_speed).max(1);
+            let speed = backup.map_or(0, &read_speed).max(1);
             ranked.push((count.saturating_mul(SPEED_SCALE) / u64::from(speed), job));
         }
         ranked.sort_by_key(|(expected, _)| *expected);
@@ -115,12 +138,14 @@ impl Fetching {
             round.rotate_left(apart % round.len());
         }
         Fetching {
+            todo: (0..ranked.len()).collect(),
             jobs: ranked.into_iter().map(|(_, job)| job).collect(),
+            put_off: VecDeque::new(),
+            outstanding: 0,
             done_count: 0,
             queue: VecDeque::new(),
             spare: Vec::new(),
             paused_until: None,
-            refetch_at: None,
             memory_waits: 0,
             bytes: 0,
             key_count: 0,
@@ -151,7 +176,8 @@ impl Fetching {
 
     /// When to look again without any input.
     pub fn retry_at(&self) -> Option<Instant> {
-        self.refetch_at.into_iter().chain(self.paused_until).min()
+        let again_at = self.put_off.front().map(|(at, _)| *at);
+        again_at.into_iter().chain(self.paused_until).min()
     }
 
     /// Bytes that were taken in.
@@ -164,20 +190,55 @@ impl Fetching {
         self.times
     }
 
+    /// It is asked for no more, for now.
+    fn leave(&mut self, job: usize, state: JobState) {
+        let left = std::mem::replace(&mut self.jobs[job].state, state);
+        assert!(left == JobState::Fetching, "only what is asked for ends");
+        self.outstanding -= 1;
+    }
+
     fn done(&mut self, job: usize) {
-        self.jobs[job].state = JobState::Done;
+        self.leave(job, JobState::Done);
         self.done_count += 1;
         self.keys_done = self.key_count;
     }
 
     fn put_off(&mut self, job: usize, now: Instant) {
-        self.jobs[job].state = JobState::Todo;
-        self.jobs[job].not_before = now + PAUSE;
+        self.leave(job, JobState::Todo);
+        // Each is put off as long, so they stay in order.
+        self.put_off.push_back((now + PAUSE, job));
     }
 
     fn next_source(&mut self, job: usize) {
+        self.leave(job, JobState::Todo);
         self.jobs[job].source += 1;
-        self.jobs[job].state = JobState::Todo;
+        self.jobs[job].tells = false;
+        self.todo.insert(job);
+    }
+
+    /// The backup wants to be told the ranges.
+    fn tell_ranges(&mut self, job: usize) {
+        if self.jobs[job].tells {
+            // It was told.
+            return self.next_source(job);
+        }
+        self.leave(job, JobState::Todo);
+        self.jobs[job].tells = true;
+        self.todo.insert(job);
+    }
+
+    /// The next to be asked for.
+    fn next(&mut self, now: Instant) -> Option<usize> {
+        while let Some((_, job)) = self.put_off.pop_front_if(|(at, _)| *at <= now) {
+            self.todo.insert(job);
+        }
+        self.todo.first().copied()
+    }
+
+    fn begin(&mut self, job: usize) {
+        self.todo.remove(&job);
+        self.jobs[job].state = JobState::Fetching;
+        self.outstanding += 1;
     }
 }
 
@@ -191,45 +252,35 @@ impl Master {
         view: &View,
         effects: &mut Effects,
     ) {
-        let jobs = &mut replay.fetching.jobs;
-        let mut outstanding = jobs.iter().filter(|j| j.state == JobState::Fetching).count();
-        let put_off = jobs.iter().filter(|j| j.state == JobState::Todo && j.not_before > now);
-        replay.fetching.refetch_at = put_off.map(|j| j.not_before).min();
-        for (index, job) in jobs.iter_mut().enumerate() {
-            if outstanding >= self.config.fetches_max {
-                return;
-            }
-            if job.state != JobState::Todo || job.not_before > now {
-                continue;
-            }
-            while job
-                .segment
-                .sources
-                .get(job.source)
-                .is_some_and(|source| view.list.address(source.backup) != Some(source.address.0))
-            {
-                job.source += 1;
-            }
-            let Some(source) = job.segment.sources.get(job.source) else {
-                let reason =
-                    format!("no usable replica of {} of {} is left", job.segment.segment, job.segment.stream);
-                return replay.fail(reason);
+        while replay.fetching.outstanding < self.config.fetches_max {
+            let Some(index) = replay.fetching.next(now) else { return };
+            let job = &mut replay.fetching.jobs[index];
+            let address = loop {
+                let Some(source) = job.sources.get(job.source) else {
+                    let reason = format!("no usable replica of {} of {} is left", job.segment, job.stream);
+                    return replay.fail(reason);
+                };
+                match view.list.address(source.backup) {
+                    Some(address) => break address,
+                    None => (job.source, job.tells) = (job.source + 1, false),
+                }
             };
+            let source = job.sources[job.source];
             let fetch = Fetch { key, attempt: replay.attempt, job: index, source: job.source, asked: now };
-            let rpc = self.calls.open(source.address.0, now, now + FETCH_TIMEOUT, Context::Fetch(fetch));
+            let rpc = self.calls.open(address, now, now + FETCH_TIMEOUT, Context::Fetch(fetch));
             let message = RecoveryRead {
                 recovery: key.recovery,
-                log: LogId { server: replay.crashed, shard: job.segment.shard },
-                stream: job.segment.stream,
-                segment: job.segment.segment,
+                log: LogId { server: replay.crashed, shard: job.shard },
+                stream: job.stream,
+                segment: job.segment,
                 epoch: source.epoch,
-                end: job.segment.end,
+                end: job.end.unwrap_or(u32::MAX),
                 partition: key.partition,
-                ranges: replay.all.clone(),
+                ranges: if job.tells { replay.all.clone() } else { Vec::new() },
+                digest: replay.digest,
             };
-            request(effects, Peer::Addr(source.address.0), &view.to_server(source.backup), rpc, &message);
-            job.state = JobState::Fetching;
-            outstanding += 1;
+            request(effects, Peer::Addr(address), &view.to_server(source.backup), rpc, &message);
+            replay.fetching.begin(index);
         }
     }
 
@@ -291,6 +342,7 @@ impl Master {
                 }
             }
             Status::Retry | Status::TooMany | Status::NotReady => fetching.put_off(fetch.job, now),
+            Status::UnknownRanges => fetching.tell_ranges(fetch.job),
             _ => fetching.next_source(fetch.job),
         }
     }
@@ -408,27 +460,21 @@ fn is_current(replay: &PartitionReplay, fetch: Fetch) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ramhold_base::{Epoch, SegmentId, ShardId, StreamId};
-    use ramhold_wire::control::Address;
-    use ramhold_wire::recovery::SegmentSource;
+    use ramhold_base::Epoch;
+    use ramhold_wire::recovery::RecoverySegment;
 
     /// Segments 1, 2, .. of one stream, each with the backup that it is read from and how fast that is; who is asked in
     /// turn by the master that begins so many segments behind the first.
     fn asked_apart(primaries: &[(u64, u32)], apart: usize) -> Vec<u64> {
-        let segments = (1..).zip(primaries).map(|(segment, (backup, read_speed))| RecoverySegment {
-            shard: ShardId(0),
-            stream: StreamId(1),
+        let segments = (1..).zip(primaries).map(|(segment, (backup, _))| RecoverySegment {
             segment: SegmentId(segment),
-            end: u32::MAX,
-            sources: vec![SegmentSource {
-                backup: ServerId(*backup),
-                address: Address(std::net::SocketAddr::from(([10, 0, 0, 1], 1))),
-                epoch: Epoch(0),
-                read_speed: *read_speed,
-            }],
+            end: None,
+            sources: vec![SegmentSource { backup: ServerId(*backup), epoch: Epoch(0) }],
         });
-        let fetching = Fetching::new(segments.collect(), apart);
-        fetching.jobs.iter().map(|job| job.segment.sources[0].backup.raw()).collect()
+        let stream = RecoveryStream { shard: ShardId(0), stream: StreamId(1), segments: segments.collect() };
+        let speeds: BTreeMap<u64, u32> = primaries.iter().copied().collect();
+        let fetching = Fetching::new(vec![stream], apart, |backup| speeds[&backup.raw()]);
+        fetching.jobs.iter().map(|job| job.sources[0].backup.raw()).collect()
     }
 
     fn asked(primaries: &[(u64, u32)]) -> Vec<u64> {

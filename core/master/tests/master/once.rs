@@ -7,13 +7,15 @@ use ramhold_base::hash::{PlacementHasher, PlacementSeed};
 use ramhold_base::*;
 use ramhold_log::{Entry, Object, OlderList, RpcResult};
 use ramhold_wire::Opcode;
-use ramhold_wire::control::{Address, encode_into};
+use ramhold_wire::control::encode_into;
 use ramhold_wire::data::{
     Expiry, IncrementReply, IncrementRequest, KeyRequest, ReadReply, RejectRules, WriteRequest,
     decode_version,
 };
 use ramhold_wire::membership::Durability;
-use ramhold_wire::recovery::{PartitionRange, ReadTimes, Recover, RecoverySegment, SegmentSource};
+use ramhold_wire::recovery::{
+    PartitionRange, ReadTimes, Recover, RecoverySegment, RecoveryStream, SegmentSource,
+};
 use std::time::Duration;
 
 const TABLE: TableId = TableId(5);
@@ -417,26 +419,15 @@ fn recover(rig: &mut Rig, entries: &[Entry<'_>]) {
         replicas: 2,
         slots: false,
     };
-    let source = SegmentSource {
-        read_speed: 100,
-        backup: ServerId(1),
-        address: Address("10.0.0.1:1".parse().unwrap()),
-        epoch: Epoch(0),
-    };
-    let segment = RecoverySegment {
-        shard: ShardId(0),
-        stream: StreamId(1),
-        segment: SegmentId(1),
-        end: u32::MAX,
-        sources: vec![source],
-    };
+    let source = SegmentSource { backup: ServerId(1), epoch: Epoch(0) };
+    let segment = RecoverySegment { segment: SegmentId(1), end: None, sources: vec![source] };
     let recover = Recover {
         recovery: RecoveryId(1),
         crashed: ServerId(3),
         partition: 0,
         attempt: 1,
         ranges: vec![range],
-        segments: vec![segment],
+        streams: vec![RecoveryStream { shard: ShardId(0), stream: StreamId(1), segments: vec![segment] }],
         safe_version: Version(5),
         version_floor: Version(0),
     };

@@ -6,7 +6,7 @@ use crate::rig::Rig;
 use ramhold_base::hash::PlacementSeed;
 use ramhold_base::*;
 use ramhold_log::{Entry, INTAKE_SLICE_BYTES, Object, OlderList};
-use ramhold_wire::control::{Address, decode, encode_into};
+use ramhold_wire::control::{decode, encode_into};
 use ramhold_wire::data::{AppendReply, AppendRequest, KeyRequest, RejectRules, WriteRequest};
 use ramhold_wire::membership::*;
 use ramhold_wire::recovery::*;
@@ -36,36 +36,19 @@ fn recover(attempt: u32, segments: Vec<RecoverySegment>) -> Recover {
         partition: 0,
         attempt,
         ranges: vec![range(0, u64::MAX)],
-        segments,
+        streams: vec![RecoveryStream { shard: ShardId(0), stream: StreamId(1), segments }],
         safe_version: Version(5),
         version_floor: Version(0),
     }
 }
 fn unusable() -> Vec<RecoverySegment> {
-    vec![RecoverySegment {
-        shard: ShardId(0),
-        stream: StreamId(1),
-        segment: SegmentId(1),
-        end: 10,
-        sources: vec![],
-    }]
+    vec![RecoverySegment { segment: SegmentId(1), end: Some(10), sources: vec![] }]
 }
 
 /// One segment, on the backups 1 and 2.
 fn readable() -> Vec<RecoverySegment> {
-    let source = |id: u64| SegmentSource {
-        read_speed: 100,
-        backup: ServerId(id),
-        address: Address(format!("10.0.0.{id}:1").parse().unwrap()),
-        epoch: Epoch(0),
-    };
-    vec![RecoverySegment {
-        shard: ShardId(0),
-        stream: StreamId(1),
-        segment: SegmentId(1),
-        end: u32::MAX,
-        sources: vec![source(1), source(2)],
-    }]
+    let source = |id: u64| SegmentSource { backup: ServerId(id), epoch: Epoch(0) };
+    vec![RecoverySegment { segment: SegmentId(1), end: None, sources: vec![source(1), source(2)] }]
 }
 /// Two objects of table 5.
 fn records() -> Vec<u8> {
@@ -79,19 +62,39 @@ fn records() -> Vec<u8> {
 }
 /// Answers the one question for records; whom it went to. Backups answer nothing else before `settle`.
 fn answer_records(rig: &mut Rig, body: &[u8]) -> ServerId {
-    let at = rig.asked.iter().position(|(h, _)| h.opcode() == Some(Opcode::RecoveryRead)).expect("asked");
-    let (asked, _) = rig.asked.remove(at);
-    let mut effects = Effects::new();
     let times = [0; ReadTimes::BYTES];
-    rig.master.on_reply(
-        rig.now,
-        &asked.answer(Status::Ok),
-        &[&times, body].concat(),
-        &rig.view,
-        &mut effects,
-    );
+    answer_question(rig, Status::Ok, &[&times, body].concat()).0
+}
+/// The same with any answer; also what was asked.
+fn answer_question(rig: &mut Rig, status: Status, body: &[u8]) -> (ServerId, RecoveryRead) {
+    let at = rig.asked.iter().position(|(h, _)| h.opcode() == Some(Opcode::RecoveryRead)).expect("asked");
+    let (asked, question) = rig.asked.remove(at);
+    let mut effects = Effects::new();
+    rig.master.on_reply(rig.now, &asked.answer(status), body, &rig.view, &mut effects);
     rig.take(effects);
-    asked.target
+    (asked.target, decode(&question).unwrap())
+}
+
+// F4: the ranges of all partitions go to a backup that does not know them, and with no other question.
+#[test]
+fn ranges_are_told_to_who_does_not_know_them() {
+    let mut rig = Rig::new();
+    let segment = |id: u64| RecoverySegment { segment: SegmentId(id), ..readable()[0].clone() };
+    let recover = recover(1, vec![segment(1), segment(2)]);
+    assert_eq!(rig.request(&recover), Status::Ok);
+    let (asked, first) = answer_question(&mut rig, Status::UnknownRanges, &[]);
+    rig.tick();
+    assert_eq!((asked, first.segment), (ServerId(1), SegmentId(2)));
+    assert_eq!((first.ranges, first.digest), (vec![], ranges_digest(&recover.ranges)));
+    let (_, second) = answer_question(&mut rig, Status::Retry, &[]);
+    assert_eq!((second.segment, second.ranges.len()), (SegmentId(1), 0));
+    let (asked, again) = answer_question(&mut rig, Status::UnknownRanges, &[]);
+    rig.tick();
+    assert_eq!((asked, again.segment), (ServerId(1), SegmentId(2)));
+    assert_eq!((again.ranges, again.digest), (recover.ranges, first.digest));
+    // Who says so of what it was told is not asked for ever; the next one is taken for informed.
+    let (asked, next) = answer_question(&mut rig, Status::Retry, &[]);
+    assert_eq!((asked, next.segment, next.ranges.len()), (ServerId(2), SegmentId(2), 0));
 }
 
 // D6 of the faults: never passed over, never served.

@@ -7,7 +7,7 @@ use ramhold_world::stage::{Setting, Stage};
 const COUNT: u64 = 60;
 
 /// Where recovery masters and backups die.
-const MARKS: [&str; 11] = [
+const MARKS: [&str; 12] = [
     "recovery_begun",
     "recovery_replayed",
     "recovery_entered",
@@ -18,6 +18,7 @@ const MARKS: [&str; 11] = [
     "backup_flush_copied",
     "backup_flush_certified",
     "backup_fence_answered",
+    "backup_ranges_told",
     "backup_segment_divided",
 ];
 
