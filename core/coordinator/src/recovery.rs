@@ -445,7 +445,7 @@ impl Coordinator {
         let ranges = divide(&tablets, &self.bounds(weight));
         let plan_id = self.state.meta.recoveries.next();
         self.state.meta.recoveries = plan_id;
-        let plan = Plan::new(plan_id, ranges, proof.clone());
+        let plan = Plan::new(plan_id, ranges, weight, proof.clone());
         let losses = self.file_losses(id, crashed, time, &proof);
         let Some(record) = self.state.recoveries.get_mut(&id) else { return };
         record.plan = plan_id;
@@ -475,7 +475,10 @@ impl Coordinator {
         let masters = self.state.all_up().filter(|s| s.entry.master).count() as u64;
         // As many masters as there are share the work, but for scraps. Parts do not come out even, least of all between
         // slots: a sixteenth is room for that.
-        let share = weight.div_ceil(masters.max(1)).saturating_mul(17) / 16;
+        let share = weight.div_ceil(masters.max(1));
+        // Where some have more room than others they get more, see `room`: two parts for each, then.
+        let share = if self.uneven_masters(share).is_some() { share.div_ceil(2) } else { share };
+        let share = share.saturating_mul(17) / 16;
         let share = share.saturating_add(u64::from(self.config.segment_bytes));
         Bounds {
             bytes_wanted: share.max(self.config.partition_bytes_min).min(self.config.partition_bytes_max),

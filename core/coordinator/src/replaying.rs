@@ -1,7 +1,8 @@
 //! Recovery masters at work: who replays which partition, and what happens when one fails.
 //!
-//! A partition waits, runs at one master, or is live. It is given to the least busy master that has not failed it; every
-//! turn has its own attempt number, and only the present one can be published.
+//! A partition waits, runs at one master, or is live. It is given to the least busy master that has not failed it, or,
+//! where some have more room than others, to whoever has most of it left; every turn has its own attempt number, and only
+//! the present one can be published.
 //!
 //! Protocol: docs/protocols/recovery.md, 5 and "Failures". Catalogue: F4, F6.
 
@@ -14,6 +15,7 @@ use crate::state::Key;
 use ramhold_base::limits::FRAME_BODY_BYTES_MAX;
 use ramhold_base::{Instant, Level, RecoveryId, ServerId, ShardId, Status, StreamId, TableId, Version};
 use ramhold_wire::recovery::{PartitionRange, Recover, RecoverySegment, RecoveryStream, SegmentSource};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +35,8 @@ pub(crate) struct Plan {
     /// What is replayed; its sources are refreshed as backups come and go.
     proof: Proof,
     pub partitions: Vec<Partition>,
+    /// What a partition has about, in bytes of log.
+    partition_bytes: u64,
     common: Option<Common>,
 }
 
@@ -55,6 +59,19 @@ pub(crate) struct Partition {
     avoid: BTreeSet<ServerId>,
 }
 
+/// What a master has to do.
+#[derive(Clone, Copy, Debug, Default)]
+struct Work {
+    /// Memory that it has left, where that is what counts.
+    left: u64,
+    /// That it replays now, of all recoveries.
+    partitions: u32,
+    /// And of the one in question.
+    of_this: u32,
+    /// That it has.
+    tablets: u32,
+}
+
 #[derive(Debug)]
 pub(crate) enum Replay {
     Waiting,
@@ -63,7 +80,8 @@ pub(crate) enum Replay {
 }
 
 impl Plan {
-    pub fn new(id: RecoveryId, ranges: Vec<PartitionRange>, proof: Proof) -> Plan {
+    /// The ranges have so many bytes of log together.
+    pub fn new(id: RecoveryId, ranges: Vec<PartitionRange>, bytes: u64, proof: Proof) -> Plan {
         let count = ranges.iter().map(|r| r.partition + 1).max().unwrap_or(0);
         let partition = || Partition {
             state: Replay::Waiting,
@@ -72,7 +90,9 @@ impl Plan {
             not_before: Instant::ZERO,
             avoid: BTreeSet::new(),
         };
-        Plan { id, ranges, proof, partitions: (0..count).map(|_| partition()).collect(), common: None }
+        let partitions = (0..count).map(|_| partition()).collect();
+        let partition_bytes = bytes / u64::from(count.max(1));
+        Plan { id, ranges, proof, partitions, partition_bytes, common: None }
     }
 
     pub fn proof(&self) -> &Proof {
@@ -181,6 +201,15 @@ impl Plan {
     }
 }
 
+impl Work {
+    /// One partition more, of so many bytes.
+    fn take(&mut self, bytes: u64) {
+        self.left = self.left.saturating_sub(bytes);
+        self.partitions += 1;
+        self.of_this += 1;
+    }
+}
+
 impl Partition {
     /// The master's turn is over without success.
     pub fn fail(&mut self, now: Instant, config: &CoordinatorConfig) {
@@ -192,18 +221,15 @@ impl Partition {
         self.state = Replay::Waiting;
     }
 
-    fn choose_master(
-        &mut self,
-        masters: &BTreeMap<ServerId, u32>,
-        busy: &BTreeMap<ServerId, u32>,
-        busy_max: u32,
-    ) -> Option<ServerId> {
+    fn choose_master(&mut self, masters: &BTreeMap<ServerId, Work>, most: Work) -> Option<ServerId> {
         if masters.keys().all(|m| self.avoid.contains(m)) {
             self.avoid.clear();
         }
-        let load = |m: &ServerId| busy.get(m).copied().unwrap_or(0);
-        let free = masters.iter().filter(|(m, _)| !self.avoid.contains(m) && load(m) < busy_max);
-        free.min_by_key(|(m, tablets)| (load(m), **tablets, **m)).map(|(m, _)| *m)
+        let may = |m: &ServerId, work: &Work| {
+            !self.avoid.contains(m) && work.partitions < most.partitions && work.of_this < most.of_this
+        };
+        let free = masters.iter().filter(|(m, work)| may(m, work));
+        free.min_by_key(|(m, work)| (Reverse(work.left), work.partitions, work.tablets, **m)).map(|(m, _)| *m)
     }
 }
 
@@ -248,9 +274,8 @@ impl Coordinator {
     }
 
     fn assign(&mut self, now: Instant, id: RecoveryId, plan: &mut Plan, recovery: &mut Recovery) {
-        let plan_id = plan.id;
-        let masters = self.state.tablets_by_master();
-        let mut busy = self.busy_masters(plan);
+        let (plan_id, bytes) = (plan.id, plan.partition_bytes);
+        let (mut masters, most) = self.work(plan);
         // See `room`.
         let is_narrow = self.rooms.is_scarce();
         let mut is_running = plan.partitions.iter().any(|p| matches!(p.state, Replay::Running { .. }));
@@ -263,11 +288,8 @@ impl Coordinator {
             if is_narrow && is_running {
                 break;
             }
-            let Some(master) = partition.choose_master(&masters, &busy, self.config.partitions_per_master)
-            else {
-                continue;
-            };
-            *busy.entry(master).or_default() += 1;
+            let Some(master) = partition.choose_master(&masters, most) else { continue };
+            masters.entry(master).and_modify(|work| work.take(bytes));
             is_running = true;
             partition.attempt += 1;
             partition.state = Replay::Running { master, retry: Retry::new(&self.config), remind_at: None };
@@ -275,16 +297,33 @@ impl Coordinator {
         }
     }
 
-    /// How many partitions each master replays now, of all recoveries.
-    fn busy_masters(&self, plan: &Plan) -> BTreeMap<ServerId, u32> {
-        let others = self.recoveries.values().filter_map(|r| r.plan.as_ref());
-        let mut busy = BTreeMap::new();
-        for partition in others.chain([plan]).flat_map(|p| &p.partitions) {
-            if let Replay::Running { master, .. } = partition.state {
-                *busy.entry(master).or_insert(0) += 1;
+    /// What each master has to do, and what it may have at most to be given one more partition.
+    fn work(&self, plan: &Plan) -> (BTreeMap<ServerId, Work>, Work) {
+        let tablets = self.state.tablets_by_master();
+        let (count, master_count) = (plan.partitions.len() as u64, tablets.len().max(1) as u64);
+        let left = self.uneven_masters((plan.partition_bytes * count).div_ceil(master_count));
+        let most = Work {
+            partitions: self.config.partitions_per_master,
+            // Nobody takes over more than half again as much as if all took the same.
+            of_this: left.as_ref().map_or(u32::MAX, |_| (3 * count).div_ceil(2 * master_count) as u32),
+            ..Work::default()
+        };
+        let left = |master: &ServerId| left.as_ref().and_then(|left| left.get(master)).copied().unwrap_or(0);
+        let work = |(master, tablets)| (master, Work { left: left(&master), tablets, ..Work::default() });
+        let mut masters: BTreeMap<ServerId, Work> = tablets.into_iter().map(work).collect();
+        for other in self.recoveries.values().filter_map(|recovery| recovery.plan.as_ref()) {
+            for partition in &other.partitions {
+                if let Replay::Running { master, .. } = partition.state {
+                    masters.entry(master).and_modify(|work| work.partitions += 1);
+                }
             }
         }
-        busy
+        for partition in &plan.partitions {
+            if let Replay::Running { master, .. } = partition.state {
+                masters.entry(master).and_modify(|work| work.take(plan.partition_bytes));
+            }
+        }
+        (masters, most)
     }
 
     fn send_recover(

@@ -16,6 +16,7 @@
 use crate::machine::{Asked, Coordinator};
 use crate::prove::Proof;
 use crate::recovery::Recovery;
+use crate::state::ServerRecord;
 use crate::status::failure_domain;
 use ramhold_base::{Instant, Level, RecoveryId, ServerId, Status};
 use ramhold_wire::decode;
@@ -25,6 +26,8 @@ use std::time::Duration;
 
 /// How often servers are asked again while a recovery waits for room.
 const ASK_INTERVAL: Duration = Duration::from_millis(500);
+/// Of more masters each takes over so little that it does not matter how much it has.
+const LEVELLED_MASTERS_MAX: usize = 64;
 /// How long a partition is left alone that found no room: what it had taken has to be free again.
 const NO_ROOM_PAUSE: Duration = Duration::from_secs(1);
 
@@ -102,9 +105,11 @@ impl Recovery {
 }
 
 impl Coordinator {
-    /// Asks every server for its room, once when a second recovery is open, and then as long as one waits.
+    /// Asks every server for its room when that may matter: when several recoveries are open, and for one alone when there
+    /// are few masters, see [`Coordinator::masters_are_uneven`].
     pub(crate) fn ask_for_room(&mut self, now: Instant) {
-        if self.recoveries.len() < 2 {
+        let is_one_of_few = self.recoveries.len() == 1 && self.masters().count() <= LEVELLED_MASTERS_MAX;
+        if self.recoveries.len() < 2 && !is_one_of_few {
             self.rooms = Rooms { is_scarce: self.rooms.is_scarce, ..Rooms::default() };
             return;
         }
@@ -118,6 +123,24 @@ impl Coordinator {
             // A message without content always fits.
             let _ = self.ask(now, server, Asked::Room(server), &Room {});
         }
+    }
+
+    fn masters(&self) -> impl Iterator<Item = &ServerRecord> {
+        self.state.all_up().filter(|server| server.entry.master)
+    }
+
+    /// What each master has free, if all have told and one has more than another by half of its share of what is to be
+    /// recovered. Those who have most then take over most: shared out evenly after each death, the data of a few servers
+    /// would come to lie with those that have lived longest, and what one of them holds decides how long its recovery
+    /// takes. Of many masters each takes so little that it does not matter.
+    pub(crate) fn uneven_masters(&self, share: u64) -> Option<BTreeMap<ServerId, u64>> {
+        let told = |server: &ServerRecord| {
+            let id = server.entry.id;
+            self.rooms.reports.get(&id).map(|report| (id, report.log_bytes))
+        };
+        let free: BTreeMap<ServerId, u64> = self.masters().map(told).collect::<Option<_>>()?;
+        let (least, most) = (free.values().min()?, free.values().max()?);
+        (free.len() <= LEVELLED_MASTERS_MAX && most - least > share / 2).then_some(free)
     }
 
     /// When that is due again.

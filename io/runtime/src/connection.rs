@@ -14,7 +14,7 @@ use crate::receive::ReceiveBuffer;
 use crate::send::SendBuffer;
 use ramhold_base::time::earliest;
 use ramhold_base::{ConnId, Instant};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::sockopt;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -188,5 +188,36 @@ pub(crate) fn tune(socket: &OwnedFd, side: Side) -> rustix::io::Result<()> {
         Side::Accepted => ACCEPTED_SILENT_MAX,
         Side::Opened { .. } => OPENED_SILENT_MAX,
     };
-    sockopt::set_tcp_user_timeout(socket, silent_max.as_millis() as u32)
+    sockopt::set_tcp_user_timeout(socket, silent_max.as_millis() as u32)?;
+    do_not_pace(socket);
+    Ok(())
+}
+
+/// Has what is sent go out as fast as windows allow, where the system's default is to pace it by timers (BBR), which costs
+/// as much processor time as all the copying and wins nothing within a data centre. Any other default stays.
+pub fn do_not_pace(socket: impl AsFd) {
+    const PACING: &str = "bbr";
+    const NOT_PACING: &str = "cubic";
+    if sockopt::tcp_congestion(&socket).is_ok_and(|name| name.starts_with(PACING)) {
+        // Where there is no other, or it may not be chosen, it stays too.
+        let _ = sockopt::set_tcp_congestion(&socket, NOT_PACING);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{AddressFamily, SocketType, socket};
+
+    #[test]
+    fn what_is_sent_is_not_paced_and_any_other_choice_stays() {
+        for (before, after) in [("bbr", "cubic"), ("reno", "reno")] {
+            let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+            // Not every system has all of them.
+            if sockopt::set_tcp_congestion(&socket, before).is_ok() {
+                tune(&socket, Side::Accepted).unwrap();
+                assert_eq!(sockopt::tcp_congestion(&socket).unwrap(), after);
+            }
+        }
+    }
 }

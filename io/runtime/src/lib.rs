@@ -27,6 +27,7 @@ mod store;
 
 pub use clock::{now, wall_millis};
 pub use config::{Poll, RuntimeConfig};
+pub use connection::do_not_pace;
 pub use disk::{DiskConfig, DiskFiles, open_disk};
 pub use error::StartError;
 pub use heap::give_back_freed_memory;

@@ -212,6 +212,39 @@ fn every_master_gets_its_share() {
     }
 }
 
+// F3: where masters are unlike, those with more room take over more, and nobody more than half again an even share.
+#[test]
+fn a_master_with_more_room_gets_more() {
+    // Room of the three that are left, and how many partitions of how many each gets.
+    let even = 100_000;
+    let cases = [
+        ([even, even, even], [1, 1, 1]),
+        ([even, even, even + 10_000], [1, 1, 1]),
+        ([even, even, 10 * even], [2, 1, 3]),
+        ([even, 10 * even, 10 * even], [0, 3, 3]),
+        ([0, 0, even], [2, 1, 3]),
+    ];
+    for (room, wanted) in cases {
+        let mut world = World::cluster(4);
+        let config = CoordinatorConfig::new(addr(7400));
+        world.config = CoordinatorConfig { segment_bytes: 512, partition_bytes_min: 1000, ..config };
+        world.restart();
+        world.run(Duration::from_secs(1));
+        let id = world.create("users", buffered(2, 1));
+        let head = head_report(2, 1, 0, 500, &[1], &[everything(id, 100_000)]);
+        world.server_mut(3).replicas.insert(ServerId(1), vec![head]);
+        for (port, log_bytes) in (2..=4).zip(room) {
+            let server = world.server_mut(port);
+            (server.diligent, server.room.log_bytes) = (false, log_bytes);
+        }
+        world.kill(1);
+        world.run_until("told", |w| running(w).is_some());
+        world.settle();
+        let told = (2..=4).map(|port| world.servers[&addr(port)].recovers.len());
+        assert_eq!(told.collect::<Vec<_>>(), wanted, "{room:?}");
+    }
+}
+
 // F3: its statistics are of all tablets of the table there, each of which has its part of them.
 #[test]
 fn several_tablets_of_one_table_are_shared_like_one() {
