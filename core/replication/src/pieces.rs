@@ -12,8 +12,8 @@ use ramhold_base::{Instant, Recycled, SegmentId};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// As many as a recovery master has under way: of a few segments some each.
-const PIECE_COUNT_MAX: usize = 16;
+/// A recovery master has about a dozen segments under way, each of whose replicas is at another place of it.
+const PIECE_COUNT_MAX: usize = 64;
 /// Smaller pieces cost less to copy than to keep.
 const PIECE_BYTES_MIN: u32 = 64 * 1024;
 
