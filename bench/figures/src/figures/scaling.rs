@@ -181,8 +181,8 @@ pub fn one(text: &str) -> Option<Plan> {
 /// So many servers of today.
 fn now_plan(servers: usize, data: f64) -> Plan {
     let scale = match (servers, data > 100.0 * GB) {
-        (_, true) => Scale::coarse(128),
-        (301.., _) => Scale::coarse(32),
+        (_, true) => Scale::coarse(64),
+        (301.., _) => Scale::coarse(16),
         (101.., _) => Scale::coarse(8),
         _ => Scale::of(data),
     };
