@@ -29,8 +29,8 @@ const GATHERING: u64 = 20_000_000;
 const SEGMENT_READ_BYTES_MIN: u64 = 1024;
 /// A commit to the coordinator's store, on a local device.
 const STORE: u64 = 1_000_000;
-/// Of the common part of a `Recover`: into the message, its frame, and what is sent.
-const RECOVER_COPIES: f64 = 3.0;
+/// Of the common part of a `Recover`: into its frame, and to what is sent.
+const RECOVER_COPIES: f64 = 2.0;
 /// A sync of a device that has nothing left to write.
 const SYNC: u64 = 100_000;
 
@@ -118,6 +118,9 @@ pub struct Charge {
     out_until: Vec<u64>,
     in_until: Vec<u64>,
     devices: Vec<Device>,
+    /// Of each node, whether it was asked for records. Before that it reads openings, each of one segment, whatever that
+    /// stands for.
+    is_asked: Vec<bool>,
     /// Writes that are not over: how much time reads had taken when they were last looked at.
     writes: BTreeMap<(usize, DiskToken), u64>,
 }
@@ -148,6 +151,7 @@ impl Charge {
             out_until: vec![0; host_count],
             in_until: vec![0; host_count],
             devices: vec![Device::default(); nodes],
+            is_asked: vec![false; nodes],
             writes: BTreeMap::new(),
         }
     }
@@ -176,11 +180,14 @@ impl Charge {
                     Some(Opcode::RecoveryRead) => segments,
                     _ => 1.0,
                 };
-                let weight = match opcode {
-                    Some(Opcode::RecoveryRead | Opcode::Recover | Opcode::Fence) => segments,
-                    _ => 1.0,
-                };
-                Load { opcode, is_reply, log: 0.0, other: frame.len() as f64 * weight, count }
+                let of_segments = match opcode {
+                    Some(Opcode::RecoveryRead) => frame.len(),
+                    Some(Opcode::Fence) if is_reply => frame.len(),
+                    Some(Opcode::Recover) if !is_reply => segments_of_recover(body).unwrap_or(0),
+                    _ => 0,
+                } as f64;
+                let other = frame.len() as f64 + of_segments * (segments - 1.0);
+                Load { opcode, is_reply, log: 0.0, other, count }
             }
         }
     }
@@ -189,6 +196,11 @@ impl Charge {
     fn bytes(&self, frame: &[u8]) -> f64 {
         let load = self.load(frame);
         load.log * self.scale.bytes() + load.other
+    }
+
+    /// A byte of a segment that is read for its opening stands for so many.
+    fn opening_bytes(&self) -> f64 {
+        self.scale.bytes() / f64::from(self.scale.segments)
     }
 
     fn message(&self) -> f64 {
@@ -252,6 +264,17 @@ impl Charge {
     }
 }
 
+/// How many bytes of a `Recover` tell of segments; what is before them tells of ranges.
+fn segments_of_recover(body: &[u8]) -> Result<usize, minicbor::decode::Error> {
+    let mut decoder = minicbor::Decoder::new(body);
+    decoder.array()?;
+    // Recovery, crashed server, partition, attempt, ranges.
+    (0..5).try_for_each(|_| decoder.skip())?;
+    let begin = decoder.position();
+    decoder.skip()?;
+    Ok(decoder.position() - begin)
+}
+
 impl Pace for Charge {
     fn step(&mut self, node: usize, given: Given<'_>, effects: &Effects) -> u64 {
         if !self.meter.borrow().on {
@@ -259,9 +282,13 @@ impl Pace for Charge {
         }
         let given = match given {
             Given::Frame(frame) => {
-                let receiving = self.receiving(frame);
-                self.note(node, Charge::work_of(&self.load(frame)), Tally { receiving, ..Tally::default() });
+                let (load, receiving) = (self.load(frame), self.receiving(frame));
+                self.is_asked[node] |= load.opcode == Some(Opcode::RecoveryRead) && !load.is_reply;
+                self.note(node, Charge::work_of(&load), Tally { receiving, ..Tally::default() });
                 receiving
+            }
+            Given::Disk { bytes } if bytes >= SEGMENT_READ_BYTES_MIN && !self.is_asked[node] => {
+                bytes as f64 * self.opening_bytes() * CHECKSUM
             }
             Given::Disk { bytes } if bytes >= SEGMENT_READ_BYTES_MIN => {
                 let per_byte = CHECKSUM + self.record.divide / self.record.record_bytes;
@@ -314,7 +341,11 @@ impl Pace for Charge {
         if !self.meter.borrow().on {
             return now + FREE;
         }
-        let weight = if file == DiskFile::Frames { self.scale.bytes() } else { 1.0 };
+        let weight = match (file, work) {
+            (DiskFile::Frames, DeviceWork::Read { .. }) if !self.is_asked[node] => self.opening_bytes(),
+            (DiskFile::Frames, _) => self.scale.bytes(),
+            _ => 1.0,
+        };
         let time = |bytes: u64, rate: f64| (bytes as f64 * weight / (rate * self.speeds[node]) * 1e9) as u64;
         let mut meter = self.meter.borrow_mut();
         let device = &mut self.devices[node];
@@ -372,6 +403,7 @@ mod tests {
     #[test]
     fn reads_go_before_writes() {
         let mut charge = charge();
+        charge.is_asked[0] = true;
         let segment = u64::from(FINE.segment_bytes);
         let (write, read) = (DeviceWork::Write { bytes: segment }, DeviceWork::Read { bytes: segment });
         let (first, second) = (DiskToken(1), DiskToken(2));

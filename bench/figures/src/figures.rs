@@ -66,7 +66,7 @@ pub fn all(extent: Extent) -> Vec<Figure> {
 }
 
 pub use copies::loss;
-pub use scaling::{now_plan, targets};
+pub use scaling::{one, targets};
 
 /// A recovery like that of SOSP11's machines, to be changed.
 fn plan(profile: Profile) -> Plan {

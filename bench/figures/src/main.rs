@@ -46,8 +46,9 @@ struct Arguments {
     /// Print tables as in docs/performance.md.
     #[arg(long)]
     markdown: bool,
-    /// Only one recovery, explained: so many servers of the profile 2026, and gigabytes on the one that dies.
-    #[arg(long, value_name = "SERVERS:GB", conflicts_with_all = ["only", "into"])]
+    /// Only one recovery, explained: so many servers of the profile 2026, gigabytes on the one that dies, and how many
+    /// segments are simulated as one.
+    #[arg(long, value_name = "SERVERS:GB[:GRAIN]", conflicts_with_all = ["only", "into"])]
     one: Option<String>,
     /// Only measure here what encoding and decoding of messages costs (see bench/figures/src/costs.rs).
     #[arg(long)]
@@ -82,14 +83,13 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         return Ok(());
     }
     if let Some(one) = &arguments.one {
-        let parts =
-            one.split_once(':').and_then(|(servers, data)| Some((servers.parse().ok()?, data.parse().ok()?)));
-        let (servers, gigabytes): (usize, f64) = parts
-            .filter(|(servers, data)| *servers >= 4 && *data > 0.0)
-            .ok_or_else(|| format!("'{one}' is not so many servers, at least 4, and gigabytes: 1000:64"))?;
-        let plan = figures::now_plan(servers, gigabytes * figures::GB);
+        let plan = figures::one(one).ok_or_else(|| {
+            format!("'{one}' is not so many servers, at least 4, gigabytes, and perhaps a grain: 1000:64:16")
+        })?;
         let measured = plan.measure();
-        println!("{}\n{:.3} s\n{}", plan.profile, measured.recovery, explain::text(&plan, &measured));
+        println!("{}", plan.profile);
+        println!("{:.3} s, computed in {:.1} s", measured.recovery, measured.wall.as_secs_f64());
+        print!("{}", explain::text(&plan, &measured));
         return Ok(());
     }
     let is_wanted = |name: &str| {

@@ -262,7 +262,8 @@ impl Plan {
             partition_bytes_min: self.scale.down(bytes_min),
             partition_bytes_max: self.scale.down(bytes_max),
             partition_records_max: records_max,
-            segment_bytes: self.scale.segment_bytes,
+            // What a head may have grown is to weigh as much as it would.
+            segment_bytes: self.scale.segment_bytes / self.scale.segments,
             default_replicas: self.replicas,
             placement: match self.choice {
                 Choice::Copysets => ReplicaPlacement::Copysets { rings: 1 },

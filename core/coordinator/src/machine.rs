@@ -247,18 +247,19 @@ impl Coordinator {
         self.outbox.request(Peer::Addr(addr), &header, rpc, message)
     }
 
-    /// The same with a message that is encoded already.
+    /// The same with a message of about so many bytes, no more than a frame may have, that is encoded otherwise.
     pub(crate) fn ask_encoded<M: Message>(
         &mut self,
         now: Instant,
         server: ServerId,
         asked: Asked,
-        body: &[u8],
-    ) -> bool {
-        let Some(addr) = self.state.up(server).map(|s| s.entry.address.0) else { return true };
+        about: usize,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let Some(addr) = self.state.up(server).map(|s| s.entry.address.0) else { return };
         let rpc = self.calls.open(addr, now, now + ANSWER_MAX, asked);
         let header = self.header_to(server);
-        self.outbox.request_encoded::<M>(Peer::Addr(addr), &header, rpc, body)
+        self.outbox.request_encoded::<M>(Peer::Addr(addr), &header, rpc, about, encode);
     }
 
     /// Pings an address at once; an answer counts for `timeout`.

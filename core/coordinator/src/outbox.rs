@@ -83,24 +83,25 @@ impl Outbox {
     /// `false`: the message is too large for a frame and was not sent.
     #[must_use]
     pub fn request<M: Message>(&mut self, to: Peer, header: &Header, rpc: RpcId, message: &M) -> bool {
-        self.request_encoded::<M>(to, header, rpc, &encode(message))
+        let body = encode(message);
+        if body.len() > FRAME_BODY_BYTES_MAX as usize {
+            return false;
+        }
+        self.request_encoded::<M>(to, header, rpc, body.len(), |out| out.extend_from_slice(&body));
+        true
     }
 
-    /// The same for a message that is encoded already.
-    #[must_use]
+    /// The same for a message of about so many bytes, no more than a frame may have, that is encoded otherwise.
     pub fn request_encoded<M: Message>(
         &mut self,
         to: Peer,
         header: &Header,
         rpc: RpcId,
-        body: &[u8],
-    ) -> bool {
+        about: usize,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) {
         let header = Header { opcode: M::OPCODE.code(), rpc, kind: Kind::Request, ..*header };
-        if body.len() > FRAME_BODY_BYTES_MAX as usize {
-            return false;
-        }
-        self.send(to, &header, body);
-        true
+        self.send(to, &header, about, encode);
     }
 
     /// Whether so much waits already that what is large and can wait should.
@@ -109,7 +110,7 @@ impl Outbox {
     }
 
     pub fn reply(&mut self, to: Peer, request: &Header, status: Status) {
-        self.send(to, &self.answer(request, status), &[]);
+        self.send(to, &self.answer(request, status), 0, |_| {});
     }
 
     /// The answer's header tells who answers: clients learn the cluster from it.
@@ -122,12 +123,13 @@ impl Outbox {
         if body.len() > FRAME_BODY_BYTES_MAX as usize {
             return self.reply(to, request, Status::FrameTooLarge);
         }
-        self.send(to, &self.answer(request, Status::Ok), &body);
+        let header = self.answer(request, Status::Ok);
+        self.send(to, &header, body.len(), |out| out.extend_from_slice(&body));
     }
 
-    fn send(&mut self, to: Peer, header: &Header, body: &[u8]) {
-        let mut bytes = Vec::with_capacity(frame::HEADER_BYTES + body.len());
-        frame::write(&mut bytes, header, |out| out.extend_from_slice(body));
+    fn send(&mut self, to: Peer, header: &Header, about: usize, encode: impl FnOnce(&mut Vec<u8>)) {
+        let mut bytes = Vec::with_capacity(frame::HEADER_BYTES + about);
+        frame::write(&mut bytes, header, encode);
         if self.waiting_bytes + bytes.len() > WAITING_BYTES_MAX {
             self.dropped += 1;
             if self.dropped.is_power_of_two() {

@@ -22,6 +22,8 @@ use std::time::Duration;
 
 /// How long the rest of a large division's masters wait to be told when much waits for the store already.
 const CROWDED_PAUSE: Duration = Duration::from_millis(2);
+/// What masters are told in one turn, so that the first ones begin while others are told: some milliseconds' worth.
+const PORTION_BYTES: usize = 4 << 20;
 /// A message without what is common to all, with some room.
 const OWN_BYTES: usize = 256;
 /// A master that has accepted a partition is told again now and then, in case it has forgotten.
@@ -45,8 +47,11 @@ pub(crate) struct Plan {
 #[derive(Debug)]
 struct Common {
     list_version: u64,
-    of_streams: BTreeMap<BTreeSet<(ShardId, StreamId)>, Option<Arc<[u8]>>>,
+    /// None: with a single source for each segment it is larger than a message may be.
+    of_streams: BTreeMap<Streams, Option<Arc<[u8]>>>,
 }
+
+type Streams = BTreeSet<(ShardId, StreamId)>;
 
 #[derive(Debug)]
 pub(crate) struct Partition {
@@ -116,10 +121,9 @@ impl Plan {
         self.ranges.iter().any(|r| r.table == table && pending(r.partition))
     }
 
-    /// What a partition's message has in common with others. None: with a single source for each segment it is larger than a
-    /// message may be.
+    /// What a partition's message has in common with others. None: it is too large.
     fn common_part(&mut self, coordinator: &Coordinator, partition: u32) -> Option<Arc<[u8]>> {
-        let streams: BTreeSet<_> = self.ranges_of(partition).map(|r| (r.shard, r.stream)).collect();
+        let streams: Streams = self.ranges_of(partition).map(|r| (r.shard, r.stream)).collect();
         let list_version = coordinator.state.meta.list_version;
         let common = self.common.take().filter(|common| common.list_version == list_version);
         let mut common = common.unwrap_or_else(|| Common { list_version, of_streams: BTreeMap::new() });
@@ -137,12 +141,7 @@ impl Plan {
         made
     }
 
-    fn streams(
-        &self,
-        coordinator: &Coordinator,
-        streams: &BTreeSet<(ShardId, StreamId)>,
-        sources: usize,
-    ) -> Vec<RecoveryStream> {
+    fn streams(&self, coordinator: &Coordinator, streams: &Streams, sources: usize) -> Vec<RecoveryStream> {
         let is_up = |source: &&Source| coordinator.state.is_up(source.backup);
         let segment = |segment: &SegmentProof| RecoverySegment {
             segment: segment.segment,
@@ -164,10 +163,9 @@ impl Plan {
         told.collect()
     }
 
-    /// The message to the master that has this partition's turn. None: it is too large.
-    fn message(&mut self, coordinator: &Coordinator, crashed: ServerId, partition: u32) -> Option<Vec<u8>> {
-        let common = self.common_part(coordinator, partition)?;
-        let own = Recover {
+    /// What a partition's message has of its own; ranges and streams are the common part.
+    fn own_part(&self, coordinator: &Coordinator, crashed: ServerId, partition: u32) -> Recover {
+        Recover {
             recovery: self.id,
             crashed,
             partition,
@@ -176,10 +174,7 @@ impl Plan {
             streams: Vec::new(),
             safe_version: self.proof.safe_version,
             version_floor: self.version_floor(coordinator, crashed, partition),
-        };
-        let mut body = Vec::with_capacity(common.len() + OWN_BYTES);
-        own.encode_around(&common, &mut body);
-        Some(body)
+        }
     }
 
     /// What this recovery itself demands of versions: after a loss nothing that the dead server may have handed out.
@@ -242,6 +237,7 @@ impl Coordinator {
         if waiting && may_assign {
             self.assign(now, id, &mut plan, recovery);
         }
+        let mut portion = 0;
         for number in 0..plan.partitions.len() {
             let Replay::Running { master, retry, remind_at } = &mut plan.partitions[number].state else {
                 continue;
@@ -249,6 +245,10 @@ impl Coordinator {
             let due = remind_at.unwrap_or_else(|| retry.next());
             if due <= now && self.outbox.is_crowded() {
                 recovery.wake = recovery.wake.min(now + CROWDED_PAUSE);
+                break;
+            }
+            if due <= now && portion >= PORTION_BYTES {
+                recovery.wake = now;
                 break;
             }
             let send = match remind_at {
@@ -264,10 +264,14 @@ impl Coordinator {
                 continue;
             }
             let master = *master;
-            if !self.send_recover(now, id, crashed, &mut plan, number as u32, master) {
-                let text =
-                    format!("{id}: partition {number} does not fit a message; its log has too many segments");
-                self.outbox.report(Level::Error, text);
+            match self.send_recover(now, id, crashed, &mut plan, number as u32, master) {
+                Some(bytes) => portion += bytes,
+                None => {
+                    let text = format!(
+                        "{id}: partition {number} does not fit a message; its log has too many segments"
+                    );
+                    self.outbox.report(Level::Error, text);
+                }
             }
         }
         recovery.plan = Some(plan);
@@ -326,6 +330,7 @@ impl Coordinator {
         (masters, most)
     }
 
+    /// About how many bytes it was. None: it is too large to be sent at all.
     fn send_recover(
         &mut self,
         now: Instant,
@@ -334,11 +339,13 @@ impl Coordinator {
         plan: &mut Plan,
         partition: u32,
         server: ServerId,
-    ) -> bool {
-        let Some(message) = plan.message(self, crashed, partition) else { return false };
-        let attempt = plan.partitions.get(partition as usize).map_or(0, |p| p.attempt);
-        let asked = Asked::Recover { recovery: id, plan: plan.id, partition, attempt, server };
-        self.ask_encoded::<Recover>(now, server, asked, &message)
+    ) -> Option<usize> {
+        let common = plan.common_part(self, partition)?;
+        let own = plan.own_part(self, crashed, partition);
+        let asked = Asked::Recover { recovery: id, plan: plan.id, partition, attempt: own.attempt, server };
+        let about = common.len() + OWN_BYTES;
+        self.ask_encoded::<Recover>(now, server, asked, about, |out| own.encode_around(&common, out));
+        Some(about)
     }
 
     pub(crate) fn on_recover_answered(

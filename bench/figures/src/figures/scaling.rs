@@ -164,11 +164,25 @@ pub fn capacities(extent: Extent) -> Figure {
 /// What a server of 64 GB leaves to each of a thousand.
 const SHARE: f64 = 64.0 * GB / 1000.0;
 
+/// Servers of today, gigabytes and perhaps a grain, as they are written on the command line: 1000:64:16.
+pub fn one(text: &str) -> Option<Plan> {
+    let mut parts = text.split(':');
+    let servers: usize = parts.next()?.parse().ok().filter(|servers| (4..=10_000).contains(servers))?;
+    let gigabytes: f64 = parts.next()?.parse().ok().filter(|data| (0.001..=10_000.0).contains(data))?;
+    let grain = parts.next().map(|grain| grain.parse().ok().filter(|grain| (1..=1024).contains(grain)));
+    let plan = now_plan(servers, gigabytes * GB);
+    let scale = match grain {
+        Some(grain) => Scale::coarse(grain?),
+        None => plan.scale,
+    };
+    parts.next().is_none().then_some(Plan { scale, ..plan })
+}
+
 /// So many servers of today.
-pub fn now_plan(servers: usize, data: f64) -> Plan {
+fn now_plan(servers: usize, data: f64) -> Plan {
     let scale = match (servers, data > 100.0 * GB) {
-        (_, true) => Scale::coarse(128),
-        (301.., _) => Scale::coarse(32),
+        (_, true) => Scale::coarse(64),
+        (301.., _) => Scale::coarse(16),
         (101.., _) => Scale::coarse(8),
         _ => Scale::of(data),
     };
