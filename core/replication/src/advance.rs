@@ -72,6 +72,9 @@ impl Replicator {
     /// How much of a segment may be sent, and whether it may be closed. `None`: nothing yet.
     fn wanted(&self, id: SegmentId, log: &dyn Segments) -> Option<(Tail, bool)> {
         let segment = &self.segments[&id];
+        if segment.held {
+            return Some((segment.opening, false));
+        }
         let tail = log.tail(id)?;
         if !self.may_copy(id, log) {
             return None;
@@ -158,7 +161,7 @@ impl Replicator {
     ) -> bool {
         let (is_head, is_copy) = (self.is_in_order(id), self.copies.is_running(id));
         let segment = self.segments.get_mut(&id).expect("callers pass segments of ours");
-        let (side, epoch) = (segment.side, segment.epoch);
+        let (side, held, epoch) = (segment.side, segment.held, segment.epoch);
         let synced = self.streams[&segment.stream].durability == Durability::Synced;
         let place = &mut segment.places[index];
         let Some(backup) = place.backup else { return false };
@@ -198,7 +201,11 @@ impl Replicator {
             // same backup left behind is opened anew instead: raised before it is whole, it would pass for a head.
             raise_epoch: place.epoch.is_some_and(|held| held != epoch),
             synced,
-            certificate: whole.then(|| Certificate { length: to, crc: limit.crc, time: view.time(now) }),
+            certificate: (whole && !held).then(|| Certificate {
+                length: to,
+                crc: limit.crc,
+                time: view.time(now),
+            }),
             offset: from,
             data: &[],
         };
@@ -211,7 +218,12 @@ impl Replicator {
             place.sent_close = close;
             segment.closing |= close;
         }
-        let data = |out: &mut Vec<u8>| log.copy(id, from, to, out);
+        let data = |out: &mut Vec<u8>| {
+            // The log has no bytes of a head that is held.
+            if from < to {
+                log.copy(id, from, to, out);
+            }
+        };
         self.send_append(now, (id, index), address, &request, to - from, &data, view, effects);
         true
     }
