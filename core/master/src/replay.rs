@@ -519,9 +519,10 @@ impl Master {
 
     /// Whether a side log is whole, and the head that would name it finds its frames, whatever comes.
     fn may_enter(&self, side: &Side) -> bool {
+        let has_frames = self.replicator.is_head_open(side.stream)
+            && self.head_held(side).is_some_and(|held| self.replicator.is_held(held));
         side.begun.iter().all(|segment| self.replicator.is_complete(*segment))
-            && self.replicator.is_head_open(side.stream)
-            && self.head_held(side).is_some_and(|held| self.replicator.is_held(held))
+            && (has_frames || planted(Defect::EnteredUnheld))
     }
 
     /// The held head with which a side log may be entered.
