@@ -174,6 +174,8 @@ defects! {
     MissingLeftOut;
     /// A recovered partition is entered before it is replicated.
     RecoveredEarly;
+    /// A recovered partition is entered though no backup holds a frame for the head that names it.
+    EnteredUnheld;
     /// An operator's word that servers are switched off is taken though one of them answers somebody.
     AwayBelieved;
     /// Segments from before a tablet's first one are replayed too.

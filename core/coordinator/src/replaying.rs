@@ -114,6 +114,11 @@ impl Plan {
         self.ranges.iter().filter(move |r| r.partition == partition)
     }
 
+    /// Whether some master is at work on it.
+    pub fn is_running(&self) -> bool {
+        self.partitions.iter().any(|partition| matches!(partition.state, Replay::Running { .. }))
+    }
+
     /// Whether a partition that is not live has ranges of this table.
     pub fn has_pending(&self, table: TableId) -> bool {
         let pending =
@@ -282,7 +287,7 @@ impl Coordinator {
         let (mut masters, most) = self.work(plan);
         // See `room`.
         let is_narrow = self.rooms.is_scarce();
-        let mut is_running = plan.partitions.iter().any(|p| matches!(p.state, Replay::Running { .. }));
+        let mut is_running = plan.is_running();
         let waiting = (0..).zip(&mut plan.partitions).filter(|(_, p)| matches!(p.state, Replay::Waiting));
         for (number, partition) in waiting {
             if partition.not_before > now {

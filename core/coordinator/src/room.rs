@@ -16,12 +16,14 @@
 use crate::machine::{Asked, Coordinator};
 use crate::prove::Proof;
 use crate::recovery::Recovery;
-use crate::state::ServerRecord;
+use crate::replaying::Plan;
+use crate::state::{ServerRecord, StreamRecord};
 use crate::status::failure_domain;
 use ramhold_base::{Instant, Level, RecoveryId, ServerId, Status};
 use ramhold_wire::decode;
+use ramhold_wire::membership::Durability;
 use ramhold_wire::recovery::{Room, RoomReport};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// How often servers are asked again while a recovery waits for room.
@@ -96,6 +98,11 @@ impl Admission {
 impl Recovery {
     fn is_waiting(&self) -> bool {
         matches!(self.admission, Admission::Waiting(_)) && self.missing.is_empty()
+    }
+
+    /// Whether it waits, and nothing of it is at work any more either.
+    pub fn is_held_up(&self) -> bool {
+        self.is_waiting() && !self.plan.as_ref().is_some_and(Plan::is_running)
     }
 
     /// Whether it is replayed, or would be if nothing else came between.
@@ -175,12 +182,11 @@ impl Coordinator {
         if recovery.admission == Admission::Admitted {
             return true;
         }
-        let Some(need) = recovery.proof.as_ref().and_then(|proof| self.need_of(id, proof)) else {
-            return true;
-        };
+        let Some(proof) = &recovery.proof else { return true };
+        let Some(need) = self.need_of(id, proof) else { return true };
         let is_first = self.recoveries.range(..id).all(|(_, older)| !older.is_waiting());
         let is_alone = !self.recoveries.values().any(Recovery::is_at_work);
-        if is_first && (is_alone || (!self.rooms.is_scarce && self.has_room(need))) {
+        if is_first && (is_alone || (!self.rooms.is_scarce && self.has_room(id, proof))) {
             recovery.admission = Admission::Admitted;
             return true;
         }
@@ -194,11 +200,17 @@ impl Coordinator {
         false
     }
 
-    /// Whether so much fits besides all that is at work.
-    fn has_room(&self, need: Need) -> bool {
+    /// Whether what a recovery needs fits besides all that is at work.
+    fn has_room(&self, id: RecoveryId, proof: &Proof) -> bool {
         let at_work = self.recoveries.iter().filter(|(_, other)| other.is_at_work());
-        let needs = at_work.filter_map(|(id, other)| self.need_of(*id, other.proof.as_ref()?));
-        let need = needs.fold(need, Need::plus);
+        let others = at_work.filter_map(|(id, other)| Some((*id, other.proof.as_ref()?)));
+        let mut need = Need::default();
+        let mut kinds = BTreeSet::new();
+        for (id, proof) in others.chain([(id, proof)]) {
+            need = need.plus(self.need_of(id, proof).unwrap_or_default());
+            kinds.extend(self.kinds_of(id, proof));
+        }
+        need = need.plus(self.first_heads(&kinds));
         let mut bytes: u64 = 0;
         let mut frames: BTreeMap<String, u64> = BTreeMap::new();
         for server in self.state.all_up() {
@@ -227,6 +239,25 @@ impl Coordinator {
             Need { bytes, segments, frames: segments.saturating_mul(u64::from(replicas)) }
         });
         needs.reduce(Need::plus)
+    }
+
+    /// The kinds of streams that take a recovery in.
+    fn kinds_of(&self, id: RecoveryId, proof: &Proof) -> Vec<(Durability, u8)> {
+        let Some(record) = self.state.recoveries.get(&id) else { return Vec::new() };
+        let tablets = self.dead_tablets(record.crashed, proof);
+        tablets.iter().map(|tablet| (tablet.range.durability, tablet.range.replicas)).collect()
+    }
+
+    /// What masters need that have no head yet in a stream of these kinds: each of them may be chosen.
+    fn first_heads(&self, kinds: &BTreeSet<(Durability, u8)>) -> Need {
+        let masters = || self.state.all_up().filter(|server| server.entry.master);
+        let needs = kinds.iter().map(|kind| {
+            let has_head =
+                |streams: &[StreamRecord]| streams.iter().any(|s| (s.durability, s.replicas) == *kind);
+            let segments = masters().filter(|server| !has_head(&server.streams)).count() as u64;
+            Need { bytes: 0, segments, frames: segments.saturating_mul(u64::from(kind.1)) }
+        });
+        needs.fold(Need::default(), Need::plus)
     }
 
     /// A recovery master had no room for a partition after all.

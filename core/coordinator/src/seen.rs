@@ -22,8 +22,8 @@ pub struct CoordinatorSeen {
     pub tables: u64,
     pub tablets: u64,
     pub tablets_recovering: u64,
-    /// Recoveries that are not over, by phase: asking, incomplete, replaying.
-    pub recoveries: [u64; 3],
+    /// Recoveries that are not over, by phase: asking, incomplete, waiting for room, replaying.
+    pub recoveries: [u64; 4],
     /// Recoveries that are over and remembered; of the last of them when it ended, in milliseconds after the death was
     /// noticed, and its bytes.
     pub last_recovery: Option<(u64, u64)>,
@@ -40,12 +40,13 @@ impl Coordinator {
         let in_state = |state: ServerState| {
             self.state.servers.values().filter(|server| server.entry.state == state).count() as u64
         };
-        let mut recoveries = [0; 3];
+        let mut recoveries = [0; 4];
         for recovery in self.recoveries.values() {
             match phase(recovery) {
                 RecoveryPhase::Asking => recoveries[0] += 1,
                 RecoveryPhase::Incomplete => recoveries[1] += 1,
-                RecoveryPhase::Replaying => recoveries[2] += 1,
+                RecoveryPhase::WaitingForRoom => recoveries[2] += 1,
+                RecoveryPhase::Replaying => recoveries[3] += 1,
                 RecoveryPhase::Done => {}
             }
         }

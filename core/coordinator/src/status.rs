@@ -197,7 +197,9 @@ pub(crate) fn failure_domain(entry: &ServerEntry) -> String {
 }
 
 pub(crate) fn phase(recovery: &Recovery) -> RecoveryPhase {
-    if recovery.plan.is_some() {
+    if recovery.is_held_up() {
+        RecoveryPhase::WaitingForRoom
+    } else if recovery.plan.is_some() {
         RecoveryPhase::Replaying
     } else if !recovery.missing.is_empty() {
         RecoveryPhase::Incomplete

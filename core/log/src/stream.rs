@@ -5,7 +5,8 @@
 //! recovery counts them before they are entered and one head names them.
 //!
 //! Invariants:
-//! - segment ids are unique in the shard and rise in the order of opening;
+//! - segment ids are unique in the shard, and rise in the order of opening but for heads that were held;
+//! - the heads of a stream rise;
 //! - a stream has at most one open segment besides those of its side logs: its head;
 //! - a head's digest names exactly the segments that were in the stream when it was opened, itself included.
 //!
@@ -39,6 +40,13 @@ impl Stream {
     pub(crate) fn remove(&mut self, id: SegmentId) -> bool {
         self.segments.remove(&id)
     }
+}
+
+/// What a stream is rolled to.
+struct NewHead {
+    id: SegmentId,
+    /// The head before it, if it leaves the stream.
+    left: Option<SegmentId>,
 }
 
 /// A side log that is not entered yet.
@@ -91,7 +99,39 @@ impl Log {
         now: ClusterTime,
         stats: &[TabletStat],
     ) -> Result<SegmentId, OutOfMemory> {
-        self.roll_leaving(stream, now, stats, self.floor(Purpose::Freeing))
+        let new = NewHead { id: self.next_segment_id(), left: None };
+        self.roll_leaving(stream, now, stats, self.floor(Purpose::Freeing), new)
+    }
+
+    /// Gives out the id of a head that a stream is rolled to later, with `roll_held`, if it is not rolled otherwise first.
+    pub fn hold_head(&mut self) -> SegmentId {
+        self.segment_last = self.next_segment_id();
+        self.segment_last
+    }
+
+    /// The roll to a head whose id was held. Side segments that were made since are not to be entered with it: they would
+    /// be newer. With `leaves_empty` the head before it leaves the stream if nothing was appended to it behind its
+    /// opening, and is told: the caller retires it when no recovery can need it.
+    pub fn roll_held(
+        &mut self,
+        stream: StreamId,
+        id: SegmentId,
+        now: ClusterTime,
+        stats: &[TabletStat],
+        leaves_empty: bool,
+    ) -> Result<Option<SegmentId>, OutOfMemory> {
+        assert!(id <= self.segment_last);
+        assert!(self.head_segment(stream).is_none_or(|head| head < id), "heads rise");
+        let left = self.empty_head(stream).filter(|_| leaves_empty);
+        let new = NewHead { id, left };
+        self.roll_leaving(stream, now, stats, self.floor(Purpose::Freeing), new)?;
+        Ok(left)
+    }
+
+    /// The head of a stream, if it holds nothing but its opening.
+    fn empty_head(&self, stream: StreamId) -> Option<SegmentId> {
+        let head = self.memory.segments.at(self.head(stream)?);
+        (head.len_bytes == head.opening_bytes).then_some(head.id)
     }
 
     /// The roll that enters side segments: it may use what is left of memory.
@@ -101,7 +141,8 @@ impl Log {
         now: ClusterTime,
         stats: &[TabletStat],
     ) -> Result<SegmentId, OutOfMemory> {
-        self.roll_leaving(stream, now, stats, Floor(0))
+        let new = NewHead { id: self.next_segment_id(), left: None };
+        self.roll_leaving(stream, now, stats, Floor(0), new)
     }
 
     /// Whether there is memory for a head whose digest names so many segments more, and that fits a segment.
@@ -130,20 +171,26 @@ impl Log {
         now: ClusterTime,
         stats: &[TabletStat],
         floor: Floor,
+        NewHead { id, left }: NewHead,
     ) -> Result<SegmentId, OutOfMemory> {
-        let id = self.next_segment_id();
         let header = self.header(stream, id, now);
-        let segments = self.stream(stream).segments.iter().copied().chain([id]);
+        let segments = self.stream(stream).segments.iter().copied().filter(|segment| Some(*segment) != left);
+        let segments = segments.chain([id]);
         let lists = OpeningLists::new(header, segments, self.safe_version(), stats);
         let entries = lists.entries(self.group_bytes_max() as usize).ok_or(OutOfMemory)?;
         let new = NewSegment { id, stream, side: None, created: now };
         let slot = self.open_segment(new, &entries, floor).map_err(|_| OutOfMemory)?;
         if let Some(before) = self.head(stream) {
-            self.memory.segments.at_mut(before).closed = true;
+            let before = self.memory.segments.at_mut(before);
+            before.closed = true;
+            (before.in_pass, before.is_leaving) = (left.is_some(), left.is_some());
         }
         let stream = self.streams.get_mut(&stream).expect("looked up before");
         stream.head = Some(slot);
         stream.segments.insert(id);
+        if let Some(left) = left {
+            assert!(stream.remove(left), "a head is in its stream");
+        }
         Ok(id)
     }
 
@@ -350,7 +397,7 @@ impl Log {
         let id = new.id;
         let bytes: usize = entries.iter().map(Entry::entry_bytes).sum();
         let slot = self.memory.create(new, bytes as u32, floor)?;
-        self.segment_last = id;
+        self.segment_last = self.segment_last.max(id);
         for entry in entries {
             self.memory.append(slot, entry);
         }

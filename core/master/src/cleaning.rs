@@ -424,6 +424,19 @@ impl Master {
         }
     }
 
+    /// A head without anything in it has left its stream with the roll to this one.
+    pub(crate) fn retire_left(
+        &mut self,
+        stream: StreamId,
+        head: SegmentId,
+        left: SegmentId,
+        effects: &mut Effects,
+    ) {
+        let retiring = Retiring { stream, head, sources: vec![left], survivors: Vec::new() };
+        self.cleaning.retiring.push(retiring);
+        effects.report(Level::Debug, "mark:empty_head_left");
+    }
+
     /// What must be on the devices before sources are retired: the head that does not name them, hence every head before
     /// it, and all survivors. A survivor that was cleaned itself meanwhile has seen to it that its own are.
     fn wishes_of(&self, retiring: &Retiring) -> impl Iterator<Item = FlushWish> {

@@ -202,6 +202,8 @@ pub struct Master {
     /// The damaged segment in whose way the first of them stands.
     recount_waits_for: Option<SegmentId>,
     replays: BTreeMap<replay::PartitionKey, replay::PartitionReplay>,
+    /// The head of each stream into which something is to be entered: not rolled yet, its frames held.
+    heads_held: BTreeMap<StreamId, SegmentId>,
     ceiling: Ceiling,
     calls: Calls<Context>,
     counters: Counters,
@@ -271,6 +273,7 @@ impl Master {
             confirming: confirm::Confirming::default(),
             sweeps: Vec::new(),
             replays: BTreeMap::new(),
+            heads_held: BTreeMap::new(),
             ceiling: Ceiling::new(ceiling),
             calls,
             counters: Counters::default(),
@@ -523,6 +526,25 @@ impl Master {
         Some(segment)
     }
 
+    /// The head whose frames backups hold already. A head before it that holds nothing leaves the stream.
+    fn roll_held(
+        &mut self,
+        now: Instant,
+        stream: StreamId,
+        held: SegmentId,
+        view: &View,
+        effects: &mut Effects,
+    ) -> Option<SegmentId> {
+        let will = self.log.will();
+        let is_intact = self.log.head_segment(stream).is_some_and(|head| !self.scrub.is_damaged(head));
+        let left = self.log.roll_held(stream, held, view.time(now), &will, is_intact).ok()?;
+        self.rolled(stream, held, effects);
+        if let Some(left) = left {
+            self.retire_left(stream, held, left, effects);
+        }
+        Some(held)
+    }
+
     /// The head that enters side segments: it may use memory that others leave free. `None`: its digest has outgrown a
     /// segment, or there is no memory at all.
     fn roll_entering(
@@ -541,6 +563,10 @@ impl Master {
     fn rolled(&mut self, stream: StreamId, segment: SegmentId, effects: &mut Effects) {
         let tail = LogSegments(&self.log).tail(segment).expect("just rolled");
         self.replicator.head_rolled(stream, segment, tail);
+        // It is older than this one now.
+        if let Some(held) = self.heads_held.remove(&stream).filter(|held| *held != segment) {
+            self.replicator.abandon(held);
+        }
         self.appended = true;
         effects.report(Level::Debug, "mark:head_rolled");
     }

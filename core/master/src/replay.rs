@@ -5,7 +5,7 @@
 //!
 //! Invariants:
 //! - the first segment of the recovered ranges is older than their side segments, and the head entered after them newer;
-//! - a side log is entered only when it is closed and whole on its R backups.
+//! - a side log is entered only when it is closed and whole on its R backups, and the head that names it wants no frame.
 //!
 //! Protocol: docs/protocols/recovery.md, steps 5 to 7. Catalogue: F4, F5, F6, D9. Source: SOSP11 3.4-3.6.
 
@@ -119,6 +119,13 @@ struct Side {
     stream: StreamId,
     side: SideId,
     begun: Vec<SegmentId>,
+}
+
+impl Side {
+    /// The last of its segments so far.
+    fn newest(&self) -> SegmentId {
+        self.begun.iter().copied().max().unwrap_or_default()
+    }
 }
 
 impl PartitionReplay {
@@ -334,6 +341,33 @@ impl Master {
             self.advance_replay(now, key, &mut replay, view, effects);
             self.replays.insert(key, replay);
         }
+        self.hold_heads();
+    }
+
+    /// Has frames held for the heads that partitions are about to be entered with.
+    fn hold_heads(&mut self) {
+        let replicating = self.replays.values().filter(|replay| matches!(replay.phase, Phase::Replicating));
+        let sides: Vec<(StreamId, SegmentId)> =
+            replicating.flat_map(|replay| &replay.sides).map(|side| (side.stream, side.newest())).collect();
+        // One that is older than everything that is to be entered is of no use any more.
+        let is_wanted = |stream: StreamId, held: SegmentId| {
+            sides.iter().any(|(of, newest)| *of == stream && *newest < held)
+        };
+        let replicator = &mut self.replicator;
+        self.heads_held.retain(|stream, held| {
+            let stays = is_wanted(*stream, *held);
+            if !stays {
+                replicator.abandon(*held);
+            }
+            stays
+        });
+        for (stream, _) in sides {
+            self.heads_held.entry(stream).or_insert_with(|| {
+                let held = self.log.hold_head();
+                replicator.hold_head(stream, held);
+                held
+            });
+        }
     }
 
     fn advance_replay(
@@ -345,7 +379,7 @@ impl Master {
         effects: &mut Effects,
     ) {
         if self.is_starved(now, replay) {
-            replay.fail_for_room("no backup had room for what was replayed");
+            replay.fail_for_room("no backup had room for what was replayed, or for a head");
         }
         if matches!(replay.phase, Phase::Fetching) {
             self.take_in_slice(now, replay, view, effects);
@@ -420,12 +454,17 @@ impl Master {
         self.report(now, key, replay, view, effects);
     }
 
-    /// Whether backups have had no room for what was replayed, for so long that others need what it has taken.
+    /// Whether backups have had no room for what a partition is waiting for, for so long that others need what it has
+    /// taken.
     fn is_starved(&self, now: Instant, replay: &PartitionReplay) -> bool {
+        if !self.replicator.has_refusals() {
+            return false;
+        }
         let begun = replay.sides.iter().flat_map(|side| &side.begun);
-        let is_long = |since: Instant| now.since(since) >= ROOM_PATIENCE;
-        self.replicator.has_refusals()
-            && begun.filter_map(|segment| self.replicator.refused_since(*segment)).any(is_long)
+        let held = replay.sides.iter().filter_map(|side| self.heads_held.get(&side.stream));
+        let refused = begun.chain(held).filter_map(|segment| self.replicator.refused_since(*segment));
+        let heads = replay.sides.iter().filter_map(|side| self.replicator.head_refused_since(side.stream));
+        refused.chain(heads).any(|since| now.since(since) >= ROOM_PATIENCE)
     }
 
     /// Tells the replicator of side segments that have come into being.
@@ -448,9 +487,8 @@ impl Master {
         view: &View,
         effects: &mut Effects,
     ) {
-        let whole =
-            replay.sides.iter().all(|side| side.begun.iter().all(|s| self.replicator.is_complete(*s)));
-        if !whole && !planted(Defect::RecoveredEarly) {
+        let is_ready = replay.sides.iter().all(|side| self.may_enter(side));
+        if !is_ready && !planted(Defect::RecoveredEarly) {
             return;
         }
         // A head for every stream must be possible before anything is entered.
@@ -464,9 +502,14 @@ impl Master {
         }
         let mut heads = Vec::new();
         for side in &mut replay.sides {
+            let held = self.head_held(side).filter(|_| self.replicator.is_head_open(side.stream));
             self.log.enter_side(side.side);
             side.begun.drain(..).for_each(|segment| self.replicator.settled(segment));
-            match self.roll(now, side.stream, view, effects) {
+            let rolled = match held {
+                Some(held) => self.roll_held(now, side.stream, held, view, effects),
+                None => self.roll(now, side.stream, view, effects),
+            };
+            match rolled {
                 Some(head) => heads.push((side.stream, head)),
                 None => {
                     // Its digest has outgrown a segment. What was entered stays in the log as dead entries.
@@ -481,6 +524,19 @@ impl Master {
         replay.times.replicated = micros(now.since(replay.begun));
         effects.report(Level::Debug, "mark:recovery_entered");
         replay.phase = Phase::Entered { heads };
+    }
+
+    /// Whether a side log is whole, and the head that would name it finds its frames, whatever comes.
+    fn may_enter(&self, side: &Side) -> bool {
+        let has_frames = self.replicator.is_head_open(side.stream)
+            && self.head_held(side).is_some_and(|held| self.replicator.is_held(held));
+        side.begun.iter().all(|segment| self.replicator.is_complete(*segment))
+            && (has_frames || planted(Defect::EnteredUnheld))
+    }
+
+    /// The held head with which a side log may be entered.
+    fn head_held(&self, side: &Side) -> Option<SegmentId> {
+        self.heads_held.get(&side.stream).copied().filter(|held| *held > side.newest())
     }
 
     fn report(

@@ -93,6 +93,9 @@ impl Replicator {
     /// How much of a segment may be sent, and whether it may be closed. `None`: nothing yet.
     fn wanted(&self, id: SegmentId, log: &dyn Segments) -> Option<(Tail, bool)> {
         let segment = &self.segments[&id];
+        if segment.held {
+            return Some((segment.opening, false));
+        }
         let tail = log.tail(id)?;
         if !self.may_copy(id, log) {
             return None;
@@ -179,7 +182,7 @@ impl Replicator {
     ) -> bool {
         let (is_head, is_copy) = (self.is_in_order(id), self.copies.is_running(id));
         let segment = self.segments.get_mut(&id).expect("callers pass segments of ours");
-        let (side, epoch) = (segment.side, segment.epoch);
+        let (side, held, epoch) = (segment.side, segment.held, segment.epoch);
         let synced = self.streams[&segment.stream].durability == Durability::Synced;
         let place = &mut segment.places[index];
         let Some(backup) = place.backup else { return false };
@@ -222,7 +225,11 @@ impl Replicator {
             // same backup left behind is opened anew instead: raised before it is whole, it would pass for a head.
             raise_epoch: place.epoch.is_some_and(|held| held != epoch),
             synced,
-            certificate: whole.then(|| Certificate { length: to, crc: limit.crc, time: view.time(now) }),
+            certificate: (whole && !held).then(|| Certificate {
+                length: to,
+                crc: limit.crc,
+                time: view.time(now),
+            }),
             offset: from,
             data: &[],
         };

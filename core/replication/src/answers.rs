@@ -227,7 +227,7 @@ impl Replicator {
                 }
                 if now.since(since) >= self.config.replica_timeout {
                     self.suspect(backup);
-                    if self.is_in_order(id) || self.segments[&id].side {
+                    if self.is_in_order(id) || self.segments[&id].side || self.segments[&id].held {
                         self.lose(now, id, index, Some(FAILED_PAUSE));
                     }
                 }
@@ -266,8 +266,11 @@ impl Replicator {
             });
             // Of a head that is still written the epoch is recorded that made this replica a stale one.
             let was_head = !replica.side && segment.is_none_or(|segment| segment.complete);
-            let may_be_head =
-                self.streams.get(&replica.stream).is_some_and(|s| s.may_be_head(replica.segment));
+            // What is newer than the newest head was held for one, and never had anything.
+            let may_be_head = self.streams.get(&replica.stream).is_some_and(|stream| {
+                let was_rolled = stream.order.back().is_some_and(|newest| replica.segment <= *newest);
+                stream.may_be_head(replica.segment) && was_rolled
+            });
             if is_needless && was_head && may_be_head && !planted(Defect::FreedUnrecorded) {
                 unrecorded.push(*replica);
             } else if is_needless {

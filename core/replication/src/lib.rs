@@ -17,6 +17,7 @@ mod answers;
 mod copies;
 mod flushed;
 mod grants;
+mod held;
 mod pieces;
 mod segment;
 mod status;
@@ -195,7 +196,8 @@ impl Replicator {
         self.streams.insert(stream, Stream::new(durability, replicas));
     }
 
-    /// The log rolled the head of a stream: `segment` is the next head, and `opening` its tail right after the roll.
+    /// The log rolled the head of a stream: `segment` is the next head, and `opening` its tail right after the roll. If it
+    /// was held, its backups are those that hold it.
     pub fn head_rolled(&mut self, stream: StreamId, segment: SegmentId, opening: Tail) {
         let owner = self.streams.get_mut(&stream).expect("streams are added before their heads");
         owner.order.push_back(segment);
@@ -203,8 +205,16 @@ impl Replicator {
         if replicas > 0 {
             owner.unflushed.push_back(segment);
         }
-        self.replicated_count += u64::from(replicas > 0);
-        self.segments.insert(segment, Segment::new(stream, false, replicas, opening));
+        match self.segments.get_mut(&segment) {
+            Some(held) => {
+                assert!(held.held && held.stream == stream, "a head is rolled once");
+                (held.held, held.opening) = (false, opening);
+            }
+            None => {
+                self.replicated_count += u64::from(replicas > 0);
+                self.segments.insert(segment, Segment::new(stream, false, replicas, opening));
+            }
+        }
         self.active.insert(segment);
     }
 
@@ -229,10 +239,10 @@ impl Replicator {
         }
     }
 
-    /// The log gave up a segment that no digest names: its replicas are freed.
+    /// The log gave up a segment that no digest names, or a head that was held: its replicas are freed.
     pub fn abandon(&mut self, segment: SegmentId) {
         let Some(gone) = self.segments.remove(&segment) else { return };
-        assert!(gone.side, "only side segments can be abandoned");
+        assert!(gone.side || gone.held, "a head is not abandoned");
         self.free_replicas(segment, gone);
     }
 
@@ -249,7 +259,8 @@ impl Replicator {
     }
 
     fn free_replicas(&mut self, segment: SegmentId, gone: Segment) {
-        if !gone.side {
+        let was_head = !gone.side && !gone.held;
+        if was_head {
             let stream = self.streams.get_mut(&gone.stream).expect("streams stay");
             stream.retired = stream.retired.max(segment);
         }
@@ -268,7 +279,7 @@ impl Replicator {
                     stream: gone.stream,
                     epoch: gone.epoch,
                     backup,
-                    was_head: !gone.side,
+                    was_head,
                     next: Instant::ZERO,
                 });
             }

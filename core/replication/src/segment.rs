@@ -15,6 +15,8 @@ const PATIENCE_MAX: u32 = 4;
 pub(crate) struct Segment {
     pub stream: StreamId,
     pub side: bool,
+    /// It is not rolled yet: backups hold frames for it.
+    pub held: bool,
     /// Its tail right after it began: what may be sent while the head before it is still open.
     pub opening: Tail,
     /// Wanted on every replica.
@@ -77,6 +79,7 @@ impl Segment {
         Segment {
             stream,
             side,
+            held: false,
             opening,
             epoch: Epoch(0),
             recorded: Epoch(0),

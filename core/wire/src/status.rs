@@ -318,6 +318,9 @@ pub enum RecoveryPhase {
     Replaying,
     #[n(3)]
     Done,
+    /// The log is complete, and there is no room to replay it besides older ones: see `waits_for`.
+    #[n(4)]
+    WaitingForRoom,
 }
 
 /// One recovery, live or over. Times are milliseconds after `detected`.

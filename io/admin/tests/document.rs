@@ -99,7 +99,7 @@ fn coordinator() -> CoordinatorSeen {
         tables: 2,
         tablets: 10,
         tablets_recovering: 2,
-        recoveries: [0, 0, 1],
+        recoveries: [0, 0, 0, 1],
         last_recovery: Some((1500, 1 << 30)),
         losses: 0,
         warnings: 1,

@@ -359,7 +359,11 @@ impl Cluster {
                 recount_buckets: 2,
                 // Some dozen arrays: tablets are large beside the log here.
                 profile_bytes_max: 128 * 1024,
-                cleaning_runway_bytes: log_bytes - USED_BEFORE_CLEANING - plain.reserve_bytes,
+                cleaning_runway_bytes: match self.frames {
+                    None => log_bytes - USED_BEFORE_CLEANING - plain.reserve_bytes,
+                    // As in production, where frames may be short long before memory is.
+                    Some(_) => plain.cleaning_runway_bytes,
+                },
                 ..plain
             },
             backup_config: BackupConfig {
@@ -389,7 +393,7 @@ impl Cluster {
     /// From partitions for every master to one for all, which is usual: so much is not written in a run.
     fn partition_bytes_min(&self) -> u64 {
         if self.frames.is_some() {
-            return 8 * u64::from(SEGMENT_BYTES); // As in production few frames go to heads and last segments alone.
+            return 4 * u64::from(SEGMENT_BYTES); // As in production, so that as many frames go to heads and last segments.
         }
         let drawn = self.limits.map(|seed| Rng::new(seed ^ 0x9A27).below(3));
         [64 * 1024, 1024, 8 * 1024][drawn.unwrap_or_default() as usize]

@@ -194,6 +194,7 @@ fn phase_name(phase: RecoveryPhase) -> &'static str {
     match phase {
         RecoveryPhase::Asking => "asking",
         RecoveryPhase::Incomplete => "incomplete",
+        RecoveryPhase::WaitingForRoom => "waiting for room",
         RecoveryPhase::Replaying => "replaying",
         RecoveryPhase::Done => "done",
     }

@@ -3,7 +3,7 @@
 use crate::harness::*;
 use ramhold_base::{RecoveryId, ServerId};
 use ramhold_wire::recovery::{Recover, RecoveryOutcome, RoomReport};
-use ramhold_wire::status::RecoveryReport;
+use ramhold_wire::status::{RecoveryPhase, RecoveryReport};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -13,8 +13,13 @@ const FRAMES: u64 = 3;
 
 /// Six servers with a tablet each; the first three die, and nobody finishes by himself.
 fn three_dead(room: RoomReport) -> World {
+    three_dead_of(6, room)
+}
+
+/// Six servers, the first so many with a tablet each.
+fn three_dead_of(owners: u32, room: RoomReport) -> World {
     let mut world = World::cluster(6);
-    world.create("users", buffered(2, 6));
+    world.create("users", buffered(2, owners));
     for dead in 1..=3 {
         world.give_head(ServerId(dead), 2, &[4, 5, 6]);
     }
@@ -74,15 +79,29 @@ fn without_room_for_all_dead_logs_are_replayed_one_after_the_other() {
         for number in 1..=3 {
             let dead = ServerId(number);
             assert_eq!(dead_at_work(&world), [dead], "{short:?}");
-            assert_eq!(report_of(&mut world, dead).waits_for, None);
+            let first = report_of(&mut world, dead);
+            assert_eq!((first.phase, first.waits_for), (RecoveryPhase::Replaying, None));
             for waiting in number + 1..=3 {
-                let why = report_of(&mut world, ServerId(waiting)).waits_for.expect("it says why");
+                let waiting = report_of(&mut world, ServerId(waiting));
+                assert_eq!(waiting.phase, RecoveryPhase::WaitingForRoom);
+                let why = waiting.waits_for.expect("it says why");
                 assert!(why.contains("room for"), "{why}");
             }
             finish_one(&mut world);
         }
         assert!(world.status().recoveries.is_empty());
     }
+}
+
+// F7: after a cold start each master opens its first head as soon as it is given something.
+#[test]
+fn the_first_heads_of_masters_without_any_need_room_too() {
+    // Two recoveries need twelve frames, and three masters' first heads six.
+    let mut world = three_dead_of(3, room(5, 1 << 30));
+    assert_eq!(dead_at_work(&world), [ServerId(1)]);
+    (4..=6).for_each(|port| world.server_mut(port).room.frames = 6);
+    world.run(Duration::from_secs(1));
+    assert_eq!(dead_at_work(&world), [ServerId(1), ServerId(2)]);
 }
 
 // F7

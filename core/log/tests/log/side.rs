@@ -58,6 +58,37 @@ fn a_side_log_has_a_header_in_each_segment_and_no_digest_until_entered() {
     harness.log.check_invariants();
 }
 
+// C6, D9
+#[test]
+fn a_head_that_was_held_takes_the_place_of_an_empty_one() {
+    let mut harness = Harness::new(config(256 * 1024));
+    let empty = harness.roll(STREAM).unwrap();
+    let held = harness.log.hold_head();
+    let other = harness.roll(OTHER).unwrap();
+    assert!(empty < held && held < other, "ids are given out once");
+    let left = harness.log.roll_held(STREAM, held, ClusterTime(50), &[], true).unwrap();
+    assert_eq!(left, Some(empty));
+    assert_eq!(harness.log.head_segment(STREAM), Some(held));
+    let opening = ramhold_log::opening::parse(&segment_bytes(&harness.log, held)).unwrap();
+    assert_eq!(opening.digest, Some(vec![held]));
+    harness.log.check_invariants();
+    harness.log.retire(empty);
+    harness.log.check_invariants();
+
+    harness.log.append(STREAM, Purpose::Freeing, &[Entry::SafeVersion(Version(9))]).unwrap();
+    let next = harness.log.hold_head();
+    assert_eq!(
+        harness.log.roll_held(STREAM, next, ClusterTime(60), &[], true).unwrap(),
+        None,
+        "it is not empty"
+    );
+    let after = harness.log.hold_head();
+    let kept = harness.log.roll_held(STREAM, after, ClusterTime(70), &[], false).unwrap();
+    assert_eq!(kept, None, "an empty one stays when it is to");
+    assert_eq!(harness.log.stream_segments(STREAM).collect::<Vec<_>>(), [held, next, after]);
+    harness.log.check_invariants();
+}
+
 // A1, A2
 #[test]
 fn a_dropped_range_takes_its_keys_and_leaves_versions_growing() {

@@ -197,7 +197,6 @@ fn nothing_is_entered_before_it_is_replicated() {
     let mut rig = Rig::new();
     assert_eq!(rig.request(&recover(1, readable())), Status::Ok);
     answer_records(&mut rig, &records());
-    let is_entered = |rig: &Rig| rig.reports.iter().any(|report| report == "mark:recovery_entered");
     for _ in 0..20 {
         let mut effects = Effects::new();
         rig.master.tick(rig.now, &rig.view, &mut effects);
@@ -261,6 +260,78 @@ fn a_partition_that_waits_for_room_goes_on_when_there_is_some() {
         rig.now = rig.now + Duration::from_millis(50);
         rig.tick();
     }
+    let (_, report) = rig.recovered().expect("done");
+    assert!(matches!(report.outcome, RecoveryOutcome::Done { .. }), "{report:?}");
+}
+
+/// What holds a frame for a head that is to come.
+fn is_held(request: &AppendRequest<'_>) -> bool {
+    request.open && !request.side && request.certificate.is_none() && request.data.is_empty()
+}
+
+fn pass(rig: &mut Rig, half_seconds: u32) {
+    for _ in 0..half_seconds {
+        rig.now = rig.now + Duration::from_millis(500);
+        rig.tick();
+    }
+}
+
+fn is_entered(rig: &Rig) -> bool {
+    rig.reports.iter().any(|report| report == "mark:recovery_entered")
+}
+
+// F7: what is entered cannot be taken back, so it must not wait for anybody's frames.
+#[test]
+fn nothing_is_entered_before_backups_hold_frames_for_the_head() {
+    let mut rig = Rig::new();
+    rig.refused = is_held;
+    assert_eq!(rig.request(&recover(1, readable())), Status::Ok);
+    answer_records(&mut rig, &records());
+    rig.settle();
+    pass(&mut rig, 8);
+    assert!(!is_entered(&rig) && rig.recovered().is_none(), "it waits for a while");
+    rig.refused = |_| false;
+    pass(&mut rig, 2);
+    assert!(is_entered(&rig));
+    let (_, report) = rig.recovered().expect("done");
+    assert!(matches!(report.outcome, RecoveryOutcome::Done { .. }), "{report:?}");
+}
+
+// F6, F7
+#[test]
+fn a_partition_for_whose_head_no_backup_has_room_is_taken_back_and_says_so() {
+    let mut rig = Rig::new();
+    rig.refused = is_held;
+    assert_eq!(rig.request(&recover(1, readable())), Status::Ok);
+    answer_records(&mut rig, &records());
+    rig.settle();
+    pass(&mut rig, 12);
+    let (_, report) = rig.recovered().expect("it has given up");
+    assert!(matches!(report.outcome, RecoveryOutcome::Failed { no_room: true, .. }), "{report:?}");
+    assert!(!is_entered(&rig) && rig.master.log().stats().count() == 0, "nothing is kept");
+    assert!(rig.master.replicator().replicas().all(|replica| replica.certified > 0), "nothing is held");
+}
+
+// F6, F7: its side segments are whole meanwhile, and others need their frames.
+#[test]
+fn a_partition_of_a_master_whose_first_head_finds_no_room_is_taken_back() {
+    let mut rig = Rig::new();
+    rig.refused = |request| request.open && !request.side && !request.data.is_empty();
+    assert_eq!(rig.request(&recover(1, readable())), Status::Ok);
+    answer_records(&mut rig, &records());
+    rig.settle();
+    let mut report = || {
+        pass(&mut rig, 1);
+        rig.recovered()
+    };
+    let (asked, report) = (0..12).find_map(|_| report()).expect("it has given up");
+    assert!(matches!(report.outcome, RecoveryOutcome::Failed { no_room: true, .. }), "{report:?}");
+    rig.refused = |_| false;
+    rig.answer(&asked, Status::Ok);
+    pass(&mut rig, 2);
+    assert_eq!(rig.request(&recover(2, readable())), Status::Ok);
+    answer_records(&mut rig, &records());
+    pass(&mut rig, 2);
     let (_, report) = rig.recovered().expect("done");
     assert!(matches!(report.outcome, RecoveryOutcome::Done { .. }), "{report:?}");
 }

@@ -29,6 +29,8 @@ pub struct Rig {
     pub lease_millis: u64,
     /// What the coordinator has stored of table 5.
     pub stored: Vec<TabletDescription>,
+    /// Appends that backups refuse for want of frames.
+    pub refused: fn(&AppendRequest<'_>) -> bool,
 }
 impl Rig {
     pub fn new() -> Rig {
@@ -64,6 +66,7 @@ impl Rig {
             over: vec![],
             lease_millis: 1_000_000_000,
             stored: vec![],
+            refused: |_| false,
         }
     }
     pub fn request<M: ramhold_wire::Message>(&mut self, message: &M) -> Status {
@@ -122,6 +125,8 @@ impl Rig {
                 self.take(effects);
             } else if h.opcode() == Some(Opcode::Append) {
                 let r = AppendRequest::decode(&b).unwrap();
+                let is_refused = (self.refused)(&r);
+                let status = if is_refused { Status::OpenRefused } else { Status::Ok };
                 let end = r.offset + r.data.len() as u32;
                 AppendReply {
                     length: end,
@@ -134,7 +139,7 @@ impl Rig {
                 let mut effects = Effects::new();
                 self.master.on_replication_reply(
                     self.now,
-                    &h.answer(Status::Ok),
+                    &h.answer(status),
                     &body,
                     &self.view,
                     &mut effects,

@@ -140,6 +140,8 @@ pub struct Bench {
     recorded: Option<(SegmentId, Epoch)>,
     pub wire: Vec<(Instant, bool, SocketAddr, Vec<u8>)>,
     next_segment: u64,
+    /// The next head, if frames are held for it.
+    pub head_held: Option<SegmentId>,
     version: u64,
     pub paused: BTreeSet<ServerId>,
     pub refuse: bool,
@@ -187,6 +189,7 @@ impl Bench {
             recorded: None,
             wire: Vec::new(),
             next_segment: 1,
+            head_held: None,
             version: 0,
             paused: Default::default(),
             refuse: false,
@@ -235,12 +238,37 @@ impl Bench {
         self.replicator.on_list(self.now, &self.view);
     }
 
+    fn new_id(&mut self) -> SegmentId {
+        let id = SegmentId(self.next_segment);
+        self.next_segment += 1;
+        id
+    }
+
+    /// Has frames held for the next head, or gives up those that are held.
+    pub fn hold_or_abandon(&mut self) {
+        match self.head_held.take() {
+            Some(held) => self.replicator.abandon(held),
+            None => {
+                let id = self.new_id();
+                self.replicator.hold_head(STREAM, id);
+                self.head_held = Some(id);
+            }
+        }
+    }
+
     pub fn roll(&mut self) {
         if let Some((_, (_, closed))) = self.log.0.iter_mut().next_back() {
             *closed = true;
         }
-        let id = SegmentId(self.next_segment);
-        self.next_segment += 1;
+        // Whether all its frames are there or not; but not while an earlier head is not open.
+        let held = self.head_held.take();
+        let id = match held.filter(|_| self.replicator.is_head_open(STREAM)) {
+            Some(held) => held,
+            None => {
+                held.into_iter().for_each(|held| self.replicator.abandon(held));
+                self.new_id()
+            }
+        };
         self.log.0.insert(id, (vec![id.raw() as u8; OPENING], false));
         let tail = self.log.tail(id).unwrap();
         self.replicator.head_rolled(STREAM, id, tail);
@@ -424,9 +452,9 @@ impl Bench {
         if answer.certified as usize >= OPENING {
             self.opened.entry(header.segment).or_default().insert(header.target);
         }
-        let next = SegmentId(header.segment.raw() + 1);
-        let holders = self.opened.get(&next).map_or(0, BTreeSet::len);
-        assert!(!answer.closed || holders >= 3, "{} is closed, {next} open on {holders}", header.segment);
+        let next = self.log.0.range(header.segment.next()..).next().map(|(id, _)| id);
+        let holders = next.and_then(|next| self.opened.get(next)).map_or(0, BTreeSet::len);
+        assert!(!answer.closed || holders >= 3, "{} is closed, {next:?} open on {holders}", header.segment);
     }
 
     fn record(&mut self, stream: StreamId, head: (SegmentId, Epoch)) {

@@ -69,6 +69,7 @@ fn run(seed: u64, trouble: Trouble) {
                 let end = bench.end();
                 bench.replicator.want_flushed([FlushWish::Whole(segment), FlushWish::UpTo(STREAM, end)]);
             }
+            10 if bench.rng.chance(1, 40) => bench.hold_or_abandon(),
             _ => bench.deliver_one(),
         }
         bench.advance();
@@ -91,7 +92,8 @@ fn run(seed: u64, trouble: Trouble) {
     bench.check();
     assert_eq!(bench.replicator.durable(STREAM), end, "seed {seed}: not live");
     let ids: Vec<ServerId> = bench.alive.keys().copied().collect();
-    let closed = || (1..end.segment.raw()).map(SegmentId);
+    let heads: Vec<SegmentId> = bench.log.0.keys().copied().filter(|id| *id < end.segment).collect();
+    let closed = || heads.iter().copied();
     let wishes = closed().map(FlushWish::Whole).chain([FlushWish::UpTo(STREAM, end)]);
     bench.replicator.want_flushed(wishes);
     for _ in 0..1000 {
@@ -197,6 +199,30 @@ fn what_was_a_head_is_not_told_to_be_unneeded_before_a_newer_one_is_recorded() {
         bench.pass(50);
     }
     assert_eq!(told(&mut bench), asked.replicas, "a newer head is recorded");
+}
+
+// F7
+#[test]
+fn a_head_is_held_by_three_backups_that_have_nothing_certified_of_it() {
+    let mut bench = Bench::new(1, 6);
+    bench.calm = true;
+    let pass = |bench: &mut Bench| (0..20).for_each(|_| bench.pass(10));
+    pass(&mut bench);
+    bench.hold_or_abandon();
+    let held = bench.head_held.expect("just held");
+    let holders = |bench: &Bench| bench.alive.values().filter(|b| b.replicas.contains_key(&held)).count();
+    assert!(!bench.replicator.is_held(held));
+    pass(&mut bench);
+    assert!(bench.replicator.is_held(held));
+    assert_eq!(holders(&bench), 3);
+    assert!(bench.replicator.replicas_of(held).all(|replica| replica.certified == 0));
+    bench.hold_or_abandon();
+    pass(&mut bench);
+    assert_eq!(holders(&bench), 0, "given up, it is freed");
+    // A late copy of the message that held it makes a backup begin it anew, and ask.
+    let name = ReplicaName { shard: ShardId(0), stream: STREAM, segment: held, epoch: Epoch(0), side: false };
+    let asked = ReplicasNeeded { replicas: vec![name] };
+    assert_eq!(bench.replicator.not_needed(ServerId(9), &asked).replicas, asked.replicas);
 }
 
 // D8, F1: a backup that has freed a replica takes a late copy of the opening for a new segment. No recovery may take that

@@ -36,15 +36,21 @@ impl Role for CoordinatorSeen {
             "Tablets whose server is dead and that are not served again yet.",
             self.tablets_recovering,
         );
-        let [asking, incomplete, replaying] = self.recoveries;
+        let [asking, incomplete, waiting, replaying] = self.recoveries;
         page.by_label(
             (
                 "ramhold_cluster_recoveries",
                 "gauge",
-                "Recoveries that are not over: backups are being asked, parts of the log are missing, or it is replayed.",
+                "Recoveries that are not over: backups are being asked, parts of the log are missing, there is no room \
+                 besides older ones, or it is replayed.",
             ),
             "phase",
-            [("asking", asking), ("incomplete", incomplete), ("replaying", replaying)],
+            [
+                ("asking", asking),
+                ("incomplete", incomplete),
+                ("waiting_for_room", waiting),
+                ("replaying", replaying),
+            ],
         );
         let (millis, bytes) = self.last_recovery.unwrap_or_default();
         page.gauge(

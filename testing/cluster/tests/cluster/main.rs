@@ -10,6 +10,7 @@ mod histories;
 mod hostile;
 mod network;
 mod rounds;
+mod scarce;
 mod stopping;
 mod verdict;
 mod zombies;

@@ -10,22 +10,39 @@ const SERVERS: u8 = 6;
 const KEYS: u32 = 600;
 /// That is twenty segments per log, on three backups each: 60 % of these.
 const FRAMES: u32 = 100;
+/// Few and large frames: of what a recovery takes much goes to heads, and to last segments that are not full.
+const FEW_FRAMES: u32 = 31;
+const FEW_KEYS: u32 = 74;
 
 fn all(stage: &Stage) -> Vec<usize> {
     stage.others(&[])
 }
 
-/// A cluster whose servers each have a table, and 60 % of its memory and frames full.
-fn filled(seed: u64, frames: u32) -> (Stage, Vec<TableId>) {
+/// A cluster whose servers have so many tables each, with so many keys.
+fn filled_with(seed: u64, frames: u32, each: u8, keys: u32) -> (Stage, Vec<TableId>) {
     let plain = Setting::of(SERVERS);
     let cluster = Cluster { frames: Some(frames), ..plain.cluster };
     let mut stage = Stage::with(Setting { cluster, seed, ..plain });
-    let tables: Vec<TableId> = (0..SERVERS).map(|n| stage.table(&format!("t{n}"), 3)).collect();
+    let tables: Vec<TableId> = (0..SERVERS * each).map(|n| stage.table(&format!("t{n}"), 3)).collect();
     for table in &tables {
-        stage.fill(*table, "key", KEYS);
+        stage.fill(*table, "key", keys);
     }
     let owners: Vec<_> = tables.iter().map(|table| stage.owner(*table)).collect();
-    assert!((0..SERVERS).all(|n| owners.contains(&Some(usize::from(n)))), "one each: {owners:?}");
+    let count = |server: u8| owners.iter().filter(|owner| **owner == Some(usize::from(server))).count();
+    assert!((0..SERVERS).all(|server| count(server) == usize::from(each)), "{each} each: {owners:?}");
+    (stage, tables)
+}
+
+/// A cluster whose servers each have a table, and 60 % of its memory and frames full.
+fn filled(seed: u64, frames: u32) -> (Stage, Vec<TableId>) {
+    filled_with(seed, frames, 1, KEYS)
+}
+
+/// A cluster with few frames, 60 % of them full: six or seven segments in each log, of two tables.
+fn filled_with_few(seed: u64) -> (Stage, Vec<TableId>) {
+    let (stage, tables) = filled_with(seed, FEW_FRAMES, 2, FEW_KEYS);
+    let used = frames_used(&stage) * 100 / u64::from(FEW_FRAMES * u32::from(SERVERS));
+    assert!((58..=66).contains(&used), "{used} % of the frames are in use");
     (stage, tables)
 }
 
@@ -43,9 +60,13 @@ fn restart_all(stage: &mut Stage) {
     all(stage).into_iter().for_each(|server| stage.restart(server));
 }
 
-fn expect_all(mut stage: Stage, tables: &[TableId]) {
+fn expect_all(stage: Stage, tables: &[TableId]) {
+    expect_each(stage, tables, KEYS);
+}
+
+fn expect_each(mut stage: Stage, tables: &[TableId], keys: u32) {
     for table in tables {
-        for number in (0..KEYS).step_by(7) {
+        for number in (0..keys).step_by(7) {
             stage.expect(*table, &format!("key{number}"), &ramhold_world::stage::filling("key", number));
         }
     }
@@ -100,5 +121,54 @@ fn and_with_one_server_less() {
         rest.into_iter().for_each(|server| stage.restart(server));
         assert!(stage.try_for(120_000, is_over), "seed {seed}: {:?}", stage.recoveries());
         expect_all(stage, &tables);
+    }
+}
+
+/// Few and large frames: heads and last segments alone take as much as is free.
+#[test]
+fn a_cluster_with_few_frames_starts_again_with_sixty_percent_of_them_full() {
+    for seed in 0..8 {
+        let (mut stage, tables) = filled_with_few(seed);
+        restart_all(&mut stage);
+        assert!(stage.try_for(120_000, is_over), "seed {seed}: {:?}", stage.recoveries());
+        assert!(stage.marks("recovery_waits_for_room") > 0, "seed {seed}: there was room for all at once");
+        assert!(stage.marks("empty_head_left") > 0, "seed {seed}: heads stay that hold nothing");
+        expect_each(stage, &tables, FEW_KEYS);
+    }
+}
+
+/// The same, and the coordinator dies again and again meanwhile.
+#[test]
+fn and_with_few_frames_and_a_coordinator_that_dies_meanwhile() {
+    for seed in 0..4 {
+        let (mut stage, tables) = filled_with_few(seed);
+        restart_all(&mut stage);
+        for _ in 0..4 {
+            stage.pass(400 + 150 * seed);
+            stage.world.crash(stage.coordinator);
+            stage.pass(50);
+            stage.world.restart(stage.coordinator);
+        }
+        assert!(stage.try_for(120_000, is_over), "seed {seed}: {:?}", stage.recoveries());
+        expect_each(stage, &tables, FEW_KEYS);
+    }
+}
+
+/// The same, and servers die meanwhile that have taken over a part, and have the heads of others on them.
+#[test]
+fn and_with_few_frames_and_recovery_masters_that_die_meanwhile() {
+    for seed in 0..4 {
+        let (mut stage, tables) = filled_with_few(seed);
+        restart_all(&mut stage);
+        for round in 0..3 {
+            let before = stage.marks("recovery_entered");
+            assert!(stage.try_for(60_000, |stage| stage.marks("recovery_entered") > before), "seed {seed}");
+            let dies = (seed as usize + 2 * round) % usize::from(SERVERS);
+            stage.crash(dies);
+            stage.pass(50);
+            stage.restart(dies);
+        }
+        assert!(stage.try_for(200_000, is_over), "seed {seed}: {:?}", stage.recoveries());
+        expect_each(stage, &tables, FEW_KEYS);
     }
 }

@@ -72,6 +72,7 @@ fn progress(report: &RecoveryReport) -> String {
     match report.phase {
         RecoveryPhase::Asking => "  asking all backups for their replicas".to_owned(),
         RecoveryPhase::Incomplete => format!("  waiting for {}", report.missing.join(", ")),
+        RecoveryPhase::WaitingForRoom => "  waiting for room besides others".to_owned(),
         RecoveryPhase::Replaying => {
             format!("  replaying: {} of {} partitions are live", report.partitions_live, report.partitions)
         }
