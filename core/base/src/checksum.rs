@@ -1,13 +1,24 @@
 //! CRC32C, the checksum of entries, certificates, frames and disk records.
 //!
-//! What is short, as most entries and their parts are, is taken eight bytes a step wherever it begins; the library, which
-//! looks for words that are aligned and takes the bytes around them one by one, is for what is long, in three at once.
+//! What is short, as most entries and their parts are, is taken eight bytes a step wherever it begins; what is longer is
+//! folded by carry-less products (`folded`) where the processor has them for 64 bytes at once. Where it has not, the
+//! library takes what is long in three at once; it looks for words that are aligned and takes the bytes around them one by
+//! one.
 //! Of two runs whose checksums are known that of both is worked out from the two and the second's length: the first is
 //! multiplied by x^(8 * length) modulo the polynomial, which tables of powers make one product per byte of the length.
 
-/// From here on the library's three at once are faster.
+#[cfg(target_arch = "x86_64")]
+mod folded;
+
+/// From here on the library's three at once are faster than words one after the other.
 #[cfg(target_arch = "x86_64")]
 const LONG_BYTES: usize = 3 * 256;
+/// The polynomial, reflected as all of these numbers are: the lowest power in the highest bit.
+#[cfg(target_arch = "x86_64")]
+const POLYNOMIAL: u32 = 0x82F6_3B78;
+/// x^0.
+#[cfg(target_arch = "x86_64")]
+const ONE: u32 = 1 << 31;
 
 /// CRC32C of `bytes`.
 #[inline]
@@ -18,6 +29,18 @@ pub fn crc(bytes: &[u8]) -> u32 {
 /// The CRC32C of what `so_far` covers followed by `bytes`.
 #[inline]
 pub fn crc_append(so_far: u32, bytes: &[u8]) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    if bytes.len() >= folded::BYTES_MIN && folded::is_here() {
+        // SAFETY: the processor has what the function is compiled for, as was asked just now.
+        #[expect(unsafe_code, reason = "two to six times as fast as the library for what entries have")]
+        return unsafe { folded::crc_append(so_far, bytes) };
+    }
+    unfolded(so_far, bytes)
+}
+
+/// The same, on any processor.
+#[inline]
+fn unfolded(so_far: u32, bytes: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]
     if bytes.len() < LONG_BYTES && std::arch::is_x86_feature_detected!("sse4.2") {
         // SAFETY: the processor has what the function is compiled for, as was asked just now.
@@ -64,22 +87,23 @@ fn moved_up(crc: u32, bytes: usize) -> u32 {
     crc
 }
 
-/// x^(8 * 256^table * place - 33) modulo the polynomial, the lowest power in the highest bit.
+/// The product of two numbers modulo the polynomial.
+#[cfg(target_arch = "x86_64")]
+const fn times(a: u32, b: u32) -> u32 {
+    let (mut sum, mut a, mut bit) = (0, a, ONE);
+    while bit > 0 {
+        if b & bit != 0 {
+            sum ^= a;
+        }
+        a = a >> 1 ^ if a & 1 == 1 { POLYNOMIAL } else { 0 };
+        bit >>= 1;
+    }
+    sum
+}
+
+/// x^(8 * 256^table * place - 33) modulo the polynomial.
 #[cfg(target_arch = "x86_64")]
 static POWERS: [[u32; 256]; 3] = {
-    const POLYNOMIAL: u32 = 0x82F6_3B78;
-    const ONE: u32 = 1 << 31;
-    const fn times(a: u32, b: u32) -> u32 {
-        let (mut sum, mut a, mut bit) = (0, a, ONE);
-        while bit > 0 {
-            if b & bit != 0 {
-                sum ^= a;
-            }
-            a = a >> 1 ^ if a & 1 == 1 { POLYNOMIAL } else { 0 };
-            bit >>= 1;
-        }
-        sum
-    }
     let (mut first, mut step) = (ONE, 0);
     while step < 33 {
         // Divided by x.
@@ -147,8 +171,22 @@ mod tests {
         for from in 0..9 {
             for to in from..bytes.len() {
                 let (part, so_far) = (&bytes[from..to], rng.u64() as u32);
-                assert_eq!(crc_append(so_far, part), crc32c::crc32c_append(so_far, part), "{from}..{to}");
+                let expected = crc32c::crc32c_append(so_far, part);
+                assert_eq!(crc_append(so_far, part), expected, "{from}..{to}");
+                assert_eq!(unfolded(so_far, part), expected, "{from}..{to}");
             }
+        }
+    }
+
+    #[test]
+    fn long_runs_are_as_the_library_has_them() {
+        let mut rng = crate::Rng::new(9);
+        let bytes: Vec<u8> = (0..300_000).map(|_| rng.u64() as u8).collect();
+        for _ in 0..500 {
+            let from = rng.below(bytes.len() as u64) as usize;
+            let part = &bytes[from..from + rng.below((bytes.len() - from) as u64 + 1) as usize];
+            let so_far = rng.u64() as u32;
+            assert_eq!(crc_append(so_far, part), crc32c::crc32c_append(so_far, part), "{}", part.len());
         }
     }
 

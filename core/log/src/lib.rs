@@ -36,6 +36,7 @@ mod memory;
 mod moving;
 mod older;
 pub mod opening;
+mod past_caches;
 mod pieces;
 mod prefetch;
 mod profile;

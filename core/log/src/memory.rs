@@ -13,6 +13,7 @@
 
 use crate::entry::{Entry, HEADER_BYTES, RECORD_PREFIX_BYTES_MAX, RESULT_BYTES_MAX, RecordPrefix, Word};
 use crate::free::FreeSeglets;
+use crate::past_caches::copy_past_caches;
 use crate::segment::{NewSegment, SegmentInfo, Segments, Slot};
 use crate::{AppendRefusal, Geometry, Kind, OlderList, Pieces, RpcResult};
 use ramhold_base::checksum::crc_append;
@@ -183,9 +184,10 @@ impl Memory {
         start
     }
 
-    /// Appends whole entries, for which room was made and with which the checksum of the segment becomes `crc`.
+    /// Appends whole entries, for which room was made and with which the checksum of the segment becomes `crc`. They are not
+    /// to be read soon.
     pub(crate) fn append_checked(&mut self, slot: Slot, entries: &[u8], entry_count: u32, crc: u32) {
-        self.put(slot, entries);
+        self.put_by(slot, entries, copy_past_caches);
         let segment = self.segments.at_mut(slot);
         segment.entry_count += entry_count;
         segment.crc = crc;
@@ -194,6 +196,11 @@ impl Memory {
     /// Appends bytes for which room was made, and that is all.
     #[inline]
     fn put(&mut self, slot: Slot, bytes: &[u8]) {
+        self.put_by(slot, bytes, <[u8]>::copy_from_slice);
+    }
+
+    #[inline]
+    fn put_by(&mut self, slot: Slot, bytes: &[u8], copy: impl Fn(&mut [u8], &[u8])) {
         let segment = self.segments.at_mut(slot);
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -202,7 +209,7 @@ impl Memory {
             let room = (1 << self.seglet_shift) - within;
             let (now, later) = rest.split_at(rest.len().min(room as usize));
             let at = (u64::from(segment.seglets[ordinal]) << self.seglet_shift) + u64::from(within);
-            self.region[at as usize..at as usize + now.len()].copy_from_slice(now);
+            copy(&mut self.region[at as usize..at as usize + now.len()], now);
             segment.len_bytes += now.len() as u32;
             rest = later;
         }

@@ -11,7 +11,7 @@ use crate::profile::{Counted, Profiles, Weight};
 use ramhold_base::hash::index_hash;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{KeyHash, SegmentId, TableId};
-use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// The keys of a table whose placement hashes are in `first..=last`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -34,12 +34,13 @@ impl HashRange {
 }
 
 struct Counter {
-    last: KeyHash,
+    range: HashRange,
     bytes: u64,
     records: u64,
 }
 
-type Counters = BTreeMap<(TableId, KeyHash), Counter>;
+/// In the order of tables and hashes: a search among them is quick, and new ranges are rare.
+type Counters = Vec<Counter>;
 
 /// The counters of all tracked ranges, which do not overlap, and the profiles of their tables.
 pub(crate) struct TabletCounters {
@@ -75,20 +76,16 @@ impl TabletCounters {
 
     pub(crate) fn track(&mut self, range: HashRange) {
         assert!(range.first <= range.last);
-        let next = self.ranges.range((range.table, range.first)..).next();
-        if let Some(((table, first), _)) = next {
-            assert!(*table != range.table || *first > range.last, "tracked ranges do not overlap");
-        }
         assert!(self.counter(range.table, range.first).is_none(), "tracked ranges do not overlap");
-        self.ranges.insert((range.table, range.first), Counter::empty(range.last));
+        let within = within(&self.ranges, range);
+        assert!(within.is_empty(), "tracked ranges do not overlap");
+        self.ranges.insert(within.start, Counter::empty(range));
     }
 
     pub(crate) fn untrack(&mut self, range: HashRange) {
-        let counter =
-            self.ranges.remove(&(range.table, range.first)).expect("only a tracked range is untracked");
-        assert!(counter.last == range.last, "a range is untracked whole");
-        let of_table = (range.table, KeyHash(0))..=(range.table, KeyHash(u64::MAX));
-        if self.ranges.range(of_table).next().is_none() {
+        let place = self.ranges.binary_search_by_key(&range, |counter| counter.range);
+        self.ranges.remove(place.expect("only a tracked range is untracked, and whole"));
+        if within(&self.ranges, HashRange::whole(range.table)).is_empty() {
             self.profiles.end(range.table);
         }
     }
@@ -146,8 +143,9 @@ impl TabletCounters {
 
     /// The parts of tracked ranges of a table begin to be counted anew. A recount of before is over.
     pub(crate) fn begin_recount(&mut self, table: TableId, parts: &[HashRange], secret: u64) {
-        let empty = |part: &HashRange| ((table, part.first), Counter::empty(part.last));
-        self.recount = Some(Recount { table, secret, reached: 0, parts: parts.iter().map(empty).collect() });
+        let mut parts: Counters = parts.iter().copied().map(Counter::empty).collect();
+        parts.sort_unstable_by_key(|part| part.range);
+        self.recount = Some(Recount { table, secret, reached: 0, parts });
     }
 
     pub(crate) fn end_recount(&mut self) {
@@ -173,23 +171,22 @@ impl TabletCounters {
     /// The tracked ranges of a recount, which has come to its end, become its parts. What was lost is in none of them.
     pub(crate) fn cut(&mut self) {
         let Some(recount) = self.recount.take() else { return };
-        let is_cut = |(table, first): &(TableId, KeyHash), whole: &mut Counter| {
-            recount.parts.range((*table, *first)..=(*table, whole.last)).next().is_some()
-        };
-        self.ranges.extract_if(.., is_cut).for_each(drop);
+        self.ranges.retain(|whole| within(&recount.parts, whole.range).is_empty());
         self.ranges.extend(recount.parts);
+        self.ranges.sort_unstable_by_key(|counter| counter.range);
     }
 
     /// The tracked ranges within this one become one.
     pub(crate) fn join(&mut self, range: HashRange) {
-        let mut one = Counter::empty(range.last);
-        let within = (range.table, range.first)..=(range.table, range.last);
-        for (_, part) in self.ranges.extract_if(within, |_, _| true) {
-            assert!(part.last <= range.last, "ranges are joined whole");
+        let mut one = Counter::empty(range);
+        let within = within(&self.ranges, range);
+        let place = within.start;
+        for part in self.ranges.drain(within) {
+            assert!(part.range.last <= range.last, "ranges are joined whole");
             one.bytes += part.bytes;
             one.records += part.records;
         }
-        self.ranges.insert((range.table, range.first), one);
+        self.ranges.insert(place, one);
     }
 
     /// Ranges that are tracked.
@@ -198,38 +195,53 @@ impl TabletCounters {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = TabletStat> {
-        self.ranges.iter().map(|((table, first), counter)| {
-            let Counter { last, bytes, records } = *counter;
-            TabletStat { table: *table, first: *first, last, bytes, records }
+        self.ranges.iter().map(|counter| {
+            let Counter { range: HashRange { table, first, last }, bytes, records } = *counter;
+            TabletStat { table, first, last, bytes, records }
         })
     }
 
     /// The records of a range that is tracked as it is.
     pub(crate) fn records(&self, range: HashRange) -> Option<u64> {
-        let counter = self.ranges.get(&(range.table, range.first))?;
-        (counter.last == range.last).then_some(counter.records)
+        let place = self.ranges.binary_search_by_key(&range, |counter| counter.range).ok()?;
+        Some(self.ranges[place].records)
     }
 
     /// The same ranges, with nothing in them and without profiles.
     pub(crate) fn emptied(&self) -> TabletCounters {
-        let empty = |(key, counter): (&(TableId, KeyHash), &Counter)| (*key, Counter::empty(counter.last));
-        let ranges = self.ranges.iter().map(empty).collect();
+        let ranges = self.ranges.iter().map(|counter| Counter::empty(counter.range)).collect();
         TabletCounters { ranges, ..TabletCounters::new(Profiles::new(0, u64::MAX)) }
     }
 
+    #[inline]
     fn counter(&mut self, table: TableId, hash: KeyHash) -> Option<&mut Counter> {
         counter_in(&mut self.ranges, table, hash)
     }
 }
 
-fn counter_in(counters: &mut Counters, table: TableId, hash: KeyHash) -> Option<&mut Counter> {
-    let before = counters.range_mut(..=(table, hash)).next_back();
-    before.filter(|((owner, _), counter)| *owner == table && hash <= counter.last).map(|(_, counter)| counter)
+#[inline]
+fn counter_in(counters: &mut [Counter], table: TableId, hash: KeyHash) -> Option<&mut Counter> {
+    let behind = behind(counters, table, hash);
+    counters.get_mut(behind.checked_sub(1)?).filter(|counter| counter.range.contains(table, hash))
+}
+
+/// The place behind all that begin with this hash or before it.
+#[inline]
+fn behind(counters: &[Counter], table: TableId, hash: KeyHash) -> usize {
+    counters.partition_point(|counter| (counter.range.table, counter.range.first) <= (table, hash))
+}
+
+/// Those that begin within a range.
+fn within(counters: &[Counter], range: HashRange) -> Range<usize> {
+    let HashRange { table, first, last } = range;
+    let start =
+        counters.partition_point(|counter| (counter.range.table, counter.range.first) < (table, first));
+    start..behind(counters, table, last)
 }
 
 impl Counter {
-    fn empty(last: KeyHash) -> Counter {
-        Counter { last, bytes: 0, records: 0 }
+    fn empty(range: HashRange) -> Counter {
+        Counter { range, bytes: 0, records: 0 }
     }
 
     fn weight(&self) -> Weight {

@@ -1,0 +1,114 @@
+//! CRC32C by folding: 256 bytes a step, with the carry-less products of AVX-512.
+//!
+//! Bytes are a polynomial, of which the checksum is the remainder. Bytes that others follow count for theirs times a power
+//! of x; folding replaces 16 of them by a remainder of as many, worked out with two products, added to those that stand so
+//! many bytes behind them. What is left in the end, 16 bytes for whole lines, has the checksum of all of them.
+//!
+//! Not here: what is shorter, and processors without it (`checksum`). Source: Intel, "Fast CRC Computation for Generic
+//! Polynomials Using PCLMULQDQ Instruction".
+
+use super::{ONE, short, times};
+use std::arch::x86_64::{
+    __m512i, _mm_crc32_u64, _mm_cvtsi32_si128, _mm_cvtsi128_si64, _mm_extract_epi64, _mm_xor_si128,
+    _mm256_castsi256_si128, _mm256_extracti128_si256, _mm256_xor_si256, _mm512_castsi512_si256,
+    _mm512_clmulepi64_epi128, _mm512_extracti64x4_epi64, _mm512_loadu_si512, _mm512_maskz_mov_epi64,
+    _mm512_set_epi64, _mm512_setzero_si512, _mm512_ternarylogic_epi64, _mm512_xor_si512,
+    _mm512_zextsi128_si512,
+};
+
+const LINE_BYTES: usize = 64;
+/// Lines that are folded side by side: the products of one need not wait for those of another.
+const LINE_COUNT: usize = 4;
+/// For less there is nothing to fold.
+pub(super) const BYTES_MIN: usize = LINE_COUNT * LINE_BYTES;
+
+/// Whether the processor has what `crc_append` is compiled for.
+#[inline]
+pub(super) fn is_here() -> bool {
+    std::arch::is_x86_feature_detected!("avx512f")
+        && std::arch::is_x86_feature_detected!("vpclmulqdq")
+        && std::arch::is_x86_feature_detected!("sse4.2")
+}
+
+/// The CRC32C of what `so_far` covers followed by `bytes`, at least `BYTES_MIN` of them.
+#[target_feature(enable = "avx512f,vpclmulqdq,sse4.2")]
+pub(super) fn crc_append(so_far: u32, bytes: &[u8]) -> u32 {
+    let (lines, rest) = bytes.as_chunks::<LINE_BYTES>();
+    let (steps, lines) = lines.as_chunks::<LINE_COUNT>();
+    let ([a, b, c, d], steps) = steps.split_first().expect("there is a step at least");
+    let so_far = _mm512_zextsi128_si512(_mm_cvtsi32_si128((!so_far).cast_signed()));
+    let mut ends = [_mm512_xor_si512(load(a), so_far), load(b), load(c), load(d)];
+    for step in steps {
+        for (end, line) in ends.iter_mut().zip(step) {
+            *end = folded(*end, alike(const { powers(4 * LINE_BYTES) }), load(line));
+        }
+    }
+    let [a, b, c, d] = ends;
+    let nothing = _mm512_setzero_si512();
+    let a = folded(a, alike(const { powers(3 * LINE_BYTES) }), nothing);
+    let b = folded(b, alike(const { powers(2 * LINE_BYTES) }), nothing);
+    let mut end = _mm512_ternarylogic_epi64::<XOR>(a, b, folded(c, alike(const { powers(LINE_BYTES) }), d));
+    for line in lines {
+        end = folded(end, alike(const { powers(LINE_BYTES) }), load(line));
+    }
+    short(!remainder(end), rest)
+}
+
+/// What a line of bytes leaves of itself, without the ones that checksums begin and end with.
+#[inline]
+#[target_feature(enable = "avx512f,vpclmulqdq,sse4.2")]
+fn remainder(line: __m512i) -> u32 {
+    let [[a, b], [c, d], [e, f]] = const { [powers(48), powers(32), powers(16)] };
+    let last = _mm512_maskz_mov_epi64(0b1100_0000, line);
+    let parts = folded(line, _mm512_set_epi64(0, 0, f, e, d, c, b, a), last);
+    let half = _mm256_xor_si256(_mm512_castsi512_si256(parts), _mm512_extracti64x4_epi64::<1>(parts));
+    let part = _mm_xor_si128(_mm256_castsi256_si128(half), _mm256_extracti128_si256::<1>(half));
+    let first = _mm_crc32_u64(0, _mm_cvtsi128_si64(part).cast_unsigned());
+    _mm_crc32_u64(first, _mm_extract_epi64::<1>(part).cast_unsigned()) as u32
+}
+
+/// `onto`, and what a line before it comes to there: of each 16 bytes the first eight and the others times their power.
+#[inline]
+#[target_feature(enable = "avx512f,vpclmulqdq")]
+fn folded(line: __m512i, powers: __m512i, onto: __m512i) -> __m512i {
+    let first = _mm512_clmulepi64_epi128::<0x00>(line, powers);
+    let second = _mm512_clmulepi64_epi128::<0x11>(line, powers);
+    _mm512_ternarylogic_epi64::<XOR>(first, second, onto)
+}
+
+/// Of three.
+const XOR: i32 = 0x96;
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn load(line: &[u8; LINE_BYTES]) -> __m512i {
+    // SAFETY: what is read are the bytes of the array, and they may stand anywhere.
+    #[expect(unsafe_code, reason = "there is no other way to say it")]
+    unsafe {
+        _mm512_loadu_si512(line.as_ptr().cast())
+    }
+}
+
+/// Two powers for each 16 bytes of a line.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn alike([first, second]: [i64; 2]) -> __m512i {
+    _mm512_set_epi64(second, first, second, first, second, first, second, first)
+}
+
+/// By what the first and the other eight of 16 bytes are multiplied that so many more follow: x^(8 * bytes + 64) and
+/// x^(8 * bytes), both modulo the polynomial. A product of reflected numbers has an x of its own, and the number stands 31
+/// bits above the lowest power that a factor has: x^32 less.
+const fn powers(bytes: usize) -> [i64; 2] {
+    let mut first = ONE;
+    let mut bit = 0;
+    let mut of_others = ONE;
+    while bit < 8 * bytes + 32 {
+        if bit == 8 * bytes - 32 {
+            of_others = first;
+        }
+        first = times(first, ONE >> 1);
+        bit += 1;
+    }
+    [(first as i64) << 1, (of_others as i64) << 1]
+}
