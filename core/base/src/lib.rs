@@ -14,6 +14,7 @@ pub mod limits;
 pub mod machine;
 pub mod map;
 pub mod number;
+pub mod past_caches;
 pub mod planted;
 pub mod recycled;
 pub mod rng;

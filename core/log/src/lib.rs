@@ -36,7 +36,6 @@ mod memory;
 mod moving;
 mod older;
 pub mod opening;
-mod past_caches;
 mod pieces;
 mod prefetch;
 mod profile;

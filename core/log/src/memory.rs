@@ -13,10 +13,10 @@
 
 use crate::entry::{Entry, HEADER_BYTES, RECORD_PREFIX_BYTES_MAX, RESULT_BYTES_MAX, RecordPrefix, Word};
 use crate::free::FreeSeglets;
-use crate::past_caches::copy_past_caches;
 use crate::segment::{NewSegment, SegmentInfo, Segments, Slot};
 use crate::{AppendRefusal, Geometry, Kind, OlderList, Pieces, RpcResult};
 use ramhold_base::checksum::crc_append;
+use ramhold_base::past_caches::copy_past_caches;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ClusterTime, Position, TableId, Version};
 

@@ -15,6 +15,7 @@
 //!
 //! Not here: certificates, which a kill must not tear and which are written with system calls (`work`); file systems on devices, whose pages can fail to be read; there buffers are written with system calls.
 
+use ramhold_base::past_caches::copy_past_caches;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::fs::File;
 
@@ -62,11 +63,11 @@ impl Mapped {
     pub(crate) fn write(&self, offset: u64, data: &[u8]) -> bool {
         let Some(offset) = self.holds(offset, data.len()) else { return false };
         #[expect(unsafe_code, reason = "see the top")]
-        // SAFETY: the range is within the mapping, as was asked just now, and `data` is not: nobody else has its address
-        // but for `bytes`, whose slices only go to the kernel.
-        unsafe {
-            std::ptr::copy_nonoverlapping(data.as_ptr(), self.start.add(offset), data.len());
-        }
+        // SAFETY: the range is within the mapping, as was asked just now, and any byte is a `u8`. Nobody else has the address
+        // but for `bytes`, whose slices only go to the kernel, and that those are of other bytes is an invariant above.
+        let place = unsafe { std::slice::from_raw_parts_mut(self.start.add(offset), data.len()) };
+        // It is the device that reads it next.
+        copy_past_caches(place, data);
         true
     }
 

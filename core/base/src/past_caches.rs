@@ -10,9 +10,9 @@
 #[cfg(target_arch = "x86_64")]
 const BYTES_MIN: usize = 1024;
 
-/// As `copy_from_slice`.
+/// As `copy_from_slice`: panics when the lengths differ.
 #[inline]
-pub(crate) fn copy_past_caches(to: &mut [u8], from: &[u8]) {
+pub fn copy_past_caches(to: &mut [u8], from: &[u8]) {
     #[cfg(target_arch = "x86_64")]
     if from.len() >= BYTES_MIN && std::arch::is_x86_feature_detected!("avx512f") {
         // SAFETY: the processor has what the function is compiled for, as was asked just now.
@@ -51,7 +51,7 @@ fn in_lines(to: &mut [u8], from: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ramhold_base::Rng;
+    use crate::Rng;
 
     /// Whatever lengths and places: the same bytes are written as by a plain copy, and none beside them.
     #[test]
