@@ -1,0 +1,129 @@
+//! Entering what was replayed: when, with which head, and giving up when there is no room for it.
+//!
+//! What is entered cannot be taken back from the log, so by then it must want nothing that others may lack too: its side
+//! segments are whole, R backups hold frames for the head that names them, and no earlier head waits for one. All else
+//! gives way after a while to others that need its frames.
+//!
+//! Protocol: docs/protocols/recovery.md, step 6 and "When room is short". Catalogue: F6, F7.
+
+use super::fetching::micros;
+use super::{Failure, PartitionReplay, Phase, Side};
+use crate::Master;
+use ramhold_base::planted::{Defect, planted};
+use ramhold_base::{Effects, Instant, Level, SegmentId, StreamId};
+use ramhold_wire::View;
+use std::time::Duration;
+
+/// How long a recovery waits for room on the backups while it holds what it has.
+const ROOM_PATIENCE: Duration = Duration::from_secs(5);
+/// An opening's header, safe version and list heads, with some room.
+const OPENING_FIXED_BYTES: u64 = 256;
+
+impl Master {
+    /// Whether backups have had no room for what a partition is waiting for, for so long that others need what it has
+    /// taken.
+    pub(super) fn is_starved(&self, now: Instant, replay: &PartitionReplay) -> bool {
+        if !self.replicator.has_refusals() {
+            return false;
+        }
+        let begun = replay.sides.iter().flat_map(|side| &side.begun);
+        let held = replay.sides.iter().filter_map(|side| self.heads_held.get(&side.stream));
+        let refused = begun.chain(held).filter_map(|segment| self.replicator.refused_since(*segment));
+        let heads = replay.sides.iter().filter_map(|side| self.replicator.head_refused_since(side.stream));
+        refused.chain(heads).any(|since| now.since(since) >= ROOM_PATIENCE)
+    }
+
+    /// Has frames held for the heads that partitions are about to be entered with.
+    pub(super) fn hold_heads(&mut self) {
+        let replicating = self.replays.values().filter(|replay| matches!(replay.phase, Phase::Replicating));
+        let sides: Vec<(StreamId, SegmentId)> =
+            replicating.flat_map(|replay| &replay.sides).map(|side| (side.stream, side.newest())).collect();
+        // One that is older than everything that is to be entered is of no use any more.
+        let is_wanted = |stream: StreamId, held: SegmentId| {
+            sides.iter().any(|(of, newest)| *of == stream && *newest < held)
+        };
+        let replicator = &mut self.replicator;
+        self.heads_held.retain(|stream, held| {
+            let stays = is_wanted(*stream, *held);
+            if !stays {
+                replicator.abandon(*held);
+            }
+            stays
+        });
+        for (stream, _) in sides {
+            self.heads_held.entry(stream).or_insert_with(|| {
+                let held = self.log.hold_head();
+                replicator.hold_head(stream, held);
+                held
+            });
+        }
+    }
+
+    pub(super) fn enter_when_whole(
+        &mut self,
+        now: Instant,
+        replay: &mut PartitionReplay,
+        view: &View,
+        effects: &mut Effects,
+    ) {
+        let is_ready = replay.sides.iter().all(|side| self.may_enter(side));
+        if !is_ready && !planted(Defect::RecoveredEarly) {
+            return;
+        }
+        // A head for every stream must be possible before anything is entered.
+        let needed: u64 =
+            replay.sides.iter().map(|side| self.opening_bytes(side.stream, side.begun.len())).sum();
+        if self.log.usage().free_bytes < needed + self.config.cleaning_reserve_bytes {
+            return replay.fail_for_room("not enough memory on the recovery master for another head");
+        }
+        if !planted(Defect::SafeVersionNotReplayed) {
+            self.log.raise_safe_version(replay.safe_version);
+        }
+        let mut heads = Vec::new();
+        for side in &mut replay.sides {
+            let held = self.head_held(side).filter(|_| self.replicator.is_head_open(side.stream));
+            self.log.enter_side(side.side);
+            side.begun.drain(..).for_each(|segment| self.replicator.settled(segment));
+            let rolled = match held {
+                Some(held) => self.roll_held(now, side.stream, held, view, effects),
+                None => self.roll(now, side.stream, view, effects),
+            };
+            match rolled {
+                Some(head) => heads.push((side.stream, head)),
+                None => {
+                    // Its digest has outgrown a segment. What was entered stays in the log as dead entries.
+                    self.forget_ranges(&replay.mine);
+                    let reason = "no room for another head on the recovery master".into();
+                    let failure = Failure { reason, no_room: false };
+                    replay.phase = Phase::Failed { next: now, asked: false, failure };
+                    return;
+                }
+            }
+        }
+        replay.times.replicated = micros(now.since(replay.begun));
+        effects.report(Level::Debug, "mark:recovery_entered");
+        replay.phase = Phase::Entered { heads };
+    }
+
+    /// Whether a side log is whole, and the head that would name it finds its frames, whatever comes.
+    fn may_enter(&self, side: &Side) -> bool {
+        let has_frames = self.replicator.is_head_open(side.stream)
+            && self.head_held(side).is_some_and(|held| self.replicator.is_held(held));
+        side.begun.iter().all(|segment| self.replicator.is_complete(*segment))
+            && (has_frames || planted(Defect::EnteredUnheld))
+    }
+
+    /// The held head with which a side log may be entered.
+    fn head_held(&self, side: &Side) -> Option<SegmentId> {
+        self.heads_held.get(&side.stream).copied().filter(|held| *held > side.newest())
+    }
+
+    /// What the opening of a stream's next head takes at most, in whole seglets, with so many more segments in it.
+    fn opening_bytes(&self, stream: StreamId, more: usize) -> u64 {
+        let segments = self.log.stream_segments(stream).count() + more + 1;
+        let rows = self.log.will_rows();
+        let bytes = OPENING_FIXED_BYTES + segments as u64 * 8 + rows as u64 * 36;
+        let seglet = u64::from(self.config.geometry.seglet_bytes);
+        bytes.min(u64::from(self.log.group_bytes_max())).div_ceil(seglet) * seglet
+    }
+}
