@@ -9,16 +9,18 @@
 
 use super::{ONE, short, times};
 use std::arch::x86_64::{
-    __m512i, _mm_crc32_u64, _mm_cvtsi32_si128, _mm_cvtsi128_si64, _mm_extract_epi64, _mm_xor_si128,
-    _mm256_castsi256_si128, _mm256_extracti128_si256, _mm256_xor_si256, _mm512_castsi512_si256,
-    _mm512_clmulepi64_epi128, _mm512_extracti64x4_epi64, _mm512_loadu_si512, _mm512_maskz_mov_epi64,
-    _mm512_set_epi64, _mm512_setzero_si512, _mm512_ternarylogic_epi64, _mm512_xor_si512,
-    _mm512_zextsi128_si512,
+    __m512i, _MM_HINT_T0, _mm_crc32_u64, _mm_cvtsi32_si128, _mm_cvtsi128_si64, _mm_extract_epi64,
+    _mm_prefetch, _mm_xor_si128, _mm256_castsi256_si128, _mm256_extracti128_si256, _mm256_xor_si256,
+    _mm512_castsi512_si256, _mm512_clmulepi64_epi128, _mm512_extracti64x4_epi64, _mm512_loadu_si512,
+    _mm512_maskz_mov_epi64, _mm512_set_epi64, _mm512_setzero_si512, _mm512_ternarylogic_epi64,
+    _mm512_xor_si512, _mm512_zextsi128_si512,
 };
 
 const LINE_BYTES: usize = 64;
 /// Lines that are folded side by side: the products of one need not wait for those of another.
 const LINE_COUNT: usize = 4;
+/// How far lines are fetched ahead.
+const AHEAD_BYTES: usize = 2048;
 /// For less there is nothing to fold.
 pub(super) const BYTES_MIN: usize = LINE_COUNT * LINE_BYTES;
 
@@ -39,6 +41,7 @@ pub(super) fn crc_append(so_far: u32, bytes: &[u8]) -> u32 {
     let so_far = _mm512_zextsi128_si512(_mm_cvtsi32_si128((!so_far).cast_signed()));
     let mut ends = [_mm512_xor_si512(load(a), so_far), load(b), load(c), load(d)];
     for step in steps {
+        fetch(step);
         for (end, line) in ends.iter_mut().zip(step) {
             *end = folded(*end, alike(const { powers(4 * LINE_BYTES) }), load(line));
         }
@@ -52,6 +55,20 @@ pub(super) fn crc_append(so_far: u32, bytes: &[u8]) -> u32 {
         end = folded(end, alike(const { powers(LINE_BYTES) }), load(line));
     }
     short(!remainder(end), rest)
+}
+
+/// Has lines on their way that come some steps later: the processor's own prefetching does not look beyond a page.
+#[inline]
+#[target_feature(enable = "sse4.2")]
+fn fetch(step: &[[u8; LINE_BYTES]; LINE_COUNT]) {
+    for line in step {
+        let later = line.as_ptr().wrapping_add(AHEAD_BYTES);
+        // SAFETY: nothing is read, and an address where there is nothing is as good as any.
+        #[expect(unsafe_code, reason = "there is no other way to say it")]
+        unsafe {
+            _mm_prefetch::<_MM_HINT_T0>(later.cast());
+        }
+    }
 }
 
 /// What a line of bytes leaves of itself, without the ones that checksums begin and end with.
