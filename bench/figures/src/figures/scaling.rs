@@ -98,12 +98,13 @@ fn flash_plan(masters: usize) -> Plan {
     Plan { masters, backups: masters * 2, data, scale: Scale::of(data), ..plan(SOSP11) }
 }
 
-/// Fig. 10: so little data that only the management counts. Replicas are in memory, segments of 16 KiB.
+/// Fig. 10: so little data that only the management counts. Replicas are in memory; segments are so large
+/// that a digest of all is a small part of one.
 pub fn overhead(extent: Extent, partition: f64) -> Figure {
     /// Devices that are none.
     const MEMORY: Profile =
         Profile { name: "sosp11 (replicas in memory)", read: 1e12, write: 1e12, ..SOSP11_DISK };
-    const SEGMENT_BYTES: u32 = 16 * 1024;
+    const SEGMENT_BYTES: u32 = 64 * 1024;
     let small = partition < 1e4;
     let points: Vec<Point> = extent
         .of(&[4usize, 10, 20, 40, 60])
@@ -115,7 +116,8 @@ pub fn overhead(extent: Extent, partition: f64) -> Figure {
         masters: *masters,
         backups: masters * 2,
         data: partition * *masters as f64,
-        partition: Some(if small { partition / 4.0 } else { partition }),
+        // What a head may have grown comes off again.
+        partition: Some(partition + f64::from(SEGMENT_BYTES)),
         scale: Scale { segment_bytes: SEGMENT_BYTES, real_bytes: SEGMENT_BYTES, segments: 1 },
         ..plan(MEMORY)
     };
@@ -183,7 +185,6 @@ fn now_plan(servers: usize, data: f64) -> Plan {
     let scale = match (servers, data > 100.0 * GB) {
         (_, true) => Scale::coarse(64),
         (301.., _) => Scale::coarse(16),
-        (101.., _) => Scale::coarse(8),
         _ => Scale::of(data),
     };
     Plan { masters: servers, backups: servers, together: true, data, scale, ..plan(NOW) }
