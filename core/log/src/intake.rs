@@ -24,7 +24,7 @@ use std::hint::black_box;
 
 /// Entries worked on together: enough that the processor always waits for several buckets, few enough to stay in its
 /// nearest cache.
-const BATCH: usize = 32;
+const BATCH: usize = 64;
 /// No more than this of a batch: that it is still in the nearest cache when it is copied.
 const BATCH_BYTES: usize = 24 * 1024;
 /// How far ahead bytes are fetched: a few short entries. The processor sees by itself what comes after long ones.
