@@ -1,12 +1,13 @@
 //! Executes disk effects and brings their completions.
 //!
 //! Buffers are memory in all but name (tmpfs or the page cache), so what touches only them is done at once, in order.
-//! Everything else goes to two threads: one works off writes, copies, reservations and syncs in order, the other reads,
-//! so that a recovery read never waits behind a sync.
+//! Everything else goes to three threads: one writes to the frames, where somebody waits for the acknowledgement; one works
+//! off copies, reservations, syncs and the superblock, in order; one reads. So an append that finds no buffer does not wait
+//! until segments before it are flushed, nor a recovery read for a sync.
 //!
 //! Invariants:
 //! - a write is complete or an error, never short;
-//! - of two effects on the writing thread the later begins after the earlier is complete.
+//! - of two effects on one thread the later begins after the earlier is complete.
 //!
 //! Not bounded here: how many effects wait. The machine counts what it has asked for.
 
@@ -34,12 +35,14 @@ const IDLE_PAUSE: Duration = Duration::from_millis(5);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Lane {
     AtOnce,
+    Appending,
     Writing,
     Reading,
 }
 
 pub(crate) struct Disk {
     files: Arc<DiskFiles>,
+    appending: LaneThread,
     writing: LaneThread,
     reading: LaneThread,
 }
@@ -53,15 +56,17 @@ impl Disk {
         waker: Arc<Waker>,
     ) -> std::io::Result<Disk> {
         let files = Arc::new(files);
+        let appending = LaneThread::start("ramhold-append", &files, 0, completions.clone(), &waker)?;
         let writing = LaneThread::start("ramhold-write", &files, 0, completions.clone(), &waker)?;
         let reading = LaneThread::start("ramhold-read", &files, read_memory_bytes, completions, &waker)?;
-        Ok(Disk { files, writing, reading })
+        Ok(Disk { files, appending, writing, reading })
     }
 
     /// Does the work, or hands it to its thread. Work that is done at once answers with its completion.
     pub(crate) fn submit(&self, token: DiskToken, work: Work<'_>) -> Option<Pending> {
         let lane = match work.lane() {
             Lane::AtOnce => return Some(Pending::Disk { token, result: work.perform(&self.files) }),
+            Lane::Appending => &self.appending,
             Lane::Writing => &self.writing,
             Lane::Reading => &self.reading,
         };

@@ -74,6 +74,7 @@ impl Work<'_> {
         };
         match self {
             Work::Read { file, .. } => at_once_or(*file, Lane::Reading),
+            Work::Write { file: DiskFile::Frames, .. } => Lane::Appending,
             Work::Write { file, .. } | Work::Sync { file } | Work::Reserve { file, .. } => {
                 at_once_or(*file, Lane::Writing)
             }
