@@ -97,7 +97,7 @@ impl Admission {
 
 impl Recovery {
     fn is_waiting(&self) -> bool {
-        matches!(self.admission, Admission::Waiting(_)) && self.missing.is_empty()
+        matches!(self.admission, Admission::Waiting(_)) && !self.lacks_something()
     }
 
     /// Whether it waits, and nothing of it is at work any more either.
@@ -107,7 +107,13 @@ impl Recovery {
 
     /// Whether it is replayed, or would be if nothing else came between.
     fn is_at_work(&self) -> bool {
-        self.admission == Admission::Admitted && self.missing.is_empty()
+        self.admission == Admission::Admitted && !self.lacks_something()
+    }
+
+    /// Whether something is missing when all have answered. While they are asked, after a partition has failed say, it keeps
+    /// its place: two that fail in turns for want of room would else let each other in for ever.
+    fn lacks_something(&self) -> bool {
+        !self.missing.is_empty() && self.all_answered()
     }
 }
 
@@ -139,8 +145,12 @@ impl Coordinator {
     /// What each master has free, if all have told and one has more than another by half of its share of what is to be
     /// recovered. Those who have most then take over most: shared out evenly after each death, the data of a few servers
     /// would come to lie with those that have lived longest, and what one of them holds decides how long its recovery
-    /// takes. Of many masters each takes so little that it does not matter.
+    /// takes. Of many masters each takes so little that it does not matter; and when several are recovered at once it is
+    /// their common need of room that counts.
     pub(crate) fn uneven_masters(&self, share: u64) -> Option<BTreeMap<ServerId, u64>> {
+        if self.state.recoveries.values().filter(|record| !record.done).count() > 1 {
+            return None;
+        }
         let told = |server: &ServerRecord| {
             let id = server.entry.id;
             self.rooms.reports.get(&id).map(|report| (id, report.log_bytes))

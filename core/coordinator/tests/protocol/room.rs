@@ -176,3 +176,25 @@ fn when_a_master_has_no_room_after_all_only_the_oldest_goes_on() {
         at_work(w).iter().all(|(_, recover)| recover.attempt > 1 || !failed.contains(&recover.recovery))
     });
 }
+
+// F7, F6: or two that fail in turns would let each other in for ever.
+#[test]
+fn who_is_asked_again_after_a_failure_keeps_its_place() {
+    let mut world = three_dead(room(1000, 1 << 30));
+    let (at, oldest) = at_work(&world).remove(0);
+    assert_eq!(oldest.crashed, ServerId(1));
+    (4..=6).for_each(|port| world.server_mut(port).has_failed = true);
+    let outcome = RecoveryOutcome::Failed { reason: "no frames".into(), no_room: true };
+    world.server(at, &recovered(&oldest, outcome)).expect("an answer").expect("taken");
+    world.run(Duration::from_secs(2));
+    assert!(!report_of(&mut world, ServerId(1)).missing.is_empty(), "nobody has answered yet");
+    for waiting in [ServerId(2), ServerId(3)] {
+        assert!(report_of(&mut world, waiting).waits_for.is_some(), "{waiting}");
+    }
+    (4..=6).for_each(|port| world.server_mut(port).has_failed = false);
+    world.run_until("the oldest goes on", |w| {
+        at_work(w).iter().any(|(_, it)| {
+            it.crashed == ServerId(1) && (it.recovery, it.attempt) > (oldest.recovery, oldest.attempt)
+        })
+    });
+}
