@@ -2,6 +2,7 @@
 
 use crate::harness::*;
 use ramhold_base::{RecoveryId, ServerId};
+use ramhold_wire::Opcode;
 use ramhold_wire::recovery::{Recover, RecoveryOutcome, RoomReport};
 use ramhold_wire::status::{RecoveryPhase, RecoveryReport};
 use std::net::SocketAddr;
@@ -183,7 +184,9 @@ fn who_is_asked_again_after_a_failure_keeps_its_place() {
     let mut world = three_dead(room(1000, 1 << 30));
     let (at, oldest) = at_work(&world).remove(0);
     assert_eq!(oldest.crashed, ServerId(1));
-    (4..=6).for_each(|port| world.server_mut(port).has_failed = true);
+    for port in 4..=6 {
+        world.server_mut(port).deaf.insert(Opcode::Fence);
+    }
     let outcome = RecoveryOutcome::Failed { reason: "no frames".into(), no_room: true };
     world.server(at, &recovered(&oldest, outcome)).expect("an answer").expect("taken");
     world.run(Duration::from_secs(2));
@@ -191,7 +194,7 @@ fn who_is_asked_again_after_a_failure_keeps_its_place() {
     for waiting in [ServerId(2), ServerId(3)] {
         assert!(report_of(&mut world, waiting).waits_for.is_some(), "{waiting}");
     }
-    (4..=6).for_each(|port| world.server_mut(port).has_failed = false);
+    (4..=6).for_each(|port| world.server_mut(port).deaf.clear());
     world.run_until("the oldest goes on", |w| {
         at_work(w).iter().any(|(_, it)| {
             it.crashed == ServerId(1) && (it.recovery, it.attempt) > (oldest.recovery, oldest.attempt)
