@@ -114,13 +114,17 @@ pub(crate) struct PartitionReplay {
 struct Side {
     stream: StreamId,
     side: SideId,
+    /// Of the ranges that are replayed.
+    first_segment: SegmentId,
     begun: Vec<SegmentId>,
 }
 
 impl Side {
-    /// The last of its segments so far.
-    fn newest(&self) -> SegmentId {
-        self.begun.iter().copied().max().unwrap_or_default()
+    /// The oldest head with which it may be entered: newer than its segments, and, though it may have none, not before the
+    /// ranges' first, or what is written to them into that head would not count.
+    fn head_from(&self) -> SegmentId {
+        let behind = self.begun.iter().map(|segment| segment.next()).max();
+        behind.unwrap_or_default().max(self.first_segment)
     }
 }
 
@@ -276,7 +280,7 @@ impl Master {
         for stream in &streams {
             if !sides.iter().any(|s| s.stream == *stream) {
                 let side = self.log.open_side(*stream, view.time(now));
-                sides.push(Side { stream: *stream, side, begun: Vec::new() });
+                sides.push(Side { stream: *stream, side, first_segment, begun: Vec::new() });
             }
         }
         for (range, stream) in mine.iter().zip(&streams) {

@@ -36,12 +36,13 @@ impl Master {
     /// Has frames held for the heads that partitions are about to be entered with.
     pub(super) fn hold_heads(&mut self) {
         let replicating = self.replays.values().filter(|replay| matches!(replay.phase, Phase::Replicating));
-        let sides: Vec<(StreamId, SegmentId)> =
-            replicating.flat_map(|replay| &replay.sides).map(|side| (side.stream, side.newest())).collect();
+        let sides: Vec<(StreamId, SegmentId)> = replicating
+            .flat_map(|replay| &replay.sides)
+            .map(|side| (side.stream, side.head_from()))
+            .collect();
         // One that is older than everything that is to be entered is of no use any more.
-        let is_wanted = |stream: StreamId, held: SegmentId| {
-            sides.iter().any(|(of, newest)| *of == stream && *newest < held)
-        };
+        let is_wanted =
+            |stream: StreamId, held: SegmentId| sides.iter().any(|(of, from)| *of == stream && *from <= held);
         let replicator = &mut self.replicator;
         self.heads_held.retain(|stream, held| {
             let stays = is_wanted(*stream, *held);
@@ -115,7 +116,7 @@ impl Master {
 
     /// The held head with which a side log may be entered.
     fn head_held(&self, side: &Side) -> Option<SegmentId> {
-        self.heads_held.get(&side.stream).copied().filter(|held| *held > side.newest())
+        self.heads_held.get(&side.stream).copied().filter(|held| *held >= side.head_from())
     }
 
     /// What the opening of a stream's next head takes at most, in whole seglets, with so many more segments in it.
