@@ -312,6 +312,34 @@ fn a_partition_for_whose_head_no_backup_has_room_is_taken_back_and_says_so() {
     assert!(rig.master.replicator().replicas().all(|replica| replica.certified > 0), "nothing is held");
 }
 
+// F4, F7: or what is written to its ranges, into a head before their first segment, would not count for the next recovery.
+#[test]
+fn a_partition_without_records_is_not_entered_with_a_head_held_before_it_came() {
+    let mut rig = Rig::new();
+    // The other one's side segments find no room, so it waits with a head that is held.
+    rig.refused = |request| request.side;
+    let with_records = Recover { recovery: RecoveryId(2), ..recover(1, readable()) };
+    assert_eq!(rig.request(&with_records), Status::Ok);
+    answer_records(&mut rig, &records());
+    rig.settle();
+    pass(&mut rig, 2);
+    let empty = Recover {
+        crashed: ServerId(4),
+        ranges: vec![PartitionRange { table: TableId(6), ..range(0, u64::MAX) }],
+        ..recover(1, vec![])
+    };
+    assert_eq!(rig.request(&empty), Status::Ok);
+    let mut report = || {
+        pass(&mut rig, 1);
+        // The other one gives up before it, or is still there.
+        std::iter::from_fn(|| rig.recovered()).find(|(_, report)| report.recovery == empty.recovery)
+    };
+    let (_, report) = (0..20).find_map(|_| report()).expect("it has ended");
+    let RecoveryOutcome::Done { assignments, .. } = report.outcome else { panic!("{report:?}") };
+    let head = rig.master.log().head_segment(assignments[0].stream).expect("it has a head");
+    assert!(head >= assignments[0].first_segment, "{head}, {assignments:?}");
+}
+
 // F6, F7: its side segments are whole meanwhile, and others need their frames.
 #[test]
 fn a_partition_of_a_master_whose_first_head_finds_no_room_is_taken_back() {
