@@ -136,10 +136,15 @@ impl Master {
 
     /// Whether ticks have something to do.
     pub(crate) fn is_cleaning(&self, now: Instant) -> bool {
-        // A pass that was begun is ended, also when memory has come free meanwhile.
+        self.may_clean() && self.cleaning.fruitless_until.is_none_or(|until| until <= now)
+    }
+
+    /// Whether there is something to clean and nothing else has to come first. A pass that was begun is ended, also when
+    /// memory has come free meanwhile.
+    fn may_clean(&self) -> bool {
         let has_more = self.cleaning.active.is_some()
             || (self.wants_cleaning() && self.cleaning.waiting_count() < WAITING_COUNT_MAX);
-        has_more && !self.is_pass_waiting() && self.cleaning.fruitless_until.is_none_or(|until| until <= now)
+        has_more && !self.is_pass_waiting()
     }
 
     /// Whether the pass that copies has met damage that is being repaired.
@@ -149,7 +154,7 @@ impl Master {
 
     /// When to look again whether something is worth cleaning.
     pub(crate) fn cleaning_deadline(&self) -> Option<Instant> {
-        self.cleaning.fruitless_until.filter(|_| self.cleaning.active.is_some() || self.wants_cleaning())
+        self.cleaning.fruitless_until.filter(|_| self.may_clean())
     }
 
     /// What a write of so many bytes pays.

@@ -227,12 +227,11 @@ impl Fetching {
         self.todo.insert(job);
     }
 
-    /// The next to be asked for.
-    fn next(&mut self, now: Instant) -> Option<usize> {
+    /// What was put off until now may be asked for again; also when nothing can be just now, or it would be due for ever.
+    fn take_up(&mut self, now: Instant) {
         while let Some((_, job)) = self.put_off.pop_front_if(|(at, _)| *at <= now) {
             self.todo.insert(job);
         }
-        self.todo.first().copied()
     }
 
     fn begin(&mut self, job: usize) {
@@ -252,8 +251,9 @@ impl Master {
         view: &View,
         effects: &mut Effects,
     ) {
+        replay.fetching.take_up(now);
         while replay.fetching.outstanding < self.config.fetches_max {
-            let Some(index) = replay.fetching.next(now) else { return };
+            let Some(index) = replay.fetching.todo.first().copied() else { return };
             let job = &mut replay.fetching.jobs[index];
             let address = loop {
                 let Some(source) = job.sources.get(job.source) else {
