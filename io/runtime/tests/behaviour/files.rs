@@ -56,7 +56,12 @@ fn frames_are_written_copied_synced_and_read_by_other_threads() {
     runtime.step(|_, _, effects| {
         effects.disk_write(DiskToken(1), DiskFile::Buffers, 0, b"replica");
         effects.push(Effect::DiskReserve { token: DiskToken(2), file: DiskFile::Frames, bytes: 4096 });
-        effects.disk_write(DiskToken(3), DiskFile::Frames, 0, b"--");
+    });
+    until(&mut runtime, |runtime| runtime.machine().seen.len() == 3);
+    // Appends have a thread of their own: what needs them waits for their completion.
+    runtime.step(|_, _, effects| effects.disk_write(DiskToken(3), DiskFile::Frames, 0, b"--"));
+    until(&mut runtime, |runtime| runtime.machine().seen.len() == 4);
+    runtime.step(|_, _, effects| {
         let (from, to) = (DiskFile::Buffers, DiskFile::Frames);
         effects.push(Effect::DiskCopy {
             token: DiskToken(4),
