@@ -18,6 +18,8 @@ use std::borrow::Cow;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Task {
     SuperblockRead,
+    /// What was found may be only in the system's memory: the process that wrote it may have died before its sync.
+    SuperblockFoundSync,
     SuperblockWrite,
     SuperblockSync,
     BufferIdRead,
@@ -165,6 +167,7 @@ impl Backup {
                 self.on_division_read(now, replica, key, Some(bytes), effects)
             }
             Task::SuperblockRead => self.on_superblock_read(&bytes, effects),
+            Task::SuperblockFoundSync => self.read_buffer_id(effects),
             Task::SuperblockWrite => self.on_superblock_written(effects),
             Task::SuperblockSync => self.on_superblock_durable(),
             Task::BufferIdRead => self.on_buffer_id_read(&bytes, effects),
@@ -209,7 +212,9 @@ impl Backup {
         };
         match task {
             Task::SuperblockRead => self.refuse_to_start(format!("the superblock cannot be read: {text}")),
-            Task::SuperblockWrite | Task::SuperblockSync if !self.is_serving => {
+            Task::SuperblockFoundSync | Task::SuperblockWrite | Task::SuperblockSync
+                if !self.is_serving =>
+            {
                 self.refuse_to_start(format!("the superblock cannot be written: {text}"));
             }
             Task::BuffersReserve if !self.is_serving => {
@@ -229,7 +234,8 @@ impl Backup {
                     format!("the device has no room for more than {} frames", self.space.frames),
                 );
             }
-            Task::SuperblockWrite
+            Task::SuperblockFoundSync
+            | Task::SuperblockWrite
             | Task::SuperblockSync
             | Task::BuffersReserve
             | Task::BufferIdWrite

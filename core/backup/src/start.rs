@@ -10,7 +10,8 @@
 //!
 //! Invariants:
 //! - nothing serves before the identity of this life is durable and all that was found is on the device;
-//! - a buffer id is used again only if the last life said that all is on the device.
+//! - a buffer id is used again only if the last life said that all is on the device;
+//! - one copy of the superblock is on the device before the other is written, also when a process died between them.
 //!
 //! Protocol: docs/protocols/replication.md, "Flushing and buffers that are gone". Catalogue: D1, D6, F9.
 
@@ -105,7 +106,7 @@ impl Backup {
             }
             Found::Newest(found) => {
                 self.superblock = Some(found);
-                self.read_buffer_id(effects);
+                self.disk.sync(Task::SuperblockFoundSync, DiskFile::Superblock, effects);
             }
             Found::New => {
                 let directory = DirectoryId(self.rng.id());
@@ -164,7 +165,7 @@ impl Backup {
         }
     }
 
-    fn read_buffer_id(&mut self, effects: &mut Effects) {
+    pub(crate) fn read_buffer_id(&mut self, effects: &mut Effects) {
         self.disk.read(Task::BufferIdRead, DiskFile::Buffers, 0, HEAD_BYTES, effects);
     }
 

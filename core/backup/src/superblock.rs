@@ -1,6 +1,7 @@
 //! The identity of a data directory, and what its last life left behind.
 //!
-//! Two copies, written in turn, so that a torn write leaves the other.
+//! Two copies, written in turn, each only when the other is on the device, so that a torn write leaves the other. The
+//! first one of all has no other: torn, it leaves a directory in which nothing was ever kept.
 //!
 //! Bytes: docs/formats/replica.md.
 
@@ -122,8 +123,11 @@ impl Superblock {
     pub fn find(bytes: &[u8]) -> Found {
         let mut newest: Option<Superblock> = None;
         let mut damaged = false;
-        for copy in bytes.chunks(COPY_BYTES) {
-            match Superblock::decode(copy) {
+        let mut is_second_written = false;
+        for (index, copy) in bytes.chunks(COPY_BYTES).enumerate() {
+            let decoded = Superblock::decode(copy);
+            is_second_written |= index == 0 && !matches!(decoded, Decoded::Zero);
+            match decoded {
                 Decoded::Zero => {}
                 Decoded::Damaged => damaged = true,
                 Decoded::Newer(format) => {
@@ -140,7 +144,7 @@ impl Superblock {
         match newest {
             // What the damaged copy said may be newer: that the last life ended in order is not to be believed.
             Some(found) => Found::Newest(Superblock { clean: found.clean && !damaged, ..found }),
-            None if damaged => Found::Unusable("the superblock of the data directory is damaged".into()),
+            None if damaged && is_second_written => Found::Unusable("the superblock of the data directory is damaged".into()),
             None => Found::New,
         }
     }
@@ -194,6 +198,8 @@ mod tests {
         );
         bytes[30] ^= 1;
         assert!(matches!(Superblock::find(&bytes), Found::Unusable(_)));
+        bytes[..COPY_BYTES].fill(0);
+        assert_eq!(Superblock::find(&bytes), Found::New, "the first write of all was torn");
         assert_eq!(Superblock::find(&[]), Found::New);
         assert_eq!(Superblock::find(&[0; 2 * COPY_BYTES]), Found::New);
     }

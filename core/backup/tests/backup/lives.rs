@@ -56,6 +56,44 @@ fn a_damaged_or_foreign_superblock_ends_the_start() {
     assert!(other.backup.start_error().unwrap().contains("2048"));
 }
 
+// D1, D6, F9: found by seed 1001823.
+#[test]
+fn a_process_that_dies_and_then_lost_power_leave_one_superblock() {
+    // Disk effects of a whole start: neither the first life nor the second needs more.
+    let effects = |disk: &Disk| {
+        let mut rig = Rig::asleep(config(), disk.clone(), 2);
+        rig.fuse = Some(u32::MAX);
+        rig.wake();
+        assert!(rig.backup.is_serving());
+        u32::MAX - rig.fuse.unwrap()
+    };
+    for disk in [Disk::default(), Rig::new(config()).disk] {
+        let count = effects(&disk);
+        for seed in 0..8 {
+            for first in 0..=count {
+                // Killed after so many effects; then the power goes after so many of the next start.
+                let mut killed = Rig::asleep(config(), disk.clone(), 2);
+                killed.fuse = Some(first);
+                killed.wake();
+                for second in 0..=count + 2 {
+                    let mut cut = Rig::asleep(config(), killed.disk.clone(), 3);
+                    cut.fuse = Some(second);
+                    cut.wake();
+                    cut.cut_power(&mut Rng::new(seed));
+                    let mut last = Rig::asleep(config(), cut.disk, 4);
+                    last.wake();
+                    assert_eq!(
+                        last.backup.start_error(),
+                        None,
+                        "seed {seed}, {first} and {second} of {count} effects"
+                    );
+                    assert!(last.backup.is_serving());
+                }
+            }
+        }
+    }
+}
+
 // D1, D6
 #[test]
 fn what_was_acknowledged_survives_the_process() {
