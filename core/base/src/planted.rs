@@ -176,6 +176,18 @@ defects! {
     RecoveredEarly;
     /// A recovered partition is entered though no backup holds a frame for the head that names it.
     EnteredUnheld;
+
+    // Migration.
+    /// Keys that come while a range is gathered are not moved.
+    MigratedWithoutFresh;
+    /// Results are left behind.
+    MigratedWithoutResults;
+    /// A stretch that is being moved goes on being written to.
+    MigratedUnblocked;
+    /// The copies count as soon as they are asked for, whatever the coordinator says.
+    MigratedUnasked;
+    /// The coordinator believes a move that is older than where the tablet is.
+    OldMoveTaken;
     /// An operator's word that servers are switched off is taken though one of them answers somebody.
     AwayBelieved;
     /// Segments from before a tablet's first one are replayed too.

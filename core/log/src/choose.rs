@@ -206,6 +206,7 @@ impl Log {
                 && !segment.in_pass
                 && !segment.is_image
                 && segment.side.is_none()
+                && !segment.is_kept
                 && (wish.is_whole)(segment.id)
         })
     }

@@ -115,6 +115,7 @@ impl Log {
                 // A group has a tombstone only where something is replaced.
                 let at = self.memory.reference(head, offset);
                 self.index.insert(place, What::Object, at);
+                self.note_new_key(group.table, *hash);
                 led.push((place, at));
             }
             offset += planned.bytes() as u32;

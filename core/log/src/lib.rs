@@ -33,6 +33,7 @@ mod kind;
 mod log;
 mod loss;
 mod memory;
+mod migrate;
 mod moving;
 mod older;
 pub mod opening;
@@ -71,6 +72,7 @@ pub use log::{
 };
 pub use loss::Lost;
 pub use memory::Reference;
+pub use migrate::{CopyStop, GATHER_COUNT_MAX};
 pub use moving::{Grant, HashOf, LOOK_COST, Moved, Step};
 pub use older::{OBJECT_OLDER_COUNT_MAX, OlderList, TOMBSTONE_OLDER_COUNT_MAX};
 pub use pieces::{PieceIter, Pieces};

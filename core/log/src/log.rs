@@ -24,6 +24,7 @@ use crate::entry::BODY_BYTES_MAX;
 use crate::index::bucket::What;
 use crate::index::{INDEX_BYTES_MIN, Index, REGION_BYTES_MAX};
 use crate::memory::{Floor, Memory};
+use crate::migrate::Migration;
 use crate::moving::HashOf;
 use crate::profile::{Counted, Profiles};
 use crate::results::Results;
@@ -200,6 +201,8 @@ pub struct Log {
     safe_version: Version,
     /// An object that expires was appended at some time.
     pub(crate) may_expire: bool,
+    /// What is on its way from one stream to another.
+    pub(crate) migration: Option<Migration>,
 }
 
 /// What is appended together when an object is written.
@@ -269,6 +272,7 @@ impl Log {
             results: Results::default(),
             safe_version: Version(1),
             may_expire: false,
+            migration: None,
         }
     }
 
@@ -627,6 +631,7 @@ impl Log {
         let written = self.append_object(slot, hash, group, dead);
         if dead.is_none() {
             self.index.insert(place, What::Object, written.at);
+            self.note_new_key(group.table, hash);
         }
         Ok(written)
     }

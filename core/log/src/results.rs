@@ -106,6 +106,27 @@ impl Results {
         }
     }
 
+    /// The entries of results of a range.
+    pub(crate) fn of_range(&self, range: HashRange) -> Vec<(LeaseId, Sequence, Reference, u32)> {
+        let of_lease = |(lease, known): (&LeaseId, &Known)| {
+            let lease = *lease;
+            known.places.iter().filter_map(move |(sequence, place)| match *place {
+                Place::Logged { at, bytes, table, hash } if range.contains(table, hash) => {
+                    Some((lease, *sequence, at, bytes))
+                }
+                _ => None,
+            }).collect::<Vec<_>>()
+        };
+        let mut found: Vec<_> = self.leases.iter().flat_map(of_lease).collect();
+        found.sort_unstable_by_key(|(lease, sequence, ..)| (*lease, *sequence));
+        found
+    }
+
+    /// Whether a sequence has an entry of this range.
+    pub(crate) fn is_in(&self, lease: LeaseId, sequence: Sequence, range: HashRange) -> bool {
+        matches!(self.place(lease, sequence), Some(Place::Logged { table, hash, .. }) if range.contains(*table, *hash))
+    }
+
     fn places(&self) -> impl Iterator<Item = &Place> {
         self.leases.values().flat_map(|known| known.places.iter().map(|(_, place)| place))
     }
@@ -205,6 +226,13 @@ impl Log {
         }
     }
 
+    /// Takes the entry of a sequence off the counts, since another one is about to count.
+    pub(crate) fn discount_result_of(&mut self, lease: LeaseId, sequence: Sequence) {
+        if let Some(place) = self.results.place(lease, sequence).copied() {
+            self.discount_result(&place);
+        }
+    }
+
     /// Takes what has no place any more off the counts.
     fn discount_result(&mut self, place: &Place) {
         if let Place::Logged { at, bytes, .. } = place {
@@ -273,6 +301,12 @@ impl Log {
     /// How many sequences are remembered, of all leases.
     pub fn result_count(&self) -> usize {
         self.results.place_count
+    }
+
+    /// The sequences that have an entry of this range, for those who test what goes with it.
+    #[doc(hidden)]
+    pub fn results_in(&self, range: HashRange) -> impl Iterator<Item = (LeaseId, Sequence)> {
+        self.results.of_range(range).into_iter().map(|(lease, sequence, ..)| (lease, sequence))
     }
 
     /// Forgets a lease that is over, its floor too.

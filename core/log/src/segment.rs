@@ -50,6 +50,8 @@ pub struct SegmentInfo {
     pub is_leaving: bool,
     /// Made by a combined pass: what is in it was durable before.
     pub is_survivor: bool,
+    /// It holds copies that do not count yet: not to be cleaned.
+    pub is_kept: bool,
     /// Damaged entries that nobody had a replica of were taken out: `tombstones` may count some that are gone.
     pub has_losses: bool,
     /// Bytes of tombstones in it that are taken for dead, and may be needed for a lower segment that they name.
@@ -92,6 +94,7 @@ impl SegmentInfo {
             is_image: false,
             is_leaving: false,
             is_survivor: false,
+            is_kept: false,
             has_losses: false,
             doubtful_bytes: 0,
             pinned_bytes: 0,

@@ -218,8 +218,8 @@ impl Log {
         self.new_side(stream, now, false)
     }
 
-    /// A side log for what a combined pass keeps.
-    pub(crate) fn open_side_for_survivors(&mut self, stream: StreamId, now: ClusterTime) -> SideId {
+    /// A side log for what is durable elsewhere until it counts here.
+    pub fn open_side_for_survivors(&mut self, stream: StreamId, now: ClusterTime) -> SideId {
         self.new_side(stream, now, true)
     }
 

@@ -46,7 +46,7 @@ pub fn hash_of(table: TableId, key: &[u8]) -> KeyHash {
     PlacementHasher::new(placement_of(table)).hash(key)
 }
 
-/// A table is in one stream for good.
+/// The stream that a table is in at first.
 pub fn stream_of(table: TableId) -> StreamId {
     if table == TABLES[2] { OTHER } else { STREAM }
 }
@@ -64,6 +64,8 @@ pub struct Harness {
     pub has_results: bool,
     /// That of the last mutation.
     pub last_result: Option<RpcResult>,
+    /// What has been moved from `STREAM` to `OTHER`.
+    pub moved: Option<HashRange>,
 }
 
 impl Harness {
@@ -82,7 +84,13 @@ impl Harness {
             sequence_last: Sequence(0),
             has_results: false,
             last_result: None,
+            moved: None,
         }
+    }
+
+    /// The stream that a key is in.
+    pub fn stream_of_key(&self, table: TableId, hash: KeyHash) -> StreamId {
+        if self.moved.is_some_and(|moved| moved.contains(table, hash)) { OTHER } else { stream_of(table) }
     }
 
     pub fn roll(&mut self, stream: StreamId) -> Result<SegmentId, OutOfMemory> {
@@ -95,7 +103,7 @@ impl Harness {
     /// Writes as a master would: the version grows by one, or starts at the safe version.
     pub fn write(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<Written, AppendRefusal> {
         let hash = hash_of(table, key);
-        let stream = stream_of(table);
+        let stream = self.stream_of_key(table, hash);
         let before = self.log.lookup(table, hash, key).unwrap().map(|found| (found.at, found.version));
         let version = before.map_or(self.log.safe_version(), |(_, version)| version.next());
         let (time, expires) = (self.now.seconds(), expires_of(version));
@@ -120,7 +128,7 @@ impl Harness {
     /// Removes a key that exists.
     pub fn remove(&mut self, table: TableId, key: &[u8]) -> Result<Written, AppendRefusal> {
         let hash = hash_of(table, key);
-        let stream = stream_of(table);
+        let stream = self.stream_of_key(table, hash);
         let found = self.log.lookup(table, hash, key).unwrap().expect("the model says it exists");
         let (at, version) = (found.at, found.version.next());
         let removal = Removal { table, key, version, time: self.now.seconds() };

@@ -9,6 +9,7 @@ mod dead;
 mod format;
 mod harness;
 mod limits;
+mod migrate;
 mod model;
 mod recount;
 mod replay;

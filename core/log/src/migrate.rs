@@ -1,0 +1,415 @@
+//! Moving the keys of a range from one stream of the shard to another, without ever lacking one.
+//!
+//! First the hashes of the range's keys are gathered by a walk over the index, while everything goes on; keys that come
+//! meanwhile are noted. Then stretches of the range are moved one after the other, while the caller changes nothing in
+//! them: their objects and results are copied into a side log of the other stream, which the index does not know of.
+//! When the caller says that the copies count, it is led to them.
+//!
+//! Invariants:
+//! - until the copies count, the index leads to what the old stream holds, and cleaning treats that as always;
+//! - a key has one copy in a side log at most: what a remove names is then all that there is of it in its stream;
+//! - no segment with copies that do not count yet is cleaned.
+//!
+//! Not here: when copies count, who may write meanwhile (master). Rules: docs/protocols/migration.md. Catalogue: A8, D2.
+
+use crate::index::Cursor;
+use crate::index::bucket::What;
+use crate::log::{AppendRefusal, Log, Purpose};
+use crate::moving::HashOf;
+use crate::profile::Counted;
+use crate::{Entry, HashRange, Kind, Object, OlderList, Reference, SideId};
+use ramhold_base::hash::{SLOT_COUNT, first_hash_of, slot_of_hash};
+use ramhold_base::planted::{Defect, planted};
+use ramhold_base::{KeyHash, LeaseId, SegmentId, Sequence};
+use std::ops::ControlFlow;
+
+/// Hashes gathered at a time: 8 MiB of them. A range with more is gathered in several turns.
+pub const GATHER_COUNT_MAX: usize = 1 << 20;
+/// What one step of a walk verifies at most, but for its last bucket.
+const STEP_BYTES: u64 = 2 * 1024 * 1024;
+
+/// Why copying stopped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CopyStop {
+    /// No memory: abandon the stretch, and try again when there is some.
+    NoMemory,
+    /// This entry is damaged: repair it, then go on.
+    Damaged(Reference),
+}
+
+/// What is being moved.
+#[derive(Debug)]
+pub(crate) struct Migration {
+    /// What is left of what was gathered.
+    range: HashRange,
+    by_slots: bool,
+    count_max: usize,
+    /// Where the walk goes on; `None`: it is over, and the hashes are in order.
+    walk: Option<u64>,
+    hashes: Vec<KeyHash>,
+    /// Of keys that came since.
+    fresh: Vec<KeyHash>,
+    stretch: Option<Stretch>,
+}
+
+/// What nobody changes just now.
+#[derive(Debug)]
+struct Stretch {
+    range: HashRange,
+    hashes: Vec<KeyHash>,
+    side: SideId,
+    segments: Vec<SegmentId>,
+    /// How many hashes have been copied, and whether the results have.
+    copied: usize,
+    has_results: bool,
+    /// Hashes and copies of objects, and how many the index leads to.
+    objects: Vec<(KeyHash, Reference)>,
+    led: usize,
+    results: Vec<(LeaseId, Sequence, Reference, u32)>,
+}
+
+impl Migration {
+    /// The last hash before this one at which the range may be cut; `None`: there is none.
+    fn cut_before(&self, hash: KeyHash) -> Option<KeyHash> {
+        let begin = if self.by_slots { first_hash_of(slot_of_hash(hash)) } else { hash };
+        (begin > self.range.first).then(|| KeyHash(begin.0 - 1))
+    }
+
+    /// The first hash from this one on at which the range may be cut.
+    fn cut_from(&self, hash: KeyHash) -> KeyHash {
+        match slot_of_hash(hash) + 1 {
+            _ if !self.by_slots => hash,
+            SLOT_COUNT => self.range.last,
+            next => KeyHash(first_hash_of(next).0 - 1).min(self.range.last),
+        }
+    }
+
+    /// Sorts what was gathered, and gives up the end of the range when it is too much.
+    fn put_in_order(&mut self) {
+        self.hashes.append(&mut self.fresh);
+        self.hashes.sort_unstable();
+        self.hashes.dedup();
+        if self.hashes.len() > self.count_max {
+            let half = self.hashes[self.count_max / 2];
+            let last = self.cut_before(half).unwrap_or_else(|| self.cut_from(half));
+            self.range.last = last;
+            self.hashes.retain(|hash| *hash <= last);
+        }
+    }
+}
+
+impl Log {
+    /// Begins to gather the keys of a range, at most so many; what was gathered before is forgotten. Of a table by slots
+    /// it is cut between slots only.
+    pub fn begin_gather(&mut self, range: HashRange, by_slots: bool, count_max: usize) {
+        assert!(self.migration.as_ref().is_none_or(|before| before.stretch.is_none()));
+        self.migration = Some(Migration {
+            range,
+            by_slots,
+            count_max: count_max.max(2),
+            walk: Some(0),
+            hashes: Vec::new(),
+            fresh: Vec::new(),
+            stretch: None,
+        });
+    }
+
+    /// Goes on with so many buckets. `Ok(true)`: all keys are gathered. `Err`: this entry is damaged, and may be one of
+    /// them; the same step again is for when it is repaired.
+    pub fn gather_step(&mut self, bucket_count: u64, hash_of: HashOf<'_>) -> Result<bool, Reference> {
+        let mut left = STEP_BYTES;
+        for _ in 0..bucket_count {
+            let Some(from) = self.migration.as_ref().expect("gathering has begun").walk else { break };
+            let bytes = self.gather_bucket(from, hash_of)?;
+            if bytes >= left {
+                break;
+            }
+            left -= bytes;
+        }
+        let migration = self.migration.as_mut().expect("gathering has begun");
+        if migration.hashes.len() + migration.fresh.len() > 2 * migration.count_max || migration.walk.is_none()
+        {
+            migration.put_in_order();
+        }
+        Ok(migration.walk.is_none())
+    }
+
+    /// Returns the bytes of the entries in the bucket.
+    fn gather_bucket(&mut self, from: u64, hash_of: HashOf<'_>) -> Result<u64, Reference> {
+        let range = self.migration.as_ref().expect("gathering has begun").range;
+        let (mut damaged, mut bytes) = (None, 0);
+        let mut met = Vec::new();
+        let next = self.sweep(Cursor::at(from), 1, |log, _, what, at| {
+            if what != What::Object {
+                return ControlFlow::Continue(());
+            }
+            let Some(record) = log.memory.intact_record(at) else {
+                damaged = Some(at);
+                return ControlFlow::Continue(());
+            };
+            bytes += u64::from(record.entry_bytes);
+            if record.table == range.table {
+                let hash = match record.key.contiguous() {
+                    Some(key) => hash_of(record.table, key),
+                    None => hash_of(record.table, &record.key.to_vec()),
+                };
+                if range.contains(range.table, hash) {
+                    met.push(hash);
+                }
+            }
+            ControlFlow::Continue(())
+        });
+        if let Some(at) = damaged {
+            return Err(at);
+        }
+        let migration = self.migration.as_mut().expect("gathering has begun");
+        migration.hashes.append(&mut met);
+        migration.walk = next.map(Cursor::position);
+        Ok(bytes)
+    }
+
+    /// A key has come that was not here before.
+    #[inline]
+    pub(crate) fn note_new_key(&mut self, table: ramhold_base::TableId, hash: KeyHash) {
+        if let Some(migration) = &mut self.migration
+            && migration.range.contains(table, hash)
+            && !planted(Defect::MigratedWithoutFresh)
+        {
+            migration.fresh.push(hash);
+        }
+    }
+
+    /// What is gathered and not moved yet, if anything is left.
+    pub fn gathered(&self) -> Option<HashRange> {
+        self.migration.as_ref().map(|migration| migration.range)
+    }
+
+    /// Begins with the next stretch of what is gathered, with about so many keys, whose copies go into this side log.
+    /// From now on the caller changes nothing in it. Returns it.
+    pub fn begin_stretch(&mut self, side: SideId, count: usize) -> HashRange {
+        let migration = self.migration.as_mut().expect("gathering has begun");
+        assert!(migration.walk.is_none() && migration.stretch.is_none());
+        // It was in order; keys that have come since go to their places.
+        if !migration.fresh.is_empty() {
+            migration.hashes.append(&mut migration.fresh);
+            migration.hashes.sort_unstable();
+            migration.hashes.dedup();
+        }
+        let whole = migration.range;
+        let last = match migration.hashes.get(count.max(1)) {
+            Some(beyond) => migration.cut_before(*beyond).unwrap_or_else(|| migration.cut_from(*beyond)),
+            None => whole.last,
+        };
+        let taken = migration.hashes.partition_point(|hash| *hash <= last);
+        let rest = migration.hashes.split_off(taken);
+        let hashes = std::mem::replace(&mut migration.hashes, rest);
+        let range = HashRange { last, ..whole };
+        migration.stretch = Some(Stretch {
+            range,
+            hashes,
+            side,
+            segments: Vec::new(),
+            copied: 0,
+            has_results: false,
+            objects: Vec::new(),
+            led: 0,
+            results: Vec::new(),
+        });
+        range
+    }
+
+    /// Copies the next objects of the stretch, of so many hashes, and at last its results. `Ok(true)`: all are copied, and
+    /// the side log is closed.
+    pub fn copy_step(&mut self, hash_count: usize, hash_of: HashOf<'_>) -> Result<bool, CopyStop> {
+        for _ in 0..hash_count {
+            let stretch = self.stretch();
+            let Some(hash) = stretch.hashes.get(stretch.copied).copied() else {
+                self.copy_results()?;
+                let side = self.stretch().side;
+                self.close_side(side);
+                let segments = self.side_segments(side).collect();
+                self.stretch_mut().segments = segments;
+                return Ok(true);
+            };
+            self.copy_objects(hash, hash_of)?;
+            self.stretch_mut().copied += 1;
+        }
+        Ok(false)
+    }
+
+    fn stretch(&self) -> &Stretch {
+        self.migration.as_ref().and_then(|migration| migration.stretch.as_ref()).expect("a stretch has begun")
+    }
+
+    fn stretch_mut(&mut self) -> &mut Stretch {
+        self.migration.as_mut().and_then(|migration| migration.stretch.as_mut()).expect("a stretch has begun")
+    }
+
+    fn copy_objects(&mut self, hash: KeyHash, hash_of: HashOf<'_>) -> Result<(), CopyStop> {
+        let (table, side) = (self.stretch().range.table, self.stretch().side);
+        let mut entries = Vec::new();
+        self.index.find(self.place(table, hash), |at| -> Option<()> {
+            entries.push(at);
+            None
+        });
+        // All of them are read before anything is copied: what is damaged is met again after its repair.
+        let mut own = Vec::new();
+        for at in entries {
+            let record = self.memory.intact_record(at).ok_or(CopyStop::Damaged(at))?;
+            let is_own = record.kind == Kind::Object
+                && record.table == table
+                && hash_of(table, &record.key.to_vec()) == hash;
+            if is_own {
+                own.push(at);
+            }
+        }
+        for at in own {
+            let to = self.copy_object(side, at)?;
+            self.stretch_mut().objects.push((hash, to));
+        }
+        Ok(())
+    }
+
+    fn copy_object(&mut self, side: SideId, at: Reference) -> Result<Reference, CopyStop> {
+        let record = self.memory.record(at);
+        let (bytes, has_older) = (record.entry_bytes, record.has_older);
+        let floor = self.floor(Purpose::Ordinary);
+        let offset;
+        let slot;
+        if has_older {
+            // The segments that it names are of the old stream, and mean nothing in the new one.
+            let (key, value) = (record.key.to_vec(), record.value.to_vec());
+            let (table, version, time, expires) = (record.table, record.version, record.time, record.expires);
+            let object = Object { table, version, time, expires, key: &key, value: &value };
+            let entry = Entry::Object(object, OlderList::NONE);
+            slot = self.side_room(side, entry.entry_bytes(), floor).map_err(refused)?;
+            offset = self.memory.append(slot, &entry);
+        } else {
+            slot = self.side_room(side, bytes as usize, floor).map_err(refused)?;
+            let (from, from_offset) = self.memory.locate(at);
+            offset = self.memory.append_copy(slot, from, from_offset, bytes, 1);
+        }
+        Ok(self.memory.reference(slot, offset))
+    }
+
+    fn copy_results(&mut self) -> Result<(), CopyStop> {
+        if self.stretch().has_results || planted(Defect::MigratedWithoutResults) {
+            return Ok(());
+        }
+        let (range, side) = (self.stretch().range, self.stretch().side);
+        let found = self.results.of_range(range);
+        for (.., at, bytes) in &found {
+            let (slot, offset) = self.memory.locate(*at);
+            self.memory.intact_result(slot, offset, *bytes).ok_or(CopyStop::Damaged(*at))?;
+        }
+        for (lease, sequence, at, bytes) in found {
+            let floor = self.floor(Purpose::Ordinary);
+            let slot = self.side_room(side, bytes as usize, floor).map_err(refused)?;
+            let (from, offset) = self.memory.locate(at);
+            let offset = self.memory.append_copy(slot, from, offset, bytes, 1);
+            let to = self.memory.reference(slot, offset);
+            self.stretch_mut().results.push((lease, sequence, to, bytes));
+        }
+        self.stretch_mut().has_results = true;
+        Ok(())
+    }
+
+    /// The side log is about to be entered into its stream: its segments stay as they are until the copies count.
+    pub fn keep_stretch(&mut self) {
+        self.mark_kept(true);
+    }
+
+    fn mark_kept(&mut self, is_kept: bool) {
+        let stretch = self.migration.as_ref().and_then(|migration| migration.stretch.as_ref());
+        for id in stretch.map(|stretch| stretch.segments.clone()).unwrap_or_default() {
+            if let Some(slot) = self.memory.segments.slot(id) {
+                self.memory.segments.at_mut(slot).is_kept = is_kept;
+            }
+        }
+    }
+
+    /// From now on the copies of results count.
+    pub fn lead_to_results(&mut self) {
+        let range = self.stretch().range;
+        for (lease, sequence, to, bytes) in std::mem::take(&mut self.stretch_mut().results) {
+            // It may have been acknowledged meanwhile.
+            if self.results.is_in(lease, sequence, range) {
+                self.discount_result_of(lease, sequence);
+                self.results.repoint(lease, sequence, to);
+                let (slot, _) = self.memory.locate(to);
+                self.count_result(slot, bytes);
+            }
+        }
+    }
+
+    /// Leads the index to so many more copies. `Ok(true)`: to all of them, and the stretch is over. `Err`: this entry is
+    /// damaged; the same step again is for when it is repaired.
+    pub fn lead_step(&mut self, count: usize) -> Result<bool, Reference> {
+        for _ in 0..count {
+            let stretch = self.stretch();
+            let Some((hash, to)) = stretch.objects.get(stretch.led).copied() else {
+                self.end_stretch();
+                return Ok(true);
+            };
+            self.lead_to(hash, to)?;
+            self.stretch_mut().led += 1;
+        }
+        Ok(false)
+    }
+
+    fn lead_to(&mut self, hash: KeyHash, to: Reference) -> Result<(), Reference> {
+        let Some(record) = self.memory.intact_record(to) else {
+            // It was damaged and nobody had a replica: what the old stream holds is served as long as this server lives.
+            let is_lost = self.memory.segment_of(to).has_losses;
+            return if is_lost { Ok(()) } else { Err(to) };
+        };
+        let (table, key, bytes) = (record.table, record.key.to_vec(), record.entry_bytes);
+        let found = match self.lookup(table, hash, &key) {
+            Ok(Some(found)) if found.at != to => (found.at, found.entry_bytes()),
+            Ok(_) | Err(crate::Unreadable::Lost) => return Ok(()),
+            Err(crate::Unreadable::Damaged(at)) => return Err(at),
+        };
+        let (at, bytes_before) = found;
+        let spot = self.index.spot(self.place(table, hash), at).expect("it was found there");
+        let (to_slot, _) = self.memory.locate(to);
+        let segment = self.memory.segments.at_mut(to_slot);
+        segment.live_bytes += bytes;
+        segment.live_count += 1;
+        segment.indexed_count += 1;
+        let now = Counted { table, hash, bytes, segment: segment.id };
+        let (from_slot, _) = self.memory.locate(at);
+        let segment = self.memory.segments.at_mut(from_slot);
+        segment.live_bytes -= bytes_before;
+        segment.live_count -= 1;
+        segment.indexed_count -= 1;
+        let before = Counted { bytes: bytes_before, segment: segment.id, ..now };
+        self.index.repoint(spot, at, to);
+        self.counters.moved(&before, &now, self.segment_last.next());
+        Ok(())
+    }
+
+    /// The stretch is over: its copies count, or are dead.
+    pub fn end_stretch(&mut self) {
+        self.mark_kept(false);
+        let Some(migration) = &mut self.migration else { return };
+        let Some(stretch) = migration.stretch.take() else { return };
+        match stretch.range.last.0.checked_add(1).filter(|_| stretch.range.last < migration.range.last) {
+            Some(next) => migration.range.first = KeyHash(next),
+            None => self.migration = None,
+        }
+    }
+
+    /// Nothing is moved any more: copies that do not count are dead.
+    pub fn end_migration(&mut self) {
+        self.mark_kept(false);
+        self.migration = None;
+    }
+}
+
+fn refused(refusal: AppendRefusal) -> CopyStop {
+    match refusal {
+        // What was written once fits a segment.
+        AppendRefusal::HeadFull | AppendRefusal::OutOfMemory | AppendRefusal::TooLarge => CopyStop::NoMemory,
+        AppendRefusal::Unreadable(_) => unreachable!("room is made without reading"),
+    }
+}
