@@ -6,6 +6,7 @@ use ramhold_client_core::{
     Expiry, Operation, OperationId, Outcome, RejectRules, Reply, Session, SessionConfig, WhichTable,
 };
 use ramhold_runtime::{Runtime, RuntimeConfig, Turn};
+use ramhold_wire::membership::Durability;
 use ramhold_wire::status::{ClusterStatus, LossAccepted, Pong, ProcessStatus, RecoveryReport};
 use ramhold_wire::table::{Division, LeftOpen, TableDescription, TableOptions, TableSummary};
 use std::collections::VecDeque;
@@ -278,6 +279,21 @@ impl Client {
     fn divide_table(&mut self, table: TableId, division: Division) -> Result<u32, Error> {
         match self.complete(Operation::DivideTable { table, division })? {
             Reply::TableDivided { tablets } => Ok(tablets),
+            _ => Err(Error::UnexpectedReply),
+        }
+    }
+
+    /// Keeps a table in another way from now on; what is `None` stays as it is. Answered when that is stored: its tablets
+    /// follow one by one, and `describe_table` tells how many have not yet. Neither from nor to `Durability::None`, which is
+    /// refused with `Unsupported`.
+    pub fn alter_table(
+        &mut self,
+        table: TableId,
+        durability: Option<Durability>,
+        replicas: Option<u8>,
+    ) -> Result<(), Error> {
+        match self.complete(Operation::AlterTable { table, durability, replicas })? {
+            Reply::TableAltered => Ok(()),
             _ => Err(Error::UnexpectedReply),
         }
     }

@@ -1,7 +1,8 @@
 //! What every disk token was for, syncs shared by many, and what an error means.
 //!
 //! One sync of the frame file serves all who wait for one, if their writes were complete before it began.
-//! An error of writing, copying or syncing fails the device for good; one of reading concerns only what was read.
+//! An error of writing, copying or syncing fails the device for good; one of reading concerns only what was read, and only
+//! when it comes again and again: what cannot be read may be the last copy.
 
 use crate::Backup;
 use crate::certificate::Ring;
@@ -65,10 +66,23 @@ pub(crate) enum SyncWaiter {
     Stop,
 }
 
+/// How often something is read before it counts as unreadable.
+const READ_TRIES: u32 = 3;
+
+/// A read under way.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    file: DiskFile,
+    offset: u64,
+    bytes: u32,
+    tries: u32,
+}
+
 /// The tokens under way, and the one sync.
 #[derive(Debug, Default)]
 pub(crate) struct Disk {
     tasks: std::collections::BTreeMap<DiskToken, Task>,
+    readings: std::collections::BTreeMap<DiskToken, Reading>,
     next: u64,
     sync_waiting: Vec<SyncWaiter>,
     sync_covered: Vec<SyncWaiter>,
@@ -102,7 +116,13 @@ impl Disk {
     }
 
     pub fn read(&mut self, task: Task, file: DiskFile, offset: u64, bytes: u32, effects: &mut Effects) {
+        self.read_for(task, Reading { file, offset, bytes, tries: 1 }, effects);
+    }
+
+    fn read_for(&mut self, task: Task, reading: Reading, effects: &mut Effects) {
         let token = self.token(task);
+        self.readings.insert(token, reading);
+        let Reading { file, offset, bytes, .. } = reading;
         effects.push(Effect::DiskRead { token, file, offset, bytes });
     }
 
@@ -154,7 +174,15 @@ impl Backup {
         effects: &mut Effects,
     ) {
         let task = self.disk.tasks.remove(&token).expect("a token comes back once");
+        let reading = self.disk.readings.remove(&token);
         match result {
+            Err(error) if reading.is_some_and(|reading| reading.tries < READ_TRIES) => {
+                let reading = reading.expect("looked at just now");
+                let text =
+                    format!("reading {:?} at {} failed: {error:?}; once more", reading.file, reading.offset);
+                effects.report(Level::Warn, text);
+                self.disk.read_for(task, Reading { tries: reading.tries + 1, ..reading }, effects);
+            }
             Ok(bytes) => self.on_done(now, task, bytes, effects),
             Err(error) => self.on_disk_error(now, task, &error, effects),
         }
@@ -212,9 +240,7 @@ impl Backup {
         };
         match task {
             Task::SuperblockRead => self.refuse_to_start(format!("the superblock cannot be read: {text}")),
-            Task::SuperblockFoundSync | Task::SuperblockWrite | Task::SuperblockSync
-                if !self.is_serving =>
-            {
+            Task::SuperblockFoundSync | Task::SuperblockWrite | Task::SuperblockSync if !self.is_serving => {
                 self.refuse_to_start(format!("the superblock cannot be written: {text}"));
             }
             Task::BuffersReserve if !self.is_serving => {

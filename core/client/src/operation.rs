@@ -9,12 +9,14 @@ use ramhold_wire::control::{Message, encode_into};
 use ramhold_wire::count::CountRequest;
 use ramhold_wire::data::{Expiry, IncrementRequest, KeyRequest, RejectRules, WriteRequest};
 use ramhold_wire::lease::{LeaseOpen, LeaseRenew};
+use ramhold_wire::membership::Durability;
 use ramhold_wire::scan::ScanRequest;
 use ramhold_wire::status::{
     ClusterStatusRequest, LossAccept, LossAcknowledge, Ping, ProcessStatusRequest, RecoveriesRequest,
 };
 use ramhold_wire::table::{
-    Division, LeftOpen, TableCreate, TableDescribe, TableDivide, TableDrop, TableList, TableOptions,
+    Division, LeftOpen, TableAlter, TableCreate, TableDescribe, TableDivide, TableDrop, TableList,
+    TableOptions,
 };
 use std::net::SocketAddr;
 
@@ -91,6 +93,12 @@ pub enum Operation {
     DivideTable {
         table: TableId,
         division: Division,
+    },
+    /// Keeps a table in another way. Done when that is stored; its tablets follow, as descriptions tell.
+    AlterTable {
+        table: TableId,
+        durability: Option<Durability>,
+        replicas: Option<u8>,
     },
     ListTables,
     DescribeTable {
@@ -207,6 +215,7 @@ impl Operation {
             Operation::CreateTable { .. }
             | Operation::DropTable { .. }
             | Operation::DivideTable { .. }
+            | Operation::AlterTable { .. }
             | Operation::ListTables
             | Operation::DescribeTable { .. }
             | Operation::ClusterStatus
@@ -231,6 +240,7 @@ impl Operation {
             | Operation::CreateTable { .. }
             | Operation::DropTable { .. }
             | Operation::DivideTable { .. }
+            | Operation::AlterTable { .. }
             | Operation::AcknowledgeLoss { .. } => Repeat::Numbered,
             Operation::Read { .. }
             | Operation::Scan { .. }
@@ -259,6 +269,7 @@ impl Operation {
             Operation::CreateTable { .. } => TableCreate::OPCODE,
             Operation::DropTable { .. } => TableDrop::OPCODE,
             Operation::DivideTable { .. } => TableDivide::OPCODE,
+            Operation::AlterTable { .. } => TableAlter::OPCODE,
             Operation::ListTables => TableList::OPCODE,
             Operation::DescribeTable { .. } => TableDescribe::OPCODE,
             Operation::ClusterStatus => ClusterStatusRequest::OPCODE,
@@ -304,6 +315,7 @@ impl Operation {
             Operation::DescribeTable { which: WhichTable::Id(_) }
             | Operation::DropTable { .. }
             | Operation::DivideTable { .. }
+            | Operation::AlterTable { .. }
             | Operation::Count { .. }
             | Operation::ListTables
             | Operation::ClusterStatus
@@ -364,6 +376,10 @@ impl Operation {
             Operation::DropTable { table } => encode_into(out, &TableDrop { table: *table }),
             Operation::DivideTable { table, division } => {
                 encode_into(out, &TableDivide { table: *table, division: *division });
+            }
+            Operation::AlterTable { table, durability, replicas } => {
+                let (table, durability, replicas) = (*table, *durability, *replicas);
+                encode_into(out, &TableAlter { table, durability, replicas });
             }
             Operation::ListTables => encode_into(out, &TableList {}),
             Operation::DescribeTable { which } => {

@@ -88,6 +88,7 @@ pub enum Reply {
     TableDivided {
         tablets: u32,
     },
+    TableAltered,
     Tables(Vec<TableSummary>),
     Table(TableDescription),
     ClusterStatus(Box<ClusterStatus>),
@@ -141,6 +142,7 @@ impl Reply {
             Operation::DivideTable { .. } => {
                 Reply::TableDivided { tablets: decode::<TableDivided>(body)?.tablets }
             }
+            Operation::AlterTable { .. } => empty(body, Reply::TableAltered)?,
             Operation::ListTables => Reply::Tables(decode::<Tables>(body)?.tables),
             Operation::DescribeTable { .. } => Reply::Table(decode(body)?),
             Operation::ClusterStatus => Reply::ClusterStatus(Box::new(decode(body)?)),

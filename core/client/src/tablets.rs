@@ -189,6 +189,7 @@ mod tests {
             first_segment: SegmentId(1),
         });
         TableDescription {
+            migrating: 0,
             table: TableId(table),
             name: format!("table {table}"),
             options: TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 0, slots: false },

@@ -39,6 +39,10 @@ impl Coordinator {
             // For this number for good: the client goes on under another.
             return Err(Status::Retry);
         }
+        if self.is_migrating(table) {
+            // Until its tablets are in one stream each.
+            return Err(Status::Retry);
+        }
         let unreplicated = table.options.durability == Durability::None;
         let mut pieces = Pieces::new(&table.tablets, table.options.slots, unreplicated);
         match message.division {

@@ -27,6 +27,7 @@ mod cut;
 mod divide;
 mod division;
 mod losses;
+mod migration;
 mod pieces;
 mod prove;
 mod publish;

@@ -75,6 +75,10 @@ pub(crate) enum Asked {
         division: DivisionId,
         server: ServerId,
     },
+    Migrate {
+        table: TableId,
+        server: ServerId,
+    },
     Fence {
         recovery: RecoveryId,
         server: ServerId,
@@ -381,6 +385,7 @@ impl Coordinator {
         self.resume_recoveries(now);
         self.resume_tables();
         self.resume_divisions();
+        self.resume_migrations();
         self.resume_membership(now);
     }
 
@@ -448,6 +453,10 @@ impl Coordinator {
                 let message = decode(body)?;
                 self.on_update(from, header, |coordinator| coordinator.divide_table(&message))
             }
+            Opcode::TableAlter => {
+                let message = decode(body)?;
+                self.on_update(from, header, |coordinator| coordinator.alter_table(&message))
+            }
             Opcode::LossAcknowledge => {
                 let message = decode(body)?;
                 self.on_update(from, header, |coordinator| coordinator.acknowledge_loss(&message))
@@ -462,6 +471,7 @@ impl Coordinator {
             Opcode::HeadRecord => self.on_head_record(to, header, &decode(body)?),
             Opcode::CeilingRaise => self.on_ceiling_raise(to, header, &decode(body)?),
             Opcode::Recovered => self.on_recovered(now, to, header, decode(body)?),
+            Opcode::TabletMigrated => self.on_migrated(to, header, &decode(body)?),
             Opcode::Malformed
             | Opcode::Read
             | Opcode::Write
@@ -482,6 +492,7 @@ impl Coordinator {
             | Opcode::TabletTake
             | Opcode::TabletDrop
             | Opcode::TabletDivide
+            | Opcode::TabletMigrate
             | Opcode::Reach
             | Opcode::Room
             | Opcode::Publish => Err(Status::UnknownOpcode),
@@ -524,6 +535,7 @@ impl Coordinator {
             }
             Asked::Drop { table, server } => self.on_dropped(table, server, status),
             Asked::Divide { table, division, server } => self.on_divided(table, division, server, status),
+            Asked::Migrate { table, server } => self.on_migrate_heard(table, server, status),
             Asked::Fence { recovery, server } => self.on_fenced(now, recovery, server, status, body),
             Asked::Reach(server) => self.on_reached(server, status, body),
             Asked::Away(server) => self.on_away_pong(server, body),
@@ -544,6 +556,7 @@ impl Coordinator {
                 | Asked::Take { .. }
                 | Asked::Drop { .. }
                 | Asked::Divide { .. }
+                | Asked::Migrate { .. }
                 | Asked::Fence { .. }
                 | Asked::Reach(_)
                 | Asked::Away(_)

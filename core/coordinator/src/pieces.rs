@@ -4,7 +4,8 @@
 //! of its own, which says what of the owner's log counts for it: joining changes no position, and a piece that is cut
 //! leaves its position to both parts.
 //!
-//! Invariants: pieces are in order and cover all hashes; joined pieces have one owner, shard and stream, and are taken.
+//! Invariants: pieces are in order and cover all hashes; joined pieces have one owner and shard, and are taken; but for a
+//! tablet that is being moved from one stream to another, they have one stream.
 //!
 //! Not here: asking for it, telling owners (`division`). Rules: docs/protocols/tablets.md. Catalogue: A8, B3.
 
@@ -33,10 +34,17 @@ pub(crate) fn may_join(before: &TabletRecord, piece: &TabletRecord) -> bool {
     before.taken && piece.taken && place(before) == place(piece)
 }
 
+/// Whether it may stay one tablet with the piece before it: while a tablet goes from one stream to another it has pieces in
+/// both.
+pub(crate) fn may_stay_joined(before: &TabletRecord, piece: &TabletRecord) -> bool {
+    let place = |p: &TabletRecord| (p.owner, p.shard);
+    before.taken && piece.taken && place(before) == place(piece)
+}
+
 /// What is joined and must not be any more, since a part of the tablet has another owner, is not.
 pub(crate) fn part_ways(pieces: &mut [TabletRecord]) {
     for at in (0..pieces.len()).rev() {
-        pieces[at].joined &= at > 0 && may_join(&pieces[at - 1], &pieces[at]);
+        pieces[at].joined &= at > 0 && may_stay_joined(&pieces[at - 1], &pieces[at]);
     }
 }
 

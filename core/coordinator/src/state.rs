@@ -12,7 +12,7 @@
 
 mod lease;
 
-use crate::pieces::{may_join, tablets, whole};
+use crate::pieces::{may_stay_joined, tablets, whole};
 pub use lease::{LeaseRecord, UpdateRecord, UpdateResult};
 use minicbor::{Decode, Encode};
 use ramhold_base::hash::PlacementSeed;
@@ -525,7 +525,7 @@ fn check_tablets(key: &str, tablets: &[TabletRecord]) -> Result<(), LoadError> {
     if tablets.is_empty() || next.is_some() {
         return Err(corrupt(key, "its tablets do not cover all hashes"));
     }
-    let may_be = |pair: &[TabletRecord]| !pair[1].joined || may_join(&pair[0], &pair[1]);
+    let may_be = |pair: &[TabletRecord]| !pair[1].joined || may_stay_joined(&pair[0], &pair[1]);
     if tablets[0].joined || !tablets.windows(2).all(may_be) {
         return Err(corrupt(key, "tablets are joined that have not one owner and stream"));
     }

@@ -130,6 +130,7 @@ impl Coordinator {
             options: table.options.clone(),
             seed: table.seed,
             tablets: table.whole_tablets().map(|t| self.describe(table, &t)).collect(),
+            migrating: self.migrating_count(table),
         };
         self.outbox.reply_with(to, header, &description);
         Ok(())

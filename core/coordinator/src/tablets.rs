@@ -9,6 +9,7 @@
 
 use crate::division::Tellings;
 use crate::machine::{Asked, Coordinator};
+use crate::migration::Movers;
 use crate::retry::Retry;
 use crate::state::{Key, TabletRecord, UpdateResult};
 use crate::tables::least_loaded;
@@ -33,6 +34,8 @@ pub(crate) struct Progress {
     dropping: BTreeMap<TableId, BTreeMap<ServerId, Retry>>,
     /// Owners that have not heard of a table's division.
     pub telling: Tellings,
+    /// Owners that have tablets to move to other streams.
+    pub movers: Movers,
     waiting: BTreeMap<TableId, Vec<Waiting>>,
     pub wake: Instant,
 }
@@ -43,6 +46,7 @@ impl Default for Progress {
             creating: BTreeMap::new(),
             dropping: BTreeMap::new(),
             telling: Tellings::new(),
+            movers: Movers::new(),
             waiting: BTreeMap::new(),
             wake: Instant::FAR,
         }
@@ -144,6 +148,7 @@ impl Coordinator {
         self.advance_takes(now);
         self.advance_drops(now);
         self.advance_divisions(now);
+        self.advance_migrations(now);
         self.answer_waiting();
     }
 

@@ -117,7 +117,7 @@ impl Coordinator {
             }
             UpdateResult::TableDropped(id) => self.state.tables.contains_key(&id).then_some(id),
             UpdateResult::TableDivided(id, division, _) => self.is_being_told(id, division).then_some(id),
-            UpdateResult::Refused(_) | UpdateResult::LossAcknowledged => None,
+            UpdateResult::Refused(_) | UpdateResult::LossAcknowledged | UpdateResult::TableAltered(_) => None,
         }
     }
 
@@ -131,7 +131,9 @@ impl Coordinator {
             UpdateResult::TableDivided(_, _, tablets) => {
                 self.outbox.reply_with(to, header, &TableDivided { tablets });
             }
-            UpdateResult::TableDropped(_) | UpdateResult::LossAcknowledged => {
+            UpdateResult::TableDropped(_)
+            | UpdateResult::LossAcknowledged
+            | UpdateResult::TableAltered(_) => {
                 self.outbox.reply_with(to, header, &Empty {});
             }
         }

@@ -127,7 +127,8 @@ impl Log {
             left -= bytes;
         }
         let migration = self.migration.as_mut().expect("gathering has begun");
-        if migration.hashes.len() + migration.fresh.len() > 2 * migration.count_max || migration.walk.is_none()
+        if migration.hashes.len() + migration.fresh.len() > 2 * migration.count_max
+            || migration.walk.is_none()
         {
             migration.put_in_order();
         }

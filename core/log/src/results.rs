@@ -110,12 +110,16 @@ impl Results {
     pub(crate) fn of_range(&self, range: HashRange) -> Vec<(LeaseId, Sequence, Reference, u32)> {
         let of_lease = |(lease, known): (&LeaseId, &Known)| {
             let lease = *lease;
-            known.places.iter().filter_map(move |(sequence, place)| match *place {
-                Place::Logged { at, bytes, table, hash } if range.contains(table, hash) => {
-                    Some((lease, *sequence, at, bytes))
-                }
-                _ => None,
-            }).collect::<Vec<_>>()
+            known
+                .places
+                .iter()
+                .filter_map(move |(sequence, place)| match *place {
+                    Place::Logged { at, bytes, table, hash } if range.contains(table, hash) => {
+                        Some((lease, *sequence, at, bytes))
+                    }
+                    _ => None,
+                })
+                .collect::<Vec<_>>()
         };
         let mut found: Vec<_> = self.leases.iter().flat_map(of_lease).collect();
         found.sort_unstable_by_key(|(lease, sequence, ..)| (*lease, *sequence));

@@ -85,6 +85,7 @@ impl Master {
             }
             Recalled::Burnt if !header.repeated && !planted(Defect::SequenceNotBurnt) => Status::Retry,
             _ => match self.leases.check(now, lease, view.term) {
+                LeaseStanding::Live if self.migrating.blocks(table, hash) => Status::Retry,
                 LeaseStanding::Live if self.is_crowded(tablet.stream) => Status::TooMany,
                 // Nothing else would show that this is not its owner any more.
                 LeaseStanding::Live if tablet.unreplicated && !self.is_leased(now) => Status::NotLeased,

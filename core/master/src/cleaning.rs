@@ -375,7 +375,6 @@ impl Master {
     fn expire_at(&mut self, now: Instant, at: Reference, view: &View, effects: &mut Effects) -> bool {
         let (table, key) = self.log.key_of(at);
         let Some((tablet, hash)) = self.tablets.find(table, &key) else { return false };
-        let tablet = *tablet;
         if tablet.state != TabletState::Serving {
             return false;
         }

@@ -150,8 +150,13 @@ impl Master {
                 return Err(Status::NotTogether);
             }
             let (tablet, hash) = self.serving(table, key)?;
+            if self.migrating.blocks(table, hash) {
+                return Err(Status::Retry);
+            }
             if tablet.stream != first.stream {
-                return Err(Status::NotTogether);
+                // They will be in one again.
+                let is_migrating = table == first.range.table && self.migrating.is_wanted(table);
+                return Err(if is_migrating { Status::Retry } else { Status::NotTogether });
             }
             // The coordinator has sent this client to the first one's alone.
             if tablet.range != first.range && !is_confirmed(&tablet) {

@@ -43,6 +43,14 @@ impl Master {
             return self.answer_when_leased(now, now, to, header, answer, effects);
         }
         let objects = self.log.object_count(tablet.range).expect("what is served is tracked");
+        // Of one that is in two streams both must be durable.
+        let other = self.tablets.of_hash(tablet.range.table, tablet.range.last).map(|other| other.stream);
+        let is_durable = |stream| self.log.head_end(stream) <= self.durable(stream);
+        let tablet = match other.filter(|other| *other != tablet.stream) {
+            Some(other) if is_durable(tablet.stream) => crate::tablets::Tablet { stream: other, ..tablet },
+            Some(other) if !is_durable(other) => return self.refuse(to, header, Status::Retry, effects),
+            _ => tablet,
+        };
         let position = if tablet.unreplicated || planted(Defect::PageEarly) {
             Position::default()
         } else {

@@ -33,6 +33,12 @@ pub(crate) struct Dividing {
     from: ConnId,
 }
 
+impl Dividing {
+    pub fn is_of(&self, table: TableId) -> bool {
+        self.table == table
+    }
+}
+
 impl Master {
     pub(crate) fn on_tablet_divide(
         &mut self,
@@ -71,7 +77,10 @@ impl Master {
         if self.tablets.was_dropped(table) {
             return Err(Status::UnknownTable);
         }
-        if !self.tablets.may_divide(&ranges) {
+        if self.migrating.is_wanted(table)
+            || self.migrating.is_moving(table)
+            || !self.tablets.may_divide(&ranges)
+        {
             return Err(Status::Retry);
         }
         if !self.tablets.hear_division(table, division) && !planted(Defect::OldDivisionTaken) {

@@ -23,6 +23,7 @@ mod division;
 mod increment;
 mod leases;
 mod local;
+mod migration;
 mod multi;
 mod objects;
 mod parked;
@@ -91,6 +92,10 @@ pub struct MasterConfig {
     pub scrub_round_min: Duration,
     /// How long a grant lets this shard answer reads; `None`: for ever, for a log that stands alone and is nobody's.
     pub read_lease: Option<Duration>,
+    /// Keys gathered at a time to change their stream: eight bytes of memory each.
+    pub gather_count_max: usize,
+    /// What changes its stream at a time, and is not written to meanwhile.
+    pub migration_stretch_bytes: u64,
     /// Index buckets that one turn of the walk looks at by which the parts of a tablet are counted.
     pub recount_buckets: u64,
     /// How often leases of which nothing certain is known are looked for.
@@ -133,6 +138,8 @@ impl MasterConfig {
             scrub_bytes_per_second: SCRUB_BYTES_PER_SECOND,
             scrub_round_min: Duration::from_secs(600),
             read_lease: Some(READ_LEASE),
+            gather_count_max: ramhold_log::GATHER_COUNT_MAX,
+            migration_stretch_bytes: MIGRATION_STRETCH_BYTES,
             recount_buckets: division::RECOUNT_BUCKETS,
             lease_sweep_interval: Duration::from_secs(30),
             fetches_max: 6,
@@ -143,6 +150,8 @@ impl MasterConfig {
     }
 }
 
+/// Some tens of milliseconds to copy and replicate.
+pub const MIGRATION_STRETCH_BYTES: u64 = 4 * 1024 * 1024;
 /// What profiles may take of the log's memory, in thousandths of it.
 pub const PROFILE_PER_MILLE: u64 = 6;
 /// Half a percent of a core; 64 GiB take two and a half hours.
@@ -158,6 +167,8 @@ enum Context {
     ReadLease,
     /// Which tablets of this table are stored as ours.
     Confirm(TableId),
+    /// This stretch lies in another stream now.
+    Migrated(ramhold_log::HashRange),
     Fetch(replay::Fetch),
     ReadBack(repair::ReadBack),
     /// The report of this attempt, of its success or of its failure.
@@ -201,6 +212,7 @@ pub struct Master {
     divisions: Vec<division::Dividing>,
     /// The damaged segment in whose way the first of them stands.
     recount_waits_for: Option<SegmentId>,
+    migrating: migration::Migrating,
     replays: BTreeMap<replay::PartitionKey, replay::PartitionReplay>,
     /// The head of each stream into which something is to be entered: not rolled yet, its frames held.
     heads_held: BTreeMap<StreamId, SegmentId>,
@@ -272,6 +284,7 @@ impl Master {
             takes: Vec::new(),
             confirming: confirm::Confirming::default(),
             sweeps: Vec::new(),
+            migrating: migration::Migrating::default(),
             replays: BTreeMap::new(),
             heads_held: BTreeMap::new(),
             ceiling: Ceiling::new(ceiling),
@@ -343,6 +356,7 @@ impl Master {
             Opcode::TabletTake => self.on_tablet_take(now, header, body, from, view, effects),
             Opcode::TabletDrop => self.on_tablet_drop(header, body, from, effects),
             Opcode::TabletDivide => self.on_tablet_divide(header, body, from, effects),
+            Opcode::TabletMigrate => self.on_tablet_migrate(header, body, from, effects),
             Opcode::Recover => self.on_recover(now, header, body, from, view, effects),
             // Its list may know an asker's directory under the id of an earlier life only: what it counts on there may
             // be the very replicas that are asked about.
@@ -397,6 +411,7 @@ impl Master {
                     self.on_read_lease(now, is_granted.then_some(call.sent));
                 }
                 Context::Confirm(table) => self.on_described(table, header.status(), body, view),
+                Context::Migrated(range) => self.on_migrated(now, range, header.status(), effects),
                 Context::Fetch(fetch) => {
                     self.on_fetched(now, fetch, (header.status(), body), view, effects);
                 }
@@ -438,6 +453,7 @@ impl Master {
         let own = earliest(earliest(own, self.scrub_deadline()), self.ceiling.deadline());
         let own = earliest(own, self.leases.deadline(self.log.leases().next().is_some()));
         let own = earliest(earliest(own, self.read_lease.deadline()), self.touching_deadline());
+        let own = earliest(own, self.migrating.deadline());
         earliest(earliest(own, replays), earliest(self.calls.deadline(), self.replicator.deadline()))
     }
 
@@ -450,6 +466,7 @@ impl Master {
             Context::LeaseCheck(_) => self.on_lease_check_unanswered(now),
             Context::ReadLease => self.on_read_lease(now, None),
             Context::Confirm(table) => self.confirming.not_answered(table),
+            Context::Migrated(range) => self.migrating.not_answered(now, range),
             Context::Fetch(fetch) => self.on_fetch_failed(fetch),
             Context::ReadBack(read) => self.on_read_back_unanswered(now, read),
             Context::Recovered { key, attempt, done } => {
@@ -480,6 +497,8 @@ impl Master {
         self.advance_ceiling(now, view, effects);
         self.advance_leases(now, view, effects);
         self.advance_replays(now, view, effects);
+        self.advance_migration(now, view, effects);
+        self.hold_heads();
         self.replicator.advance(now, &LogSegments(&self.log), view, effects);
         if !self.replays.is_empty() {
             // What has just become durable may be what a recovery waits for.
@@ -500,6 +519,7 @@ impl Master {
         self.advance_read_lease(now, view, effects);
         self.busy = (!self.sweeps.is_empty() && !self.is_sweep_waiting())
             || self.is_dividing()
+            || self.migrating.is_busy(|segment| self.scrub.is_damaged(segment))
             || self.replays.values().any(|r| r.is_busy())
             || self.is_cleaning(now);
     }

@@ -84,7 +84,9 @@ impl Master {
         from: Asker,
     ) -> Result<(Tablet, KeyHash), Status> {
         let (tablet, hash) = self.serving_to(table, key, from)?;
-        if self.is_crowded(tablet.stream) {
+        if self.migrating.blocks(table, hash) {
+            Err(Status::Retry)
+        } else if self.is_crowded(tablet.stream) {
             Err(Status::TooMany)
         } else if tablet.unreplicated && !self.is_leased(now) {
             // Nothing else would show that this is not its owner any more.

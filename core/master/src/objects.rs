@@ -310,7 +310,7 @@ impl Master {
         view: &View,
         effects: &mut Effects,
     ) -> Result<Position, Status> {
-        if !self.ceiling.admits(version) {
+        if !self.ceiling.admits(version) || self.migrating.blocks(table, hash) {
             return Err(Status::Retry);
         }
         let removal = Removal { table, key, version, time: view.time(now).seconds() };
@@ -368,12 +368,12 @@ impl Master {
     /// The tablet of a key, if it is served here.
     pub(crate) fn serving(&self, table: TableId, key: &[u8]) -> Result<(Tablet, KeyHash), Status> {
         let (tablet, hash) = self.tablets.find(table, key).ok_or(Status::WrongOwner)?;
-        check_serving(tablet).map(|tablet| (tablet, hash))
+        check_serving(&tablet).map(|tablet| (tablet, hash))
     }
 
     /// The tablet of a hash, if it is served here.
     pub(crate) fn serving_hash(&self, table: TableId, hash: KeyHash) -> Result<Tablet, Status> {
-        self.tablets.of_hash(table, hash).ok_or(Status::WrongOwner).and_then(check_serving)
+        self.tablets.of_hash(table, hash).ok_or(Status::WrongOwner).and_then(|tablet| check_serving(&tablet))
     }
 
     /// As many answers wait for this stream as may.
@@ -400,7 +400,7 @@ impl Master {
         hash: KeyHash,
         found: Option<&Found<'_>>,
     ) -> Position {
-        if tablet.unreplicated {
+        if tablet.unreplicated || self.migrating.is_led(table, hash) {
             return Position::default();
         }
         match found {

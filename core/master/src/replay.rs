@@ -120,12 +120,17 @@ struct Side {
 }
 
 impl Side {
-    /// The oldest head with which it may be entered: newer than its segments, and, though it may have none, not before the
-    /// ranges' first, or what is written to them into that head would not count.
+    /// The oldest head with which it may be entered.
     fn head_from(&self) -> SegmentId {
-        let behind = self.begun.iter().map(|segment| segment.next()).max();
-        behind.unwrap_or_default().max(self.first_segment)
+        head_from(&self.begun, self.first_segment)
     }
+}
+
+/// The oldest head with which side segments may be entered: newer than they are, and, though there may be none, not before
+/// the first segment of their ranges, or what is written to those into that head would not count.
+pub(crate) fn head_from(begun: &[SegmentId], first_segment: SegmentId) -> SegmentId {
+    let behind = begun.iter().map(|segment| segment.next()).max();
+    behind.unwrap_or_default().max(first_segment)
 }
 
 impl PartitionReplay {
@@ -290,6 +295,7 @@ impl Master {
                 state: TabletState::Recovering,
                 stream: *stream,
                 first_segment,
+                moved: None,
                 unreplicated: false,
                 version_floor: recover.version_floor,
                 has_losses: false,

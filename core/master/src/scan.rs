@@ -45,7 +45,7 @@ impl Master {
             Err(status) => return reply(effects, Peer::Conn(from), header, status),
         };
         self.counters.reads += 1;
-        let last = request.last.min(tablet.range.last);
+        let last = request.last.min(tablet.last_with(request.first));
         let range = HashRange { table: request.table, first: request.first, last };
         let page = match self.page(now, range, &request, tablet.unreplicated, view, effects) {
             Ok(page) => page,

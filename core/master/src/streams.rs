@@ -94,6 +94,7 @@ impl Master {
                 state: TabletState::Taking,
                 stream,
                 first_segment,
+                moved: None,
                 unreplicated: take.replicas == 0,
                 version_floor: take.version_floor,
                 has_losses: false,
@@ -177,6 +178,7 @@ impl Master {
         self.log.untrack(range);
         self.log.forget_results(range);
         self.sweeps.push(Sweep::new(range, hasher));
+        self.migrating.forget(range.table);
     }
 
     pub(crate) fn is_sweeping(&self, range: HashRange) -> bool {

@@ -21,6 +21,8 @@ pub(crate) struct Tablet {
     pub state: TabletState,
     pub stream: StreamId,
     pub first_segment: SegmentId,
+    /// The part of it that is in another stream already, where all of it is going.
+    pub moved: Option<Moved>,
     /// No replicas: nothing to wait for.
     pub unreplicated: bool,
     /// Every version handed out is at least this.
@@ -29,6 +31,30 @@ pub(crate) struct Tablet {
     pub has_losses: bool,
     /// The coordinator has stored that it is ours. Before that it would go to another server, empty, if this one died.
     pub is_confirmed: bool,
+}
+
+/// The hashes of a tablet up to one of them, and where they lie.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moved {
+    pub last: KeyHash,
+    pub stream: StreamId,
+    pub first_segment: SegmentId,
+    /// The stream holds copies from there on that do not count: what is moved next needs a newer first segment.
+    pub is_spoilt: bool,
+}
+
+impl Tablet {
+    /// The tablet as it is for this hash: in the stream that the hash is in.
+    pub fn at(&self, hash: KeyHash) -> Tablet {
+        let moved = self.moved.filter(|moved| hash <= moved.last);
+        Tablet { stream: moved.map_or(self.stream, |moved| moved.stream), ..*self }
+    }
+
+    /// The last hash from this one on that is in the same stream.
+    pub fn last_with(&self, hash: KeyHash) -> KeyHash {
+        let moved = self.moved.filter(|moved| hash <= moved.last);
+        moved.map_or(self.range.last, |moved| moved.last)
+    }
 }
 
 struct Table {
@@ -58,20 +84,20 @@ impl Tablets {
     }
 
     /// The tablet that a key falls into, and the key's hash.
-    pub fn find(&self, table: TableId, key: &[u8]) -> Option<(&Tablet, KeyHash)> {
+    pub fn find(&self, table: TableId, key: &[u8]) -> Option<(Tablet, KeyHash)> {
         let table = self.tables.get(&table)?;
         let hash = table.hasher.hash(key);
         let after = table.tablets.partition_point(|t| t.range.first <= hash);
         let tablet = table.tablets.get(after.checked_sub(1)?)?;
-        (hash <= tablet.range.last).then_some((tablet, hash))
+        (hash <= tablet.range.last).then(|| (tablet.at(hash), hash))
     }
 
     /// The tablet of a hash.
-    pub fn of_hash(&self, table: TableId, hash: KeyHash) -> Option<&Tablet> {
+    pub fn of_hash(&self, table: TableId, hash: KeyHash) -> Option<Tablet> {
         let table = self.tables.get(&table)?;
         let after = table.tablets.partition_point(|t| t.range.first <= hash);
         let tablet = table.tablets.get(after.checked_sub(1)?)?;
-        (hash <= tablet.range.last).then_some(tablet)
+        (hash <= tablet.range.last).then(|| tablet.at(hash))
     }
 
     pub fn exact(&self, range: HashRange) -> Option<&Tablet> {
@@ -151,6 +177,10 @@ impl Tablets {
         self.tables.get(&table).is_none_or(|t| t.placement == placement)
     }
 
+    pub fn is_by_slots(&self, table: TableId) -> bool {
+        self.tables.get(&table).is_some_and(|t| t.placement.slots)
+    }
+
     pub fn hasher(&self, table: TableId) -> Option<PlacementHasher> {
         self.tables.get(&table).map(|t| t.hasher)
     }
@@ -161,7 +191,10 @@ impl Tablets {
 
     /// Objects of a stream were lost.
     pub fn note_losses(&mut self, stream: StreamId) {
-        for tablet in self.tables.values_mut().flat_map(|t| &mut t.tablets).filter(|t| t.stream == stream) {
+        for tablet in self.tables.values_mut().flat_map(|t| &mut t.tablets) {
+            if tablet.stream != stream && tablet.moved.is_none_or(|moved| moved.stream != stream) {
+                continue;
+            }
             tablet.has_losses = true;
         }
     }

@@ -77,6 +77,7 @@ opcodes! {
     MembershipVerify = 55;
     LeaseCheck = 56;
     ReadLease = 57;
+    TabletMigrated = 58;
 
     // Coordinator to servers.
     ServerListUpdate = 60;
@@ -85,10 +86,13 @@ opcodes! {
     TabletDivide = 63;
     Reach = 64;
     Room = 65;
+    TabletMigrate = 66;
 
     // Servers to servers (J1).
     Publish = 70;
 
     // Operators to the coordinator (F2).
     LossAccept = 80;
+    // And of tables, since the numbers of clients are given out (D2).
+    TableAlter = 81;
 }

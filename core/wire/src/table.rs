@@ -119,6 +119,25 @@ impl Message for TableDivide {
     type Reply = TableDivided;
 }
 
+/// Operator to coordinator, by id and under a number of a client's lease: the table is to be kept in another way. Answered
+/// when that is stored; its tablets follow one by one (docs/protocols/migration.md), which `TableDescription` tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct TableAlter {
+    #[n(0)]
+    pub table: TableId,
+    /// Absent: as it is. Neither from nor to `none`.
+    #[n(1)]
+    pub durability: Option<Durability>,
+    /// Copies on backups, 1 to `REPLICA_COUNT_MAX`; absent: as many as there are.
+    #[n(2)]
+    pub replicas: Option<u8>,
+}
+
+impl Message for TableAlter {
+    const OPCODE: Opcode = Opcode::TableAlter;
+    type Reply = Empty;
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct TableList {}
 
@@ -170,6 +189,10 @@ pub struct TableDescription {
     /// In order of hashes; together they cover all hashes.
     #[n(4)]
     pub tablets: Vec<TabletDescription>,
+    /// Tablets that are not yet kept, or not with all of their hashes, as the options say.
+    #[n(5)]
+    #[cbor(default)]
+    pub migrating: u32,
 }
 
 impl TableDescription {
@@ -303,5 +326,47 @@ pub struct HashSpan {
 
 impl Message for TabletDivide {
     const OPCODE: Opcode = Opcode::TabletDivide;
+    type Reply = Empty;
+}
+
+/// Coordinator to master: your tablets of this table are to be kept so. Answered when it is noted; asked again until all of
+/// them are. `Unsupported` for tables without replicas. Rules: docs/protocols/migration.md.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct TabletMigrate {
+    #[n(0)]
+    pub table: TableId,
+    #[n(1)]
+    pub durability: Durability,
+    #[n(2)]
+    pub replicas: u8,
+}
+
+impl Message for TabletMigrate {
+    const OPCODE: Opcode = Opcode::TabletMigrate;
+    type Reply = Empty;
+}
+
+/// Master to coordinator: all that there is of these hashes, which are mine, is durable in another of my streams, from
+/// this segment on. Answered when it is stored that it counts there. Idempotent; `NotAllowed` when it is older than what
+/// is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct TabletMigrated {
+    #[n(0)]
+    pub table: TableId,
+    #[n(1)]
+    pub first: KeyHash,
+    /// Inclusive.
+    #[n(2)]
+    pub last: KeyHash,
+    #[n(3)]
+    pub shard: ShardId,
+    #[n(4)]
+    pub stream: StreamId,
+    #[n(5)]
+    pub first_segment: SegmentId,
+}
+
+impl Message for TabletMigrated {
+    const OPCODE: Opcode = Opcode::TabletMigrated;
     type Reply = Empty;
 }

@@ -79,7 +79,11 @@ pub fn changing(coordinator: &Coordinator) -> Option<String> {
     let changing = tables.find(|table| table.dropping || table.tablets.iter().any(|t| !t.taken));
     let changing = changing.map(|table| format!("{} is being made or dropped", table.id));
     let untold = coordinator.divisions_under_way();
-    changing.or_else(|| (untold > 0).then(|| format!("{untold} owners have to divide tablets")))
+    let moving = coordinator.migrations_under_way();
+    let changing =
+        changing.or_else(|| (untold > 0).then(|| format!("{untold} owners have to divide tablets")));
+    changing
+        .or_else(|| (moving > 0).then(|| format!("{moving} owners have to move tablets to other streams")))
 }
 
 pub fn look(server: &ServerNode) -> ServerSeen {

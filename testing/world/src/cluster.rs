@@ -357,6 +357,9 @@ impl Cluster {
                 lease_sweep_interval: Duration::from_secs(2),
                 // A walk has many slices, and much happens between them.
                 recount_buckets: 2,
+                // So has what is moved to another stream, in many stretches.
+                gather_count_max: 100,
+                migration_stretch_bytes: 3000,
                 // Some dozen arrays: tablets are large beside the log here.
                 profile_bytes_max: 128 * 1024,
                 cleaning_runway_bytes: match self.frames {
@@ -716,7 +719,7 @@ impl NativeSession {
         let packs = rng.chance(1, 2);
         let slots = rng.chance(1, 2);
         let beside = Tables::new(seed, &mut rng);
-        let dividing = Dividing::new(&mut rng);
+        let dividing = Dividing::new(&mut rng, durability, replicas);
         NativeSession {
             session: core::Session::new(config, seed),
             options: TableOptions { durability, replicas, tablets: 8, slots },

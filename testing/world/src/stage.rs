@@ -470,6 +470,16 @@ impl Stage {
         }
     }
 
+    /// Has a table kept in another way, and does not wait for its tablets.
+    pub fn alter(&mut self, table: TableId, durability: Option<Durability>, replicas: Option<u8>) {
+        let begun = self.give(0, core::Operation::AlterTable { table, durability, replicas }, None);
+        let outcome = self.finish(begun);
+        assert!(
+            matches!(outcome, core::Outcome::Done(Reply::TableAltered)),
+            "altering {table:?}: {outcome:?}"
+        );
+    }
+
     fn key_number(&mut self, table: TableId, key: &str) -> u32 {
         let known = self.keys.iter().find(|(_, (t, k))| *t == table && k == key.as_bytes());
         if let Some((number, _)) = known {

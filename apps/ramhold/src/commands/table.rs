@@ -1,8 +1,9 @@
-//! `table create|list|describe|split|merge|drop` (A1, A8).
+//! `table create|list|describe|alter|split|merge|drop` (A1, A8, D2).
 
 use crate::cli::Global;
 use crate::failure::{Failure, REFUSED};
 use crate::output::{self, Columns};
+use crate::progress::Progress;
 use clap::{Args, Subcommand, ValueEnum};
 use ramhold_base::KeyHash;
 use ramhold_base::hash::{SLOT_COUNT, first_hash_of, slot_of_hash};
@@ -17,7 +18,7 @@ use std::time::Duration;
 /// How long a description waits for each tablet's number of objects.
 const COUNT_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Make, list, describe, divide and drop tables.
+/// Make, list, describe, alter, divide and drop tables.
 #[derive(Args, Debug)]
 pub struct Table {
     #[command(subcommand)]
@@ -35,6 +36,7 @@ enum TableCommand {
     Describe {
         name: String,
     },
+    Alter(Alter),
     Split(Split),
     Merge(Merge),
     /// Drop a table with all its objects, for good.
@@ -63,6 +65,30 @@ struct Create {
     /// A table of this name that exists already is fine.
     #[arg(long)]
     if_absent: bool,
+}
+
+/// Keep a table in another way: on devices or in buffers, with more copies or fewer.
+///
+/// Its tablets are moved one stretch after the other while everybody goes on reading and writing; a write to the stretch that
+/// is being moved waits for some tens of milliseconds. Waits until all are moved, which goes on if this program ends.
+/// Copies that are acknowledged from now on are kept in the new way as soon as their stretch is moved.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ramhold table alter users --durability synced
+  ramhold table alter users --replicas 2
+  ramhold table alter users --durability buffered --replicas 3 --no-wait")]
+struct Alter {
+    name: String,
+    /// What an acknowledged write is good for: 'buffered' or 'synced'.
+    #[arg(long, value_enum, required_unless_present = "replicas")]
+    durability: Option<DurabilityArgument>,
+    /// Copies on backups.
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=i64::from(REPLICA_COUNT_MAX)))]
+    replicas: Option<u8>,
+    /// Return when it is stored that the table is to be kept so.
+    #[arg(long)]
+    no_wait: bool,
 }
 
 /// Cut a table's tablets into smaller ones; they stay on their servers.
@@ -123,6 +149,16 @@ enum DurabilityArgument {
     Synced,
     /// In one server's memory alone: gone when that server dies.
     None,
+}
+
+impl DurabilityArgument {
+    fn durability(self) -> Durability {
+        match self {
+            DurabilityArgument::Buffered => Durability::Buffered,
+            DurabilityArgument::Synced => Durability::Synced,
+            DurabilityArgument::None => Durability::None,
+        }
+    }
 }
 
 /// The options of a table to be made, and what of them is the cluster's to decide.
@@ -198,6 +234,7 @@ impl Table {
                     output::print(&description_text(&description, objects))
                 }
             }
+            TableCommand::Alter(alter) => alter.run(global),
             TableCommand::Split(Split { name, parts, at }) => {
                 divide(global, &name, at, |client, table, at| match at {
                     None => client.split_table(table, parts),
@@ -221,6 +258,62 @@ impl Table {
             }
         }
     }
+}
+
+/// How often it is looked whether a table's tablets are moved.
+const ALTER_POLL: Duration = Duration::from_millis(100);
+
+impl Alter {
+    fn run(self, global: &Global) -> Result<(), Failure> {
+        let name = &self.name;
+        let (mut client, table) = global.connect_to_table(name)?;
+        client
+            .alter_table(table, self.durability.map(DurabilityArgument::durability), self.replicas)
+            .map_err(|error| unaltered(name, error))?;
+        let mut progress = Progress::new("moving", global.json);
+        let mut description = client.describe_table(name).map_err(|error| about(name, error))?;
+        while description.migrating > 0 && !self.no_wait {
+            let text = format!("{} of {} tablets", description.migrating, description.tablets.len());
+            progress.show_text(|| text);
+            std::thread::sleep(ALTER_POLL);
+            description = client.describe_table(name).map_err(|error| about(name, error))?;
+        }
+        progress.finish();
+        let options = &description.options;
+        if global.json {
+            return output::print_json(&json!({
+                "table": table.raw(),
+                "name": name,
+                "durability": options.durability.name(),
+                "replicas": options.replicas,
+                "tablets": description.tablets.len(),
+                "tablets_migrating": description.migrating,
+            }));
+        }
+        output::print(&format!(
+            "table '{name}' ({table}): {}, {} replicas{}\n",
+            options.durability.name(),
+            options.replicas,
+            migrating(&description)
+        ))
+    }
+}
+
+/// How far a table is from being kept as it is to be.
+fn migrating(table: &TableDescription) -> String {
+    match table.migrating {
+        0 => String::new(),
+        count => format!(", {count} of {} tablets not moved yet", table.tablets.len()),
+    }
+}
+
+/// Why a table stays as it is kept.
+fn unaltered(name: &str, error: Error) -> Failure {
+    if let Error::Refused { status: Status::Unsupported, .. } = error {
+        let text = "a table cannot be altered from or to 'none'; make a new one and copy what is to be kept";
+        return Failure::new(REFUSED, text).about(&format!("table '{name}'"));
+    }
+    about(name, error)
 }
 
 /// Has a table's tablets cut or joined, and tells how many there are then.
@@ -372,6 +465,9 @@ fn description_text(table: &TableDescription, objects: Option<u64>) -> String {
         objects.map_or_else(|| "unknown".to_owned(), |objects| objects.to_string()),
         by_slots(&table.options)
     );
+    if table.migrating > 0 {
+        text.insert_str(text.len() - 1, &migrating(table));
+    }
     let bounds = if table.options.slots { ["first slot", "last slot"] } else { ["first hash", "last hash"] };
     let bound = |hash| match table.options.slots {
         true => slot_of_hash(hash).to_string(),
@@ -414,6 +510,7 @@ fn description_json(table: &TableDescription, objects: Option<u64>) -> serde_jso
         "replicas": table.options.replicas,
         "slots": table.options.slots,
         "objects": objects,
+        "tablets_migrating": table.migrating,
         "placement_seed": format!("{:016x}", table.seed.0),
         "tablets": tablets.collect::<Vec<_>>(),
     })

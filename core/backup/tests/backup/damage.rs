@@ -129,6 +129,24 @@ fn a_read_error_costs_one_replica_not_the_device() {
     assert_eq!(rig.append(&other, other.from(0)).0, Status::Ok);
 }
 
+// F9: found by seed 1042068, where it was the last copy.
+#[test]
+fn what_could_not_be_read_once_is_read_again() {
+    let mut rig = Rig::new(config());
+    let log = crate::reading::small_log(3);
+    assert_eq!(rig.append(&log, log.from(0)).0, Status::Ok);
+    assert_eq!(rig.append(&log, log.close()).0, Status::Ok);
+    rig.disk.reads_failing = 2;
+    assert_eq!(rig.fence(MASTER).replicas.len(), 1, "its opening was read at last");
+    rig.disk.reads_failing = 2;
+    let read = RecoveryRead { recovery: RecoveryId(9), ..read_of(&log) };
+    assert_eq!(rig.recovery_read(&read).0, Status::Ok);
+    // At a start too: heads, and what they do not vouch for.
+    rig.disk.reads_failing = 2;
+    let mut rig = rig.crash();
+    assert_eq!(rig.fence(MASTER).replicas.len(), 1);
+}
+
 // F9
 #[test]
 fn a_head_that_cannot_be_read_is_left_alone() {

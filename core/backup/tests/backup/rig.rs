@@ -100,6 +100,8 @@ pub struct Disk {
     pub sync_fails: bool,
     pub frames_bytes_max: Option<u64>,
     pub reads_fail: bool,
+    /// So many reads fail, and then no more.
+    pub reads_failing: u32,
 }
 
 impl Disk {
@@ -288,7 +290,8 @@ impl Rig {
         };
         match effect {
             Effect::DiskRead { token, file, offset, bytes } => {
-                let fails = self.disk.reads_fail;
+                let fails = self.disk.reads_fail || self.disk.reads_failing > 0;
+                self.disk.reads_failing = self.disk.reads_failing.saturating_sub(1);
                 (token, if fails { failed() } else { Ok(Some((file, offset, bytes))) })
             }
             Effect::DiskCopy { token, from, from_offset, to, to_offset, bytes } => {

@@ -379,7 +379,14 @@ pub fn description(parts: &[Part]) -> TableDescription {
         });
         first = last.wrapping_add(1);
     }
-    TableDescription { table: TABLE, name: "seven".into(), options: options(), seed: SEED, tablets }
+    TableDescription {
+        table: TABLE,
+        name: "seven".into(),
+        options: options(),
+        seed: SEED,
+        tablets,
+        migrating: 0,
+    }
 }
 
 /// A key whose hash is in the lower or upper half.

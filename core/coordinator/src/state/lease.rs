@@ -72,6 +72,9 @@ pub enum UpdateResult {
     /// Its division, and how many tablets it has by it.
     #[n(4)]
     TableDivided(#[n(0)] TableId, #[n(1)] DivisionId, #[n(2)] u32),
+    /// Its tablets may not be as far yet.
+    #[n(5)]
+    TableAltered(#[n(0)] TableId),
 }
 
 mod status_code {

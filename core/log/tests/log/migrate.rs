@@ -63,7 +63,11 @@ fn move_stretch(harness: &mut Harness, rng: &mut Rng, keys: u64) {
     harness.roll(OTHER).unwrap();
     churn(harness, rng, keys, Some(stretch));
     let kept = harness.log.segments().filter(|segment| segment.is_kept).count();
-    assert!(kept > 0 || harness.log.object_count(HashRange::whole(TABLE)) == Some(0) || is_empty(harness, stretch));
+    assert!(
+        kept > 0
+            || harness.log.object_count(HashRange::whole(TABLE)) == Some(0)
+            || is_empty(harness, stretch)
+    );
     harness.log.lead_to_results();
     harness.moved = Some(HashRange { first: KeyHash(0), ..stretch });
     while !harness.log.lead_step(rng.between(1, 9) as usize).unwrap() {
@@ -103,15 +107,23 @@ fn replayed(log: &Log, stream: StreamId, first: SegmentId, range: HashRange) -> 
 /// A log holds exactly what the model has in a range, and the results.
 fn assert_holds(log: &Log, harness: &Harness, range: HashRange, seed: u64) {
     let is_own = |table, key: &[u8]| range.contains(table, hash_of(table, key));
-    let own: Model =
-        harness.model.iter().filter(|((table, key), _)| is_own(*table, key)).map(|(k, v)| (k.clone(), v.clone())).collect();
+    let own: Model = harness
+        .model
+        .iter()
+        .filter(|((table, key), _)| is_own(*table, key))
+        .map(|(k, v)| (k.clone(), v.clone()))
+        .collect();
     for ((table, key), (version, value)) in &own {
         let found = log.lookup(*table, hash_of(*table, key), key).unwrap();
         let found = found.unwrap_or_else(|| panic!("seed {seed}: {key:?} is not there"));
         assert_eq!((found.version, found.expires), (*version, expires_of(*version)), "seed {seed}");
         assert_eq!(found.value.to_vec(), *value, "seed {seed}");
     }
-    assert_eq!(log.usage().index_entry_count, own.len() as u64, "seed {seed}: nothing that was removed is back");
+    assert_eq!(
+        log.usage().index_entry_count,
+        own.len() as u64,
+        "seed {seed}: nothing that was removed is back"
+    );
 }
 
 // A8, D2

@@ -34,11 +34,12 @@ impl Master {
     }
 
     /// Has frames held for the heads that partitions are about to be entered with.
-    pub(super) fn hold_heads(&mut self) {
+    pub(crate) fn hold_heads(&mut self) {
         let replicating = self.replays.values().filter(|replay| matches!(replay.phase, Phase::Replicating));
         let sides: Vec<(StreamId, SegmentId)> = replicating
             .flat_map(|replay| &replay.sides)
             .map(|side| (side.stream, side.head_from()))
+            .chain(self.migrating.head_wanted())
             .collect();
         // One that is older than everything that is to be entered is of no use any more.
         let is_wanted =
@@ -116,11 +117,16 @@ impl Master {
 
     /// The held head with which a side log may be entered.
     fn head_held(&self, side: &Side) -> Option<SegmentId> {
-        self.heads_held.get(&side.stream).copied().filter(|held| *held >= side.head_from())
+        self.held_from(side.stream, side.head_from())
+    }
+
+    /// The held head of a stream, if it is not older than this.
+    pub(crate) fn held_from(&self, stream: StreamId, from: SegmentId) -> Option<SegmentId> {
+        self.heads_held.get(&stream).copied().filter(|held| *held >= from)
     }
 
     /// What the opening of a stream's next head takes at most, in whole seglets, with so many more segments in it.
-    fn opening_bytes(&self, stream: StreamId, more: usize) -> u64 {
+    pub(crate) fn opening_bytes(&self, stream: StreamId, more: usize) -> u64 {
         let segments = self.log.stream_segments(stream).count() + more + 1;
         let rows = self.log.will_rows();
         let bytes = OPENING_FIXED_BYTES + segments as u64 * 8 + rows as u64 * 36;

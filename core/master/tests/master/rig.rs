@@ -155,6 +155,7 @@ impl Rig {
                         tablets: 1,
                         slots: false,
                     },
+                    migrating: 0,
                     seed: PlacementSeed(1),
                     tablets: self.stored.clone(),
                 };

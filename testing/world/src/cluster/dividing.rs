@@ -1,4 +1,5 @@
-//! The tablets of the table of all, cut and joined by its sessions while everything else goes on, and counted in between.
+//! The tablets of the table of all, cut, joined and moved to other streams by its sessions while everything else goes on,
+//! and counted in between.
 //!
 //! What these come to is no matter of histories: what clients write and read must be as right as if nobody had. The state
 //! at rest is audited: tablets, and counts of objects. A count under way is told of a tablet that begins where it was asked
@@ -9,6 +10,7 @@
 use ramhold_base::hash::{SLOT_COUNT, first_hash_of};
 use ramhold_base::{Effects, Instant, Level, Rng, TableId};
 use ramhold_client_core::{Operation, OperationId, Outcome, Reply, Session, TableCount};
+use ramhold_wire::membership::Durability;
 use ramhold_wire::table::Division;
 
 /// So many places at which all sessions cut and join, so that they meet.
@@ -17,14 +19,17 @@ const PLACES: u16 = 24;
 pub struct Dividing {
     /// Asks for one at so many occasions; none: never.
     one_in: Option<u64>,
+    /// How the table was made: it is never kept worse, since what may be lost is counted on being lost only then.
+    durability: Durability,
+    replicas: u8,
     asked: Option<OperationId>,
     count: Option<(TableCount, OperationId)>,
 }
 
 impl Dividing {
-    pub fn new(rng: &mut Rng) -> Dividing {
+    pub fn new(rng: &mut Rng, durability: Durability, replicas: u8) -> Dividing {
         let one_in = rng.chance(1, 3).then(|| rng.between(10, 100));
-        Dividing { one_in, asked: None, count: None }
+        Dividing { one_in, durability, replicas, asked: None, count: None }
     }
 
     /// An occasion to ask for the next one.
@@ -51,7 +56,15 @@ impl Dividing {
             4..=6 => Division::Join { at: Some(place(rng)) },
             _ => Division::Split { at: place(rng) },
         };
-        self.asked = Some(session.start(now, Operation::DivideTable { table, division }, effects));
+        let operation = if rng.chance(1, 4) {
+            let is_synced = self.durability == Durability::Synced || rng.chance(1, 2);
+            let durability = Some(if is_synced { Durability::Synced } else { Durability::Buffered });
+            let replicas = Some((self.replicas + u8::from(rng.chance(1, 2))).min(self.replicas.max(3)));
+            Operation::AlterTable { table, durability, replicas }
+        } else {
+            Operation::DivideTable { table, division }
+        };
+        self.asked = Some(session.start(now, operation, effects));
         if self.count.is_none() {
             let count = TableCount::new(table);
             let operation = count.ask().expect("it has just begun");
@@ -72,6 +85,9 @@ impl Dividing {
             self.asked = None;
             if let Outcome::Done(Reply::TableDivided { .. }) = outcome {
                 effects.report(Level::Debug, "mark:division_done");
+            }
+            if let Outcome::Done(Reply::TableAltered) = outcome {
+                effects.report(Level::Debug, "mark:alteration_done");
             }
             return true;
         }

@@ -14,6 +14,7 @@ mod copysets;
 mod heads;
 mod leases;
 mod masters;
+mod migration;
 mod network;
 mod once;
 mod recovery;

@@ -1,0 +1,292 @@
+//! Keeping a table in another way: its tablets go to other streams of their owners, one stretch after the other.
+//!
+//! What is wanted stands in the table's options; where each piece of a tablet lies, in its position. So nothing else has to
+//! be stored: whoever has a piece in a stream of another class is asked to move it, until there is none. An owner tells of
+//! each stretch that is durable in its new stream, and from the commit of that on a recovery takes it from there. What is
+//! recovered meanwhile goes to streams of the new class by itself.
+//!
+//! Invariants:
+//! - a piece's first segment only rises while its owner lives: what comes late changes nothing;
+//! - an owner that was answered can rely on what it was told being stored.
+//!
+//! Protocol: docs/protocols/migration.md. Catalogue: A8, D2, G3.
+
+use crate::machine::{Asked, Coordinator};
+use crate::membership::{check_durability, sender_of};
+use crate::retry::Retry;
+use crate::state::{Key, TableRecord, TabletRecord, UpdateResult};
+use ramhold_base::planted::{Defect, planted};
+use ramhold_base::{Instant, KeyHash, Level, Peer, ServerId, Status, TableId};
+use ramhold_wire::Header;
+use ramhold_wire::control::Empty;
+use ramhold_wire::membership::Durability;
+use ramhold_wire::table::{TableAlter, TabletMigrate, TabletMigrated};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Owners that have tablets to move.
+pub(crate) type Movers = BTreeMap<(TableId, ServerId), Retry>;
+
+impl Coordinator {
+    pub(crate) fn alter_table(&mut self, message: &TableAlter) -> Result<UpdateResult, Status> {
+        let table = self.state.tables.get(&message.table).filter(|t| !t.dropping);
+        let table = table.ok_or(Status::UnknownTable)?;
+        let durability = message.durability.unwrap_or(table.options.durability);
+        let replicas = message.replicas.unwrap_or(table.options.replicas);
+        // What has no replicas has no results either that could go with it, and is given out under a ceiling.
+        if table.options.durability == Durability::None || durability == Durability::None {
+            return Err(Status::Unsupported);
+        }
+        check_durability(durability, replicas)?;
+        if !table.tablets.iter().all(|t| t.taken && self.state.is_up(t.owner)) {
+            // For this number for good: the client goes on under another.
+            return Err(Status::Retry);
+        }
+        let result = UpdateResult::TableAltered(message.table);
+        if (table.options.durability, table.options.replicas) == (durability, replicas) {
+            return Ok(result);
+        }
+        let record = self.state.tables.get_mut(&message.table).expect("found above");
+        (record.options.durability, record.options.replicas) = (durability, replicas);
+        let name = record.name.escape_debug();
+        let text = format!("table {} '{name}' is to be {durability:?} with {replicas} replicas", record.id);
+        self.outbox.report(Level::Info, text);
+        self.outbox.report(Level::Debug, "mark:table_altered");
+        self.outbox.touch(Key::Table(message.table));
+        self.want_migrated(message.table);
+        Ok(result)
+    }
+
+    /// Whether a piece lies in a stream in which it is kept as the table's options say.
+    fn is_in_class(&self, table: &TableRecord, piece: &TabletRecord) -> bool {
+        let streams = self.state.servers.get(&piece.owner).map_or(&[][..], |server| &server.streams);
+        let registered = streams.iter().find(|s| (s.shard, s.stream) == (piece.shard, piece.stream));
+        // One without replicas is not registered, and never changes.
+        registered
+            .is_none_or(|s| (s.durability, s.replicas) == (table.options.durability, table.options.replicas))
+    }
+
+    /// Tablets that are not kept as the options say, or not with all of their hashes.
+    pub(crate) fn migrating_count(&self, table: &TableRecord) -> u32 {
+        let tablets = crate::pieces::tablets(&table.tablets);
+        let is_moving = |pieces: &&[TabletRecord]| !pieces.iter().all(|piece| self.is_in_class(table, piece));
+        tablets.filter(is_moving).count() as u32
+    }
+
+    pub(crate) fn is_migrating(&self, table: &TableRecord) -> bool {
+        !table.tablets.iter().all(|piece| self.is_in_class(table, piece))
+    }
+
+    /// Owners that have tablets to move.
+    pub fn migrations_under_way(&self) -> usize {
+        let live = self.state.tables.values().filter(|t| !t.dropping);
+        live.map(|table| self.movers_of(table).len()).sum()
+    }
+
+    fn movers_of(&self, table: &TableRecord) -> BTreeSet<ServerId> {
+        let pieces = table.tablets.iter().filter(|piece| piece.taken && !self.is_in_class(table, piece));
+        pieces.map(|piece| piece.owner).collect()
+    }
+
+    /// After a start: nobody knows who has heard.
+    pub(crate) fn resume_migrations(&mut self) {
+        let tables: Vec<TableId> = self.state.tables.values().filter(|t| !t.dropping).map(|t| t.id).collect();
+        tables.into_iter().for_each(|table| self.want_migrated(table));
+    }
+
+    fn want_migrated(&mut self, table: TableId) {
+        let Some(record) = self.state.tables.get(&table) else { return };
+        for owner in self.movers_of(record) {
+            self.progress.movers.insert((table, owner), Retry::new(&self.config));
+        }
+        self.progress.wake = Instant::ZERO;
+    }
+
+    pub(crate) fn advance_migrations(&mut self, now: Instant) {
+        let mut movers = std::mem::take(&mut self.progress.movers);
+        let mut wake = Instant::FAR;
+        movers.retain(|(table, owner), retry| {
+            let Some(table) = self.state.tables.get(table).filter(|t| !t.dropping) else { return false };
+            if !self.state.is_up(*owner) || !self.movers_of(table).contains(owner) {
+                return false;
+            }
+            if retry.take(now, &self.config) {
+                let (durability, replicas) = (table.options.durability, table.options.replicas);
+                let message = TabletMigrate { table: table.id, durability, replicas };
+                let asked = Asked::Migrate { table: table.id, server: *owner };
+                // A message of a few bytes always fits.
+                let _ = self.ask(now, *owner, asked, &message);
+            }
+            wake = wake.min(retry.next());
+            true
+        });
+        self.progress.wake = self.progress.wake.min(wake);
+        self.progress.movers = movers;
+    }
+
+    pub(crate) fn on_migrate_heard(&mut self, table: TableId, server: ServerId, status: Status) {
+        if status != Status::Ok {
+            self.outbox.report(Level::Debug, format!("{server} does not move {table} yet: {status}"));
+        }
+    }
+
+    /// A stretch lies in another stream of its owner.
+    pub(crate) fn on_migrated(
+        &mut self,
+        to: Peer,
+        header: &Header,
+        message: &TabletMigrated,
+    ) -> Result<(), Status> {
+        let server = sender_of(header)?;
+        let TabletMigrated { table: id, first, last, shard, stream, first_segment } = *message;
+        let table = self.state.tables.get(&id).filter(|t| !t.dropping).ok_or(Status::UnknownTable)?;
+        if first > last {
+            return Err(Status::BadRequest);
+        }
+        let registered = self.state.up(server).is_some_and(|s| {
+            s.streams.iter().any(|registered| (registered.shard, registered.stream) == (shard, stream))
+        });
+        let inside: Vec<&TabletRecord> =
+            table.tablets.iter().filter(|p| p.first <= last && first <= p.last).collect();
+        let is_own = |p: &&TabletRecord| p.owner == server && p.taken && p.shard == shard;
+        if !registered || !inside.iter().all(is_own) {
+            return Err(Status::NotAllowed);
+        }
+        let is_there = |p: &&TabletRecord| (p.stream, p.first_segment) == (stream, first_segment);
+        if inside.iter().all(is_there) {
+            self.outbox.reply_with(to, header, &Empty {});
+            return Ok(());
+        }
+        let is_older = |p: &&TabletRecord| !is_there(p) && p.first_segment >= first_segment;
+        if inside.iter().any(is_older) && !planted(Defect::OldMoveTaken) {
+            return Err(Status::NotAllowed);
+        }
+        let record = self.state.tables.get_mut(&id).expect("found above");
+        move_hashes(&mut record.tablets, (first, last), |piece| TabletRecord {
+            stream,
+            first_segment,
+            ..piece
+        });
+        self.outbox.report(Level::Debug, "mark:stretch_stored");
+        self.outbox.touch(Key::Table(id));
+        let table = &self.state.tables[&id];
+        if !self.is_migrating(table) {
+            let text = format!("table {id} '{}' is kept as it is to be", table.name.escape_debug());
+            self.outbox.report(Level::Info, text);
+        }
+        self.progress.wake = Instant::ZERO;
+        self.outbox.reply_with(to, header, &Empty {});
+        Ok(())
+    }
+}
+
+/// Gives these hashes another position. They stay parts of their tablets; neighbours of one tablet with one position become
+/// one piece.
+fn move_hashes(
+    pieces: &mut Vec<TabletRecord>,
+    (first, last): (KeyHash, KeyHash),
+    place: impl Fn(TabletRecord) -> TabletRecord,
+) {
+    let mut all: Vec<TabletRecord> = Vec::with_capacity(pieces.len() + 2);
+    for piece in pieces.drain(..) {
+        if piece.last < first || last < piece.first {
+            all.push(piece);
+            continue;
+        }
+        if piece.first < first {
+            all.push(TabletRecord { last: KeyHash(first.0 - 1), ..piece });
+        }
+        let joined = piece.joined || piece.first < first;
+        let (from, to) = (piece.first.max(first), piece.last.min(last));
+        all.push(place(TabletRecord { first: from, last: to, joined, ..piece }));
+        if last < piece.last {
+            all.push(TabletRecord { first: KeyHash(last.0 + 1), joined: true, ..piece });
+        }
+    }
+    for piece in all {
+        match pieces.last_mut() {
+            Some(before) if piece.joined && is_one_place(before, &piece) => {
+                before.last = piece.last;
+                before.version_floor = before.version_floor.max(piece.version_floor);
+            }
+            _ => pieces.push(piece),
+        }
+    }
+}
+
+fn is_one_place(before: &TabletRecord, piece: &TabletRecord) -> bool {
+    let place = |p: &TabletRecord| (p.owner, p.shard, p.stream, p.first_segment);
+    place(before) == place(piece)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ramhold_base::{Rng, SegmentId, ShardId, StreamId, Version};
+
+    fn piece(first: u64, last: u64, segment: u64, joined: bool) -> TabletRecord {
+        TabletRecord {
+            first: KeyHash(first),
+            last: KeyHash(last),
+            owner: ServerId(1),
+            taken: true,
+            shard: ShardId(0),
+            stream: StreamId(1),
+            first_segment: SegmentId(segment),
+            version_floor: Version(segment),
+            joined,
+        }
+    }
+
+    fn moved(pieces: &mut Vec<TabletRecord>, first: u64, last: u64) {
+        let place = |p| TabletRecord { stream: StreamId(2), first_segment: SegmentId(9), ..p };
+        move_hashes(pieces, (KeyHash(first), KeyHash(last)), place);
+    }
+
+    fn spans(pieces: &[TabletRecord]) -> Vec<(u64, u64, u64, bool)> {
+        pieces.iter().map(|p| (p.first.0, p.last.0, p.first_segment.raw(), p.joined)).collect()
+    }
+
+    // A8, D2
+    #[test]
+    fn stretches_that_were_moved_stay_in_their_tablets_and_grow_together() {
+        let mut pieces = vec![piece(0, 99, 5, false), piece(100, u64::MAX, 7, true)];
+        moved(&mut pieces, 0, 49);
+        assert_eq!(
+            spans(&pieces),
+            [(0, 49, 9, false), (50, 99, 5, true), (100, u64::MAX, 7, true)],
+            "one tablet of three pieces"
+        );
+        moved(&mut pieces, 50, 149);
+        assert_eq!(spans(&pieces), [(0, 149, 9, false), (150, u64::MAX, 7, true)]);
+        assert_eq!(pieces[0].version_floor, Version(7), "the highest floor");
+        moved(&mut pieces, 150, u64::MAX);
+        assert_eq!(spans(&pieces), [(0, u64::MAX, 9, false)]);
+        // Two tablets stay two.
+        let mut pieces = vec![piece(0, 99, 5, false), piece(100, u64::MAX, 7, false)];
+        moved(&mut pieces, 0, u64::MAX);
+        assert_eq!(spans(&pieces), [(0, 99, 9, false), (100, u64::MAX, 9, false)]);
+    }
+
+    // A8
+    #[test]
+    fn random_stretches_cover_all_hashes() {
+        for seed in 0..100 {
+            let mut rng = Rng::new(seed);
+            let mut pieces = vec![piece(0, 999, 5, false), piece(1000, u64::MAX, 7, rng.chance(1, 2))];
+            for _ in 0..10 {
+                let first = rng.below(1500);
+                moved(&mut pieces, first, first + rng.below(500));
+                let mut next = Some(0);
+                for piece in &pieces {
+                    assert_eq!(next, Some(piece.first.0), "seed {seed}");
+                    next = piece.last.0.checked_add(1);
+                }
+                assert_eq!(next, None, "seed {seed}");
+                assert!(
+                    pieces.windows(2).all(|p| !(p[1].joined && is_one_place(&p[0], &p[1]))),
+                    "seed {seed}"
+                );
+            }
+        }
+    }
+}

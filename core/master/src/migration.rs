@@ -1,0 +1,541 @@
+//! Tablets that change their stream, because their table is to be kept in another way.
+//!
+//! What is written goes on in the old stream but for one stretch at a time, whose keys are copied into a side log of the
+//! new one. When that is whole on its backups and named by a durable head, the coordinator is asked to store that the
+//! stretch lies there now; when it has, the index is led to the copies. Meanwhile reads of the stretch go on, and
+//! mutations are told to come again, for as long as it takes to copy and replicate some megabytes.
+//!
+//! Invariants:
+//! - nothing in a stretch changes from when its first key is copied until its copies count, or are given up;
+//! - what was asked of the coordinator is asked until it has answered: nobody else can say whether it has been stored;
+//! - all stretches of a tablet have one first segment, older than their side logs, unless one of them failed when it was
+//!   entered already.
+//!
+//! Not here: copying (log), who wants it (coordinator). Rules: docs/protocols/migration.md. Catalogue: A8, D2.
+
+use crate::replay::head_from;
+use crate::tablets::{Moved, Tablet, TabletState};
+use crate::{Context, LogSegments, Master};
+use ramhold_base::limits::REPLICA_COUNT_MAX;
+use ramhold_base::planted::{Defect, planted};
+use ramhold_base::time::earliest;
+use ramhold_base::{ConnId, Effects, Instant, KeyHash, Level, Peer, SegmentId, Status, StreamId, TableId};
+use ramhold_log::{CopyStop, Cursor, HashRange, SideId};
+use ramhold_replication::Segments;
+use ramhold_wire::membership::Durability;
+use ramhold_wire::table::{TabletMigrate, TabletMigrated};
+use ramhold_wire::{Header, View, decode, reply, request};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Index buckets looked at in one turn.
+const BUCKETS: u64 = 256;
+/// Hashes whose objects are copied, or to whose copies the index is led, in one turn.
+const HASHES: usize = 512;
+/// Keys of a stretch at most: what the index is led to in some milliseconds.
+const STRETCH_KEYS_MAX: u64 = 65_536;
+const ASK_TIMEOUT: Duration = Duration::from_millis(500);
+const ASK_PAUSE: Duration = Duration::from_millis(50);
+/// How long a stretch waits for room on the backups while nobody may write to it, and how long it is left alone then.
+const ROOM_PATIENCE: Duration = Duration::from_millis(500);
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// How a table is kept.
+type Class = (Durability, u8);
+
+#[derive(Debug, Default)]
+pub(crate) struct Migrating {
+    /// Tables whose tablets here are to be kept so.
+    wanted: BTreeMap<TableId, Class>,
+    moving: Option<Moving>,
+    /// Nothing is begun before.
+    not_before: Instant,
+}
+
+/// A tablet on its way.
+#[derive(Debug)]
+struct Moving {
+    tablet: HashRange,
+    stream: StreamId,
+    first_segment: SegmentId,
+    phase: Phase,
+    /// What nobody changes, and since when.
+    stretch: Option<(HashRange, Instant)>,
+    /// The damaged segment in whose way it stands.
+    waits_for: Option<SegmentId>,
+    stretches: u32,
+    longest: Duration,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Gathering,
+    Copying(Side),
+    /// Side segments are on their way to their backups.
+    Replicating(Side),
+    /// The head that names them is.
+    Entered(SegmentId),
+    Asking {
+        next: Instant,
+        asked: bool,
+    },
+    /// The index is led to the copies.
+    Leading,
+}
+
+#[derive(Clone, Debug)]
+struct Side {
+    side: SideId,
+    begun: Vec<SegmentId>,
+}
+
+impl Migrating {
+    /// Whether a mutation of this key has to wait.
+    pub fn blocks(&self, table: TableId, hash: KeyHash) -> bool {
+        let stretch = self.moving.as_ref().and_then(|moving| moving.stretch);
+        stretch.is_some_and(|(range, _)| range.contains(table, hash)) && !planted(Defect::MigratedUnblocked)
+    }
+
+    /// Whether what the old stream holds of a key is durable in the new one, where it counts.
+    pub fn is_led(&self, table: TableId, hash: KeyHash) -> bool {
+        let leading = self.moving.as_ref().filter(|moving| matches!(moving.phase, Phase::Leading));
+        leading.and_then(|moving| moving.stretch).is_some_and(|(range, _)| range.contains(table, hash))
+    }
+
+    /// Whether tablets of this table are, or may soon be, in two streams.
+    pub fn is_wanted(&self, table: TableId) -> bool {
+        self.wanted.contains_key(&table)
+    }
+
+    /// Whether a tablet of this table is on its way.
+    pub fn is_moving(&self, table: TableId) -> bool {
+        self.moving.as_ref().is_some_and(|moving| moving.tablet.table == table)
+    }
+
+    /// Whether another turn would get further without any input.
+    pub fn is_busy(&self, is_damaged: impl Fn(SegmentId) -> bool) -> bool {
+        match &self.moving {
+            Some(moving) => {
+                moving.waits_for.is_none_or(|segment| !is_damaged(segment))
+                    && matches!(moving.phase, Phase::Gathering | Phase::Copying(_) | Phase::Leading)
+            }
+            None => false,
+        }
+    }
+
+    pub fn deadline(&self) -> Option<Instant> {
+        let asking = self.moving.as_ref().and_then(|moving| match moving.phase {
+            Phase::Asking { next, asked: false } => Some(next),
+            _ => None,
+        });
+        let is_waiting = self.moving.is_none() && !self.wanted.is_empty();
+        earliest(asking, is_waiting.then_some(self.not_before))
+    }
+
+    /// The stream into which something is about to be entered, and the oldest head with which it may be.
+    pub fn head_wanted(&self) -> Option<(StreamId, SegmentId)> {
+        let moving = self.moving.as_ref()?;
+        let Phase::Replicating(side) = &moving.phase else { return None };
+        Some((moving.stream, head_from(&side.begun, moving.first_segment)))
+    }
+
+    /// The coordinator did not answer in time.
+    pub fn not_answered(&mut self, now: Instant, range: HashRange) {
+        if let Some(Moving { phase: Phase::Asking { next, asked }, stretch, .. }) = &mut self.moving
+            && stretch.is_some_and(|(stretch, _)| stretch == range)
+        {
+            (*next, *asked) = (now + ASK_PAUSE, false);
+        }
+    }
+
+    /// The table is not served here any more.
+    pub fn forget(&mut self, table: TableId) {
+        self.wanted.remove(&table);
+    }
+}
+
+impl Master {
+    pub(crate) fn on_tablet_migrate(
+        &mut self,
+        header: &Header,
+        body: &[u8],
+        from: ConnId,
+        effects: &mut Effects,
+    ) {
+        let status = match decode::<TabletMigrate>(body) {
+            Ok(migrate) => self.want_class(&migrate),
+            Err(status) => status,
+        };
+        reply(effects, Peer::Conn(from), header, status);
+    }
+
+    /// Carried out in its time; the coordinator asks until it has seen that it is.
+    fn want_class(&mut self, migrate: &TabletMigrate) -> Status {
+        let TabletMigrate { table, durability, replicas } = *migrate;
+        if durability == Durability::None || !(1..=REPLICA_COUNT_MAX).contains(&replicas) {
+            return Status::BadRequest;
+        }
+        if self.tablets.was_dropped(table) {
+            return Status::UnknownTable;
+        }
+        if self.tablets.of(table).any(|tablet| tablet.unreplicated) {
+            return Status::Unsupported;
+        }
+        if self.tablets.of(table).next().is_some() {
+            self.migrating.wanted.insert(table, (durability, replicas));
+        }
+        Status::Ok
+    }
+
+    fn class_of(&self, stream: StreamId) -> Option<Class> {
+        self.replicator
+            .streams()
+            .find(|(id, ..)| *id == stream)
+            .map(|(_, durability, replicas)| (durability, replicas))
+    }
+
+    pub(crate) fn advance_migration(&mut self, now: Instant, view: &View, effects: &mut Effects) {
+        if self.migrating.moving.is_none() && now >= self.migrating.not_before {
+            self.begin_migration(now, view, effects);
+        }
+        let Some(mut moving) = self.migrating.moving.take() else { return };
+        let is_served =
+            self.tablets.exact(moving.tablet).is_some_and(|tablet| tablet.state == TabletState::Serving);
+        if !is_served {
+            return self.give_up_stretch(&mut moving);
+        }
+        let is_waiting = moving.waits_for.is_some_and(|segment| self.scrub.is_damaged(segment));
+        let is_over = !is_waiting && self.advance_moving(now, &mut moving, view, effects);
+        if !is_over {
+            self.migrating.moving = Some(moving);
+        }
+    }
+
+    /// The next tablet that is not in the stream of the class that is wanted for it.
+    fn begin_migration(&mut self, now: Instant, view: &View, effects: &mut Effects) {
+        let mut next = None;
+        let wanted: Vec<(TableId, Class)> =
+            self.migrating.wanted.iter().map(|(t, class)| (*t, *class)).collect();
+        for (table, class) in wanted {
+            let is_other = |t: &&Tablet| t.moved.is_some() || self.class_of(t.stream) != Some(class);
+            let others: Vec<Tablet> = self.tablets.of(table).filter(is_other).copied().collect();
+            if others.is_empty() {
+                self.migrating.wanted.remove(&table);
+                continue;
+            }
+            let is_divided = self.divisions.iter().any(|division| division.is_of(table));
+            let ready = others.into_iter().find(|t| t.state == TabletState::Serving && !is_divided);
+            next = next.or(ready.map(|tablet| (tablet, class)));
+        }
+        // Those that are not served yet, or just being cut, have their turn later.
+        self.migrating.not_before = now + PAUSE;
+        let Some((tablet, (durability, replicas))) = next else { return };
+        // One that is on its way to another stream gets there first.
+        let stream = match tablet.moved {
+            Some(moved) => Ok(moved.stream),
+            None => self.stream_for(durability, replicas),
+        };
+        let Ok(stream) = stream else {
+            let text = format!("{} cannot be kept in another way: too many streams", tablet.range.table);
+            effects.report(Level::Warn, text);
+            self.migrating.wanted.remove(&tablet.range.table);
+            return;
+        };
+        if self.log.head_segment(stream).is_none() && self.roll(now, stream, view, effects).is_none() {
+            return;
+        }
+        let first_segment = match tablet.moved {
+            Some(moved) if !moved.is_spoilt => moved.first_segment,
+            _ => self.log.next_segment_id(),
+        };
+        let first = tablet.moved.map_or(tablet.range.first, |moved| KeyHash(moved.last.0 + 1));
+        self.gather(HashRange { first, ..tablet.range });
+        self.migrating.moving = Some(Moving {
+            tablet: tablet.range,
+            stream,
+            first_segment,
+            phase: Phase::Gathering,
+            stretch: None,
+            waits_for: None,
+            stretches: 0,
+            longest: Duration::ZERO,
+        });
+        effects.report(Level::Debug, "mark:migration_begun");
+    }
+
+    fn gather(&mut self, range: HashRange) {
+        let by_slots = self.tablets.is_by_slots(range.table);
+        self.log.begin_gather(range, by_slots, self.config.gather_count_max);
+    }
+
+    /// Whether it has come to its end, for now or for good.
+    fn advance_moving(
+        &mut self,
+        now: Instant,
+        moving: &mut Moving,
+        view: &View,
+        effects: &mut Effects,
+    ) -> bool {
+        if matches!(moving.phase, Phase::Gathering) {
+            if self.gather_slice(now, moving, effects) {
+                self.begin_stretch(now, moving, view);
+            }
+            // A turn for others.
+            return false;
+        }
+        if matches!(moving.phase, Phase::Copying(_)) {
+            return self.copy_slice(now, moving, effects);
+        }
+        if let Phase::Replicating(side) = &moving.phase {
+            let side = side.clone();
+            if self.is_out_of_room(now, moving.stream, &side) {
+                effects.report(Level::Debug, "mark:migration_without_room");
+                return self.pause_migration(now, moving);
+            }
+            if self.may_enter_stretch(moving, &side) {
+                return self.enter_stretch(now, moving, side, view, effects);
+            }
+        }
+        if let Phase::Entered(head) = moving.phase
+            && self.replicator.is_registered(moving.stream)
+            && self.replicator.durable(moving.stream).segment >= head
+        {
+            moving.phase = Phase::Asking { next: now, asked: false };
+        }
+        if let Phase::Asking { next, asked: false } = moving.phase
+            && next <= now
+        {
+            self.ask_to_move(now, moving, view, effects);
+            if planted(Defect::MigratedUnasked) {
+                self.lead_stretch(moving, effects);
+            }
+        }
+        if matches!(moving.phase, Phase::Leading) {
+            return self.lead_slice(now, moving, effects);
+        }
+        false
+    }
+
+    /// Whether all keys are gathered.
+    fn gather_slice(&mut self, now: Instant, moving: &mut Moving, effects: &mut Effects) -> bool {
+        let tablets = &self.tablets;
+        let hash_of = |table, key: &[u8]| tablets.hash(table, key).unwrap_or_default();
+        match self.log.gather_step(BUCKETS, &hash_of) {
+            Ok(is_over) => is_over,
+            Err(at) => {
+                self.wait_for_repair(now, moving, at, effects);
+                false
+            }
+        }
+    }
+
+    fn wait_for_repair(
+        &mut self,
+        now: Instant,
+        moving: &mut Moving,
+        at: ramhold_log::Reference,
+        effects: &mut Effects,
+    ) {
+        let (segment, offset) = self.log.place_of(at);
+        moving.waits_for = Some(segment);
+        self.note_damage(now, segment, offset, effects);
+    }
+
+    fn begin_stretch(&mut self, now: Instant, moving: &mut Moving, view: &View) {
+        let stat = self.log.stats().find(|stat| {
+            (stat.table, stat.first, stat.last)
+                == (moving.tablet.table, moving.tablet.first, moving.tablet.last)
+        });
+        let each = stat.map_or(1, |stat| stat.bytes / stat.records.max(1)).max(1);
+        let count = (self.config.migration_stretch_bytes / each).clamp(1, STRETCH_KEYS_MAX);
+        let side = self.log.open_side_for_survivors(moving.stream, view.time(now));
+        let range = self.log.begin_stretch(side, count as usize);
+        moving.stretch = Some((range, now));
+        moving.phase = Phase::Copying(Side { side, begun: Vec::new() });
+    }
+
+    fn copy_slice(&mut self, now: Instant, moving: &mut Moving, effects: &mut Effects) -> bool {
+        let tablets = &self.tablets;
+        let hash_of = |table, key: &[u8]| tablets.hash(table, key).unwrap_or_default();
+        let copied = self.log.copy_step(HASHES, &hash_of);
+        let Phase::Copying(side) = &mut moving.phase else { return false };
+        let segments: Vec<SegmentId> = self.log.side_segments(side.side).collect();
+        for segment in
+            segments.into_iter().filter(|segment| !side.begun.contains(segment)).collect::<Vec<_>>()
+        {
+            let tail = LogSegments(&self.log).tail(segment).expect("side segments are in memory");
+            self.replicator.side_begun(moving.stream, segment, tail);
+            side.begun.push(segment);
+        }
+        self.side_appended = true;
+        match copied {
+            Ok(false) => {}
+            Ok(true) => {
+                moving.phase = Phase::Replicating(side.clone());
+                effects.report(Level::Debug, "mark:stretch_copied");
+            }
+            Err(CopyStop::Damaged(at)) => self.wait_for_repair(now, moving, at, effects),
+            Err(CopyStop::NoMemory) => {
+                effects.report(Level::Debug, "mark:migration_without_memory");
+                return self.pause_migration(now, moving);
+            }
+        }
+        false
+    }
+
+    fn is_out_of_room(&self, now: Instant, stream: StreamId, side: &Side) -> bool {
+        let held = self.heads_held.get(&stream);
+        let refused =
+            side.begun.iter().chain(held).filter_map(|segment| self.replicator.refused_since(*segment));
+        let head = self.replicator.head_refused_since(stream);
+        refused.chain(head).any(|since| now.since(since) >= ROOM_PATIENCE)
+    }
+
+    fn may_enter_stretch(&self, moving: &Moving, side: &Side) -> bool {
+        let from = head_from(&side.begun, moving.first_segment);
+        side.begun.iter().all(|segment| self.replicator.is_complete(*segment))
+            && self.replicator.is_head_open(moving.stream)
+            && self.held_from(moving.stream, from).is_some_and(|held| self.replicator.is_held(held))
+            && self.log.usage().free_bytes
+                >= self.opening_bytes(moving.stream, side.begun.len()) + self.config.cleaning_reserve_bytes
+    }
+
+    fn enter_stretch(
+        &mut self,
+        now: Instant,
+        moving: &mut Moving,
+        side: Side,
+        view: &View,
+        effects: &mut Effects,
+    ) -> bool {
+        let from = head_from(&side.begun, moving.first_segment);
+        let held = self.held_from(moving.stream, from).expect("it was looked up before");
+        self.log.keep_stretch();
+        self.log.enter_side(side.side);
+        side.begun.iter().for_each(|segment| self.replicator.settled(*segment));
+        match self.roll_held(now, moving.stream, held, view, effects) {
+            Some(head) => {
+                moving.phase = Phase::Entered(head);
+                effects.report(Level::Debug, "mark:stretch_entered");
+                false
+            }
+            None => {
+                // Its digest has outgrown a segment. The next one will name copies that do not count.
+                self.log.end_migration();
+                if let Some(moved) = self.tablets.exact_mut(moving.tablet).and_then(|t| t.moved.as_mut()) {
+                    moved.is_spoilt = true;
+                }
+                self.migrating.not_before = now + PAUSE;
+                true
+            }
+        }
+    }
+
+    fn ask_to_move(&mut self, now: Instant, moving: &mut Moving, view: &View, effects: &mut Effects) {
+        let Some((range, _)) = moving.stretch else { return };
+        let rpc = self.calls.open(view.coordinator, now, now + ASK_TIMEOUT, Context::Migrated(range));
+        let message = TabletMigrated {
+            table: range.table,
+            first: range.first,
+            last: range.last,
+            shard: self.config.shard,
+            stream: moving.stream,
+            first_segment: moving.first_segment,
+        };
+        request(effects, Peer::Addr(view.coordinator), &view.to_coordinator(), rpc, &message);
+        moving.phase = Phase::Asking { next: now, asked: true };
+    }
+
+    /// The coordinator's answer.
+    pub(crate) fn on_migrated(
+        &mut self,
+        now: Instant,
+        range: HashRange,
+        status: Status,
+        effects: &mut Effects,
+    ) {
+        let Some(mut moving) = self.migrating.moving.take() else { return };
+        let is_awaited = matches!(moving.phase, Phase::Asking { asked: true, .. })
+            && moving.stretch.is_some_and(|(stretch, _)| stretch == range)
+            && self.tablets.exact(moving.tablet).is_some();
+        match status {
+            Status::Ok if is_awaited => self.lead_stretch(&mut moving, effects),
+            _ => {}
+        }
+        self.migrating.moving = Some(moving);
+        if status != Status::Ok {
+            self.migrating.not_answered(now, range);
+        }
+    }
+
+    /// The stretch lies in the new stream now.
+    fn lead_stretch(&mut self, moving: &mut Moving, effects: &mut Effects) {
+        let Some((range, _)) = moving.stretch else { return };
+        self.log.lead_to_results();
+        let tablet = self.tablets.exact_mut(moving.tablet).expect("looked at before");
+        tablet.moved = Some(Moved {
+            last: range.last,
+            stream: moving.stream,
+            first_segment: moving.first_segment,
+            is_spoilt: false,
+        });
+        // It could not have been stored otherwise.
+        tablet.is_confirmed = true;
+        moving.phase = Phase::Leading;
+        effects.report(Level::Debug, "mark:stretch_moved");
+    }
+
+    fn lead_slice(&mut self, now: Instant, moving: &mut Moving, effects: &mut Effects) -> bool {
+        match self.log.lead_step(HASHES) {
+            Ok(false) => return false,
+            Ok(true) => {}
+            Err(at) => {
+                self.wait_for_repair(now, moving, at, effects);
+                return false;
+            }
+        }
+        let (range, since) = moving.stretch.take().expect("what is led to is a stretch");
+        moving.stretches += 1;
+        moving.longest = moving.longest.max(now.since(since));
+        moving.phase = Phase::Gathering;
+        if range.last < moving.tablet.last {
+            if self.log.gathered().is_none() {
+                self.gather(HashRange { first: KeyHash(range.last.0 + 1), ..moving.tablet });
+            }
+            return false;
+        }
+        let tablet = self.tablets.exact_mut(moving.tablet).expect("looked at before");
+        tablet.moved = None;
+        (tablet.stream, tablet.first_segment) = (moving.stream, moving.first_segment);
+        effects.report(Level::Debug, "mark:tablet_migrated");
+        let text = format!(
+            "a tablet of {} is in {} now, moved in {} stretches; writes to one waited for at most {} ms",
+            range.table,
+            moving.stream,
+            moving.stretches,
+            moving.longest.as_millis()
+        );
+        effects.report(Level::Info, text);
+        self.migrating.not_before = now;
+        true
+    }
+
+    /// Gives the stretch up, and tries again after a while.
+    fn pause_migration(&mut self, now: Instant, moving: &mut Moving) -> bool {
+        self.give_up_stretch(moving);
+        self.migrating.not_before = now + PAUSE;
+        true
+    }
+
+    fn give_up_stretch(&mut self, moving: &mut Moving) {
+        if let Phase::Copying(side) | Phase::Replicating(side) = &moving.phase {
+            let tablets = &self.tablets;
+            let hash_of = |table, key: &[u8]| tablets.hash(table, key).unwrap_or_default();
+            // Nothing leads into it, so that one step is all.
+            let left = self.log.abandon_side_step(side.side, Cursor::default(), 1, &hash_of);
+            assert!(left.is_none(), "the index does not know of copies");
+            side.begun.iter().for_each(|segment| self.replicator.abandon(*segment));
+        }
+        self.log.end_migration();
+    }
+}
