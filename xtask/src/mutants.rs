@@ -69,6 +69,8 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
     ("OldRangesMeant", "ramhold-backup", "backup", "reading::an_answer_is_by_the_ranges"),
     ("CorruptPassedOver", "ramhold-master", "master", "recovery::damaged_records_are_fetched"),
     ("RecoveredEarly", "ramhold-master", "master", "recovery::nothing_is_entered_before_it"),
+    ("MigratedWithoutFresh", "ramhold-log", "log", "migrate::a_range_goes"),
+    ("MigratedWithoutResults", "ramhold-log", "log", "migrate::a_range_goes"),
     ("EnteredUnheld", "ramhold-master", "master", "recovery::nothing_is_entered_before_backups"),
     ("OpenCountsAsWhole", "ramhold-coordinator", "proofs", "prove::an_open_replica_of_a_closed_segment"),
     ("AnyLifeAnswers", "ramhold-wire", "", "server_list::"),

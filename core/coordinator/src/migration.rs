@@ -47,6 +47,7 @@ impl Coordinator {
         }
         let record = self.state.tables.get_mut(&message.table).expect("found above");
         (record.options.durability, record.options.replicas) = (durability, replicas);
+        record.division = record.division.next();
         let name = record.name.escape_debug();
         let text = format!("table {} '{name}' is to be {durability:?} with {replicas} replicas", record.id);
         self.outbox.report(Level::Info, text);
@@ -111,7 +112,8 @@ impl Coordinator {
             }
             if retry.take(now, &self.config) {
                 let (durability, replicas) = (table.options.durability, table.options.replicas);
-                let message = TabletMigrate { table: table.id, durability, replicas };
+                let message =
+                    TabletMigrate { table: table.id, durability, replicas, division: table.division };
                 let asked = Asked::Migrate { table: table.id, server: *owner };
                 // A message of a few bytes always fits.
                 let _ = self.ask(now, *owner, asked, &message);
@@ -169,7 +171,10 @@ impl Coordinator {
         self.outbox.report(Level::Debug, "mark:stretch_stored");
         self.outbox.touch(Key::Table(id));
         let table = &self.state.tables[&id];
-        if !self.is_migrating(table) {
+        if self.is_migrating(table) {
+            // It may have been altered again in the middle, when nothing of it was to be moved yet.
+            self.progress.movers.entry((id, server)).or_insert_with(|| Retry::new(&self.config));
+        } else {
             let text = format!("table {id} '{}' is kept as it is to be", table.name.escape_debug());
             self.outbox.report(Level::Info, text);
         }

@@ -214,7 +214,7 @@ impl crate::tablets::Tablets {
     }
 
     /// Notes the number of a division that was told. `false`: it is older than one that was heard before.
-    fn hear_division(&mut self, table: TableId, division: DivisionId) -> bool {
+    pub(crate) fn hear_division(&mut self, table: TableId, division: DivisionId) -> bool {
         let heard = self.division_mut(table).expect("the table has tablets here");
         let is_old = division < *heard;
         *heard = division.max(*heard);

@@ -171,7 +171,7 @@ impl Master {
 
     /// Carried out in its time; the coordinator asks until it has seen that it is.
     fn want_class(&mut self, migrate: &TabletMigrate) -> Status {
-        let TabletMigrate { table, durability, replicas } = *migrate;
+        let TabletMigrate { table, durability, replicas, division } = *migrate;
         if durability == Durability::None || !(1..=REPLICA_COUNT_MAX).contains(&replicas) {
             return Status::BadRequest;
         }
@@ -182,6 +182,9 @@ impl Master {
             return Status::Unsupported;
         }
         if self.tablets.of(table).next().is_some() {
+            if !self.tablets.hear_division(table, division) {
+                return Status::NotAllowed;
+            }
             self.migrating.wanted.insert(table, (durability, replicas));
         }
         Status::Ok

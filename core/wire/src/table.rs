@@ -330,7 +330,7 @@ impl Message for TabletDivide {
 }
 
 /// Coordinator to master: your tablets of this table are to be kept so. Answered when it is noted; asked again until all of
-/// them are. `Unsupported` for tables without replicas. Rules: docs/protocols/migration.md.
+/// them are. `NotAllowed` when a newer division is known; `Unsupported` for tables without replicas. Rules: docs/protocols/migration.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct TabletMigrate {
     #[n(0)]
@@ -339,6 +339,9 @@ pub struct TabletMigrate {
     pub durability: Durability,
     #[n(2)]
     pub replicas: u8,
+    /// Rises with each change of the table: what an older one says is refused.
+    #[n(3)]
+    pub division: DivisionId,
 }
 
 impl Message for TabletMigrate {
