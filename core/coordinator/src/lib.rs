@@ -38,6 +38,7 @@ mod retry;
 mod room;
 mod seen;
 mod status;
+mod watching;
 
 pub use config::CoordinatorConfig;
 pub use divide::{Bounds, DeadTablet, divide};

@@ -20,6 +20,7 @@ use crate::room::Rooms;
 use crate::state::{Key, State, TERM_KEY, decode_term, encode_term};
 use crate::tablets::Progress;
 use crate::verify::{StartCheck, Suspect};
+use crate::watching::Watch;
 use ramhold_base::limits::{COPYSET_RINGS_MAX, REPLICA_COUNT_MAX};
 use ramhold_base::time::earliest;
 use ramhold_base::{
@@ -84,6 +85,10 @@ pub(crate) enum Asked {
     /// One of those, whether it answers.
     Away(ServerId),
     Room(ServerId),
+    Work {
+        recovery: RecoveryId,
+        server: ServerId,
+    },
     Recover {
         recovery: RecoveryId,
         plan: RecoveryId,
@@ -146,6 +151,8 @@ pub struct Coordinator {
     pub(crate) recovery_wake: Instant,
     pub(crate) cold_until: Instant,
     pub(crate) rooms: Rooms,
+    /// Of recoveries that are not over, and of those whose replicas are not freed.
+    pub(crate) watches: BTreeMap<RecoveryId, Watch>,
     /// An operator wants not to wait for some servers any more.
     pub(crate) acceptance: Option<Acceptance>,
 }
@@ -185,6 +192,7 @@ impl Coordinator {
             recovery_wake: Instant::FAR,
             cold_until: Instant::ZERO,
             rooms: Rooms::default(),
+            watches: BTreeMap::new(),
             acceptance: None,
         }
     }
@@ -379,6 +387,7 @@ impl Coordinator {
         self.resume_leases(now);
         self.resume_read_leases(now);
         self.resume_recoveries(now);
+        self.resume_watches(now);
         self.resume_tables();
         self.resume_divisions();
         self.resume_membership(now);
@@ -484,6 +493,7 @@ impl Coordinator {
             | Opcode::TabletDivide
             | Opcode::Reach
             | Opcode::Room
+            | Opcode::RecoveryWork
             | Opcode::Publish => Err(Status::UnknownOpcode),
         }
     }
@@ -528,6 +538,7 @@ impl Coordinator {
             Asked::Reach(server) => self.on_reached(server, status, body),
             Asked::Away(server) => self.on_away_pong(server, body),
             Asked::Room(server) => self.on_room(server, status, body),
+            Asked::Work { recovery, server } => self.on_worked(now, recovery, server, status, body),
             Asked::Recover { recovery, plan, partition, attempt, server } => {
                 self.on_recover_answered(now, recovery, (plan, partition, attempt), server, status);
             }
@@ -548,6 +559,7 @@ impl Coordinator {
                 | Asked::Reach(_)
                 | Asked::Away(_)
                 | Asked::Room(_)
+                | Asked::Work { .. }
                 | Asked::Recover { .. } => {}
             }
         }
@@ -568,6 +580,7 @@ impl Coordinator {
         self.advance_verification(now);
         self.advance_acceptance(now);
         self.advance_recoveries(now);
+        self.advance_watches(now);
         self.advance_tablets(now);
         self.advance_pushes(now);
     }
@@ -640,6 +653,7 @@ impl Machine for Coordinator {
             self.verification_wake(),
             self.progress.wake,
             self.recovery_wake,
+            self.watch_wake(),
             self.acceptance_wake(),
             self.leases.wake(),
         ];

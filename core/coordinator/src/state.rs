@@ -22,7 +22,7 @@ use ramhold_base::{
 };
 use ramhold_wire::control::Address;
 use ramhold_wire::membership::{Durability, ServerEntry, ServerState};
-use ramhold_wire::status::{AwayReport, LossReport, PartReport, RecoverySteps};
+use ramhold_wire::status::{AwayReport, BackupReport, LossReport, PartReport, RecoverySteps};
 use ramhold_wire::table::TableOptions;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -239,6 +239,10 @@ pub struct RecoveryRecord {
     #[n(24)]
     #[cbor(default)]
     pub given_up: Vec<AwayReport>,
+    /// What backups have done, as last told; bounded.
+    #[n(25)]
+    #[cbor(default)]
+    pub backups: Vec<BackupReport>,
 }
 
 /// Up to where a segment is replayed: for the head of each stream, and after a loss for every segment that is not whole.

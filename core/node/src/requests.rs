@@ -72,7 +72,7 @@ impl ServerNode {
                     Err(status) => reply(effects, to, header, status),
                 }
             }
-            Opcode::Fence => {
+            Opcode::Fence | Opcode::RecoveryWork => {
                 if let Err(status) = self.check_identity(header).and_then(|()| self.check_term(header)) {
                     return reply(effects, to, header, status);
                 }

@@ -85,6 +85,7 @@ opcodes! {
     TabletDivide = 63;
     Reach = 64;
     Room = 65;
+    RecoveryWork = 66;
 
     // Servers to servers (J1).
     Publish = 70;
