@@ -164,11 +164,10 @@ fn note_worked(record: &mut RecoveryRecord, server: ServerId, worked: &RecoveryW
         free: work_report(&worked.free, since),
         held: worked.held,
     };
-    let has_room = record.backups.len() < BACKUP_COUNT_MAX;
-    match record.backups.iter_mut().find(|backup| backup.server == server) {
-        Some(known) => *known = report,
-        None if has_room => record.backups.push(report),
-        None => {}
+    match record.backups.binary_search_by_key(&server, |backup| backup.server) {
+        Ok(known) => record.backups[known] = report,
+        Err(at) if record.backups.len() < BACKUP_COUNT_MAX => record.backups.insert(at, report),
+        Err(_) => {}
     }
 }
 

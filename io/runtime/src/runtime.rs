@@ -438,10 +438,13 @@ impl<M: Machine> Runtime<M> {
     fn enter(&mut self, now: Instant, input: Input<'_>) {
         assert!(self.exit.is_none(), "a machine that has ended gets no input");
         let frame = input.frame();
-        // What a step makes of a whole segment takes milliseconds, and the next one sees by its time how many.
+        // What a step makes of a whole segment takes milliseconds, and the next one, also of this turn, sees how many.
         let is_long = matches!(&input, Input::Disk { result: Ok(bytes), .. } if !bytes.is_empty());
         let now = self.not_before(if is_long { clock::now() } else { now });
         self.machine.step(now, input, &mut self.effects);
+        if is_long {
+            self.last_step = clock::now();
+        }
         self.execute(now, frame);
     }
 

@@ -15,7 +15,8 @@ fn done(count: u64, began: u64, ended: u64) -> WorkDone {
 }
 
 fn report(world: &mut World) -> RecoveryReport {
-    world.client(&RecoveriesRequest {}).unwrap().unwrap().recoveries.remove(0)
+    let answer = world.client(&RecoveriesRequest {}).expect("it is answered at once");
+    answer.expect("anybody may ask").recoveries.remove(0)
 }
 
 fn asked(world: &World) -> u32 {
@@ -37,7 +38,7 @@ fn replaying() -> World {
 }
 
 fn finish(world: &mut World) {
-    let (at, recover) = running(world).unwrap();
+    let (at, recover) = running(world).expect("a partition is replayed");
     world.finish(at, &recover);
     world.run_until("recovered", |w| w.is_over(ServerId(1)));
 }

@@ -94,10 +94,12 @@ pub fn steps(report: &RecoveryReport) -> Vec<Span> {
     spans
 }
 
-/// A turn that was told of, and when it was accepted: all times come together, with the report.
+/// A turn that was told of, and when it was accepted: all times come together, with the report. The coordinator may hear of
+/// the acceptance late, but what was reported was durable before.
 fn told_from(part: &PartReport) -> Option<(&PartReport, f64)> {
-    let accepted = part.accepted.filter(|_| part.times.durable > 0)?;
-    Some((part, accepted as f64))
+    let accepted = part.accepted.filter(|_| part.times.durable > 0)? as f64;
+    let latest = part.reported.map_or(accepted, |reported| reported as f64 - part.times.durable as f64 / 1e3);
+    Some((part, accepted.min(latest.max(part.assigned as f64))))
 }
 
 /// What a recovery master did for its partition.
@@ -106,23 +108,20 @@ pub fn part_spans(part: &PartReport) -> Vec<Span> {
         return vec![span("assign", part.assigned as f64, None)];
     };
     let over = part.failed.map(|millis| millis as f64);
-    let is_told = told_from(part).is_some();
-    let at = |micros: u64| is_told.then_some(accepted + micros as f64 / 1e3);
+    let Some((_, accepted)) = told_from(part) else {
+        return vec![span("assign", part.assigned as f64, Some(accepted)), span("transfer", accepted, over)];
+    };
+    let at = |micros: u64| accepted + micros as f64 / 1e3;
     let times = &part.times;
-    let first = at(times.first).unwrap_or(accepted);
-    let mut spans = vec![
+    let live = part.live.map(|millis| millis as f64);
+    vec![
         span("assign", part.assigned as f64, Some(accepted)),
-        span("transfer", accepted, at(times.fetched).or(over)),
-    ];
-    if is_told {
-        spans.push(span("replay", first, at(times.replayed)));
-        spans.push(span("replicate", first, at(times.replicated)));
-        let (replicated, durable) = (accepted + times.replicated as f64 / 1e3, at(times.durable));
-        spans.push(span("enter", replicated, durable));
-        let live = part.live.map(|millis| millis as f64);
-        spans.push(span("publish", durable.unwrap_or(replicated), live.or(over)));
-    }
-    spans
+        span("transfer", accepted, Some(at(times.fetched))),
+        span("replay", at(times.first), Some(at(times.replayed))),
+        span("replicate", at(times.first), Some(at(times.replicated))),
+        span("enter", at(times.replicated), Some(at(times.durable))),
+        span("publish", at(times.durable), live.or(over)),
+    ]
 }
 
 /// What a backup did for the recovery.
