@@ -21,6 +21,7 @@ use crate::state::{Key, State, TERM_KEY, decode_term, encode_term};
 use crate::tablets::Progress;
 use crate::verify::{StartCheck, Suspect};
 use crate::watching::Watch;
+use crate::weighing::Weighing;
 use ramhold_base::limits::{COPYSET_RINGS_MAX, REPLICA_COUNT_MAX};
 use ramhold_base::time::earliest;
 use ramhold_base::{
@@ -85,6 +86,10 @@ pub(crate) enum Asked {
     /// One of those, whether it answers.
     Away(ServerId),
     Room(ServerId),
+    Weights {
+        table: TableId,
+        server: ServerId,
+    },
     Work {
         recovery: RecoveryId,
         server: ServerId,
@@ -153,6 +158,8 @@ pub struct Coordinator {
     pub(crate) rooms: Rooms,
     /// Of recoveries that are not over, and of those whose replicas are not freed.
     pub(crate) watches: BTreeMap<RecoveryId, Watch>,
+    /// Tables whose owners are asked how they are to be cut.
+    pub(crate) weighings: BTreeMap<TableId, Weighing>,
     /// An operator wants not to wait for some servers any more.
     pub(crate) acceptance: Option<Acceptance>,
 }
@@ -193,6 +200,7 @@ impl Coordinator {
             cold_until: Instant::ZERO,
             rooms: Rooms::default(),
             watches: BTreeMap::new(),
+            weighings: BTreeMap::new(),
             acceptance: None,
         }
     }
@@ -453,10 +461,7 @@ impl Coordinator {
                 let message = decode(body)?;
                 self.on_update(from, header, |coordinator| coordinator.drop_table(&message))
             }
-            Opcode::TableDivide => {
-                let message = decode(body)?;
-                self.on_update(from, header, |coordinator| coordinator.divide_table(&message))
-            }
+            Opcode::TableDivide => self.on_table_divide(now, from, header, decode(body)?),
             Opcode::LossAcknowledge => {
                 let message = decode(body)?;
                 self.on_update(from, header, |coordinator| coordinator.acknowledge_loss(&message))
@@ -494,6 +499,7 @@ impl Coordinator {
             | Opcode::Reach
             | Opcode::Room
             | Opcode::RecoveryWork
+            | Opcode::TabletWeights
             | Opcode::Publish => Err(Status::UnknownOpcode),
         }
     }
@@ -538,6 +544,7 @@ impl Coordinator {
             Asked::Reach(server) => self.on_reached(server, status, body),
             Asked::Away(server) => self.on_away_pong(server, body),
             Asked::Room(server) => self.on_room(server, status, body),
+            Asked::Weights { table, server } => self.on_weighed(table, server, status, body),
             Asked::Work { recovery, server } => self.on_worked(now, recovery, server, status, body),
             Asked::Recover { recovery, plan, partition, attempt, server } => {
                 self.on_recover_answered(now, recovery, (plan, partition, attempt), server, status);
@@ -559,6 +566,7 @@ impl Coordinator {
                 | Asked::Reach(_)
                 | Asked::Away(_)
                 | Asked::Room(_)
+                | Asked::Weights { .. }
                 | Asked::Work { .. }
                 | Asked::Recover { .. } => {}
             }
@@ -581,6 +589,7 @@ impl Coordinator {
         self.advance_acceptance(now);
         self.advance_recoveries(now);
         self.advance_watches(now);
+        self.advance_weighings(now);
         self.advance_tablets(now);
         self.advance_pushes(now);
     }
@@ -654,6 +663,7 @@ impl Machine for Coordinator {
             self.progress.wake,
             self.recovery_wake,
             self.watch_wake(),
+            self.weighing_wake(),
             self.acceptance_wake(),
             self.leases.wake(),
         ];

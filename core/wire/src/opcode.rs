@@ -86,6 +86,7 @@ opcodes! {
     Reach = 64;
     Room = 65;
     RecoveryWork = 66;
+    TabletWeights = 67;
 
     // Servers to servers (J1).
     Publish = 70;

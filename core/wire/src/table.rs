@@ -3,6 +3,7 @@
 use crate::Opcode;
 use crate::control::{Address, Empty, Message};
 use crate::membership::Durability;
+use crate::recovery::TabletStat;
 use minicbor::{Decode, Encode};
 use ramhold_base::hash::{Placement, PlacementSeed};
 use ramhold_base::{DivisionId, KeyHash, SegmentId, ServerId, ShardId, StreamId, TableId};
@@ -304,4 +305,23 @@ pub struct HashSpan {
 impl Message for TabletDivide {
     const OPCODE: Opcode = Opcode::TabletDivide;
     type Reply = Empty;
+}
+
+/// Coordinator to master: where does what you have of this table lie?
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct TabletWeights {
+    #[n(0)]
+    pub table: TableId,
+}
+
+/// As in the next head: from the table's profile, if it is large enough to have one.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode)]
+pub struct TabletsWeighed {
+    #[n(0)]
+    pub rows: Vec<TabletStat>,
+}
+
+impl Message for TabletWeights {
+    const OPCODE: Opcode = Opcode::TabletWeights;
+    type Reply = TabletsWeighed;
 }

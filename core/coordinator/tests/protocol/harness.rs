@@ -63,6 +63,9 @@ pub struct Server {
     pub copyset_rings: Option<u8>,
     /// What there is room for.
     pub room: RoomReport,
+    /// Where its tables lie, and how often it was asked.
+    pub weights: Vec<TabletStat>,
+    pub weights_asked: u32,
     /// What it has done for any recovery, and how often it was asked.
     pub worked: RecoveryWorked,
     pub worked_asked: u32,
@@ -345,6 +348,12 @@ impl World {
                 let room = server.room;
                 self.answer(at, &header, Status::Ok, &room);
             }
+            Opcode::TabletWeights => {
+                let weights: TabletWeights = decode(body).expect("a table");
+                server.weights_asked += 1;
+                let rows = server.weights.iter().filter(|row| row.table == weights.table).copied().collect();
+                self.answer(at, &header, Status::Ok, &TabletsWeighed { rows });
+            }
             Opcode::RecoveryWork => {
                 let _: RecoveryWork = decode(body).expect("a server");
                 server.worked_asked += 1;
@@ -578,6 +587,8 @@ impl World {
             lease_millis: 0,
             copyset_rings: None,
             room: RoomReport { frames: 1 << 20, log_bytes: 1 << 40 },
+            weights: Vec::new(),
+            weights_asked: 0,
             worked: RecoveryWorked::default(),
             worked_asked: 0,
             diligent: true,
