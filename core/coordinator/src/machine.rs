@@ -392,6 +392,7 @@ impl Coordinator {
             self.state.recoveries.values().filter(|r| !r.done).count(),
         );
         self.outbox.report(Level::Info, text);
+        self.note_placement();
         self.resume_leases(now);
         self.resume_read_leases(now);
         self.resume_recoveries(now);
@@ -399,6 +400,26 @@ impl Coordinator {
         self.resume_tables();
         self.resume_divisions();
         self.resume_membership(now);
+    }
+
+    /// An operator who gives another placement than before is told what that means.
+    fn note_placement(&mut self) {
+        let rings = self.config.placement.copyset_rings().unwrap_or(0);
+        let before = self.state.meta.copyset_rings.replace(rings);
+        if before == Some(rings) {
+            return;
+        }
+        self.outbox.touch(Key::Meta);
+        if let Some(before) = before {
+            let name = |rings| if rings == 0 { "scatter".to_owned() } else { format!("copyset:{rings}") };
+            let text = format!(
+                "replicas were placed by {}, and are placed by {} from now on; those that are there stay until cleaning \
+                 or a loss replaces them",
+                name(before),
+                name(rings)
+            );
+            self.outbox.report(Level::Warn, text);
+        }
     }
 
     pub(crate) fn deposed(&mut self, why: &str) {

@@ -62,6 +62,10 @@ pub struct Meta {
     #[n(9)]
     #[cbor(default)]
     pub index_secret: u64,
+    /// How replicas were placed last: rings of copysets, 0: scattered. None: by a coordinator that did not note it.
+    #[n(10)]
+    #[cbor(default)]
+    pub copyset_rings: Option<u8>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
