@@ -63,7 +63,7 @@ fn the_course_of_a_recovery_tells_what_backups_did() {
         found.unwrap_or_else(|| panic!("no '{begin}' in:\n{text}")).split_whitespace().collect::<Vec<_>>()
     };
     let read = ["read", "130", "ms", "-", "-", "9", "ms", "33", "segments", "4.0", "KiB"];
-    assert_eq!(line("read "), read, "it is not over, so more may follow");
+    assert_eq!(line("read  "), read, "it is not over, so more may follow");
     assert_eq!(line("divide ")[7..9], ["32", "segments"]);
     assert_eq!(line("s4 ").last(), Some(&"7"), "what it holds");
     let json = played.ramhold(&["recoveries", "r5", "--json"]).ok().json();
@@ -86,7 +86,7 @@ fn the_course_of_a_recovery_can_be_drawn() {
     let drawn = std::fs::read_to_string(&path).unwrap();
     std::fs::remove_file(path).unwrap();
     for wanted in
-        ["r5 of s3", "prove complete", "33 segments, 4.0 KiB", "backup s4", "33 read, 32 divided, 0 freed"]
+        ["r5 of s3", "cut in partitions", "33 segments, 4.0 KiB", "backup s4", "33 read, 32 divided, 0 freed"]
     {
         assert!(drawn.contains(wanted), "'{wanted}' is missing in:\n{drawn}");
     }
