@@ -22,6 +22,7 @@ use crate::replica_read::PendingRead;
 use crate::space::Space;
 use crate::start::Start;
 use crate::superblock::{Identity, Superblock};
+use crate::work::Works;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::time::earliest;
 use ramhold_base::{
@@ -79,6 +80,7 @@ pub struct Backup {
     pub(crate) fences: Vec<PendingFence>,
     pub(crate) opening_reads: u32,
     pub(crate) divisions: Divisions,
+    pub(crate) works: Works,
     pub(crate) replica_reads: BTreeMap<u64, PendingRead>,
     pub(crate) calls: Calls<Question>,
     pub(crate) ask_at: Option<Instant>,
@@ -149,6 +151,7 @@ impl Backup {
             fences: Vec::new(),
             opening_reads: 0,
             divisions,
+            works: Works::default(),
             replica_reads: BTreeMap::new(),
             calls,
             ask_at: None,
@@ -186,7 +189,8 @@ impl Backup {
         self.is_serving
     }
 
-    /// `Append`, `ReplicaFree`, `ReplicaRead`, `Fence` and `RecoveryRead`. Other operations are answered with `UnknownOpcode`.
+    /// `Append`, `ReplicaFree`, `ReplicaRead`, `Fence`, `RecoveryRead` and `RecoveryWork`. Other operations are answered with
+    /// `UnknownOpcode`.
     pub fn on_request(
         &mut self,
         now: Instant,
@@ -202,6 +206,7 @@ impl Backup {
             Some(Opcode::ReplicaRead) => self.on_replica_read(header, body, from, view, effects),
             Some(Opcode::Fence) => self.on_fence(header, body, from, view, effects),
             Some(Opcode::RecoveryRead) => self.on_recovery_read(now, header, body, from, view, effects),
+            Some(Opcode::RecoveryWork) => self.on_recovery_work(now, header, body, from, view, effects),
             _ => reply(effects, Peer::Conn(from), header, Status::UnknownOpcode),
         }
         self.advance(now, view, effects);
@@ -214,7 +219,15 @@ impl Backup {
         self.advance(now, view, effects);
     }
 
+    /// A step of the whole process begins: what the one before took is over.
+    pub fn resume(&mut self, now: Instant, view: &View, effects: &mut Effects) {
+        if self.finish_dividing(now, effects) {
+            self.advance(now, view, effects);
+        }
+    }
+
     pub fn tick(&mut self, now: Instant, view: &View, effects: &mut Effects) {
+        self.finish_dividing(now, effects);
         while self.calls.overdue(now).is_some() {}
         self.advance(now, view, effects);
     }
@@ -222,6 +235,9 @@ impl Backup {
     pub fn deadline(&self) -> Option<Instant> {
         if self.failed.is_some() {
             return None;
+        }
+        if self.divisions.is_dividing() {
+            return Some(Instant::ZERO);
         }
         let flush = self.next_flush().map(|(at, _)| at);
         let ask = self.ask_at.filter(|_| self.is_serving);

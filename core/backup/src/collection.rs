@@ -78,7 +78,7 @@ impl Backup {
     /// Frees what no master needs and asks those that may.
     pub(crate) fn collect(&mut self, now: Instant, view: &View, effects: &mut Effects) {
         if std::mem::take(&mut self.is_collection_due) {
-            self.free_removed(view, effects);
+            self.free_removed(now, view, effects);
         }
         if self.found.is_empty() && self.present.is_empty() {
             self.ask_at = None;
@@ -91,13 +91,17 @@ impl Backup {
         }
     }
 
-    fn free_removed(&mut self, view: &View, effects: &mut Effects) {
+    fn free_removed(&mut self, now: Instant, view: &View, effects: &mut Effects) {
         let numbers: Vec<ReplicaNumber> = self.present.values().chain(self.found.values()).copied().collect();
         for number in numbers {
             let replica = &self.replicas[&number];
             let server = replica.key.log.server;
             match view.list.standing(server) {
-                Standing::Removed => self.free(number),
+                Standing::Removed => {
+                    self.works.of(server).free.begin(now);
+                    self.free(number);
+                    self.replicas.get_mut(&number).expect("it goes when it is wiped").master_removed = true;
+                }
                 Standing::Crashed if planted(Defect::FreedEarly) => self.free(number),
                 // Without a certificate it does not exist and nobody will ask for it.
                 Standing::Crashed

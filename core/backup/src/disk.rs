@@ -210,7 +210,7 @@ impl Backup {
             Task::FlushSlot(_) | Task::FramesSync if self.failed.is_some() => {}
             Task::FlushSlot(replica) => self.disk.wait_for_sync(SyncWaiter::FlushSlot(replica)),
             Task::FramesSync => self.on_frames_synced(now, effects),
-            Task::Wipe { replica, place } => self.on_wiped(replica, place),
+            Task::Wipe { replica, place } => self.on_wiped(now, replica, place),
             Task::OpeningRead(replica) => self.on_opening_read(replica, Some(&bytes), effects),
             Task::MasterRead { read } => self.on_master_read(read, Some(&bytes), effects),
         }
@@ -309,7 +309,7 @@ impl Backup {
         self.disk.write(Task::Wipe { replica, place }, place.file(), offset, &zeroes, effects);
     }
 
-    fn on_wiped(&mut self, replica: Option<ReplicaNumber>, place: Place) {
+    fn on_wiped(&mut self, now: Instant, replica: Option<ReplicaNumber>, place: Place) {
         match place {
             Place::Frame(frame) => self.disk.wait_for_sync(SyncWaiter::FrameWiped(frame)),
             Place::Buffer(buffer) => self.space.free_buffer(buffer),
@@ -318,7 +318,12 @@ impl Backup {
         let replica = self.replicas.get_mut(&number).expect("a replica stays until its heads are wiped");
         replica.wiping -= 1;
         if replica.freeing && replica.wiping == 0 {
+            let (dead, bytes) = (replica.key.log.server, u64::from(replica.stored.certified()));
+            let is_removed = replica.master_removed;
             self.replicas.remove(&number);
+            if is_removed && let Some(work) = self.works.known(dead) {
+                work.free.end(now, Some(bytes));
+            }
         }
     }
 

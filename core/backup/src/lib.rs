@@ -29,6 +29,7 @@ mod marks;
 mod recovery_read;
 mod replica_read;
 mod start;
+mod work;
 
 pub use backup::{Backup, ReplicaState};
 pub use config::{BackupConfig, Buffers};

@@ -68,6 +68,8 @@ enum State {
     Divided {
         /// How long the read took.
         reading: Duration,
+        /// Those who asked meanwhile, until the next step answers them.
+        waiters: Vec<Waiter>,
         /// Each partition's.
         records: BTreeMap<u32, Arc<Vec<u8>>>,
         /// Partitions that have been answered.
@@ -82,6 +84,22 @@ struct Divided {
     bytes: u64,
     used: u64,
     state: State,
+}
+
+impl Divided {
+    /// Whether nobody waits for it.
+    fn is_idle(&self) -> bool {
+        matches!(&self.state, State::Divided { waiters, .. } if waiters.is_empty())
+    }
+}
+
+/// A segment that was divided in the step before.
+#[derive(Debug)]
+struct Dividing {
+    key: DivisionKey,
+    dead: ServerId,
+    /// None: it was found to be corrupt.
+    bytes: Option<u64>,
 }
 
 /// By which ranges a log is divided, and its segments that are to be read ahead, the next one last.
@@ -102,6 +120,7 @@ pub(crate) struct Divisions {
     clock: u64,
     divided: BTreeMap<DivisionKey, Divided>,
     known: BTreeMap<RecoveryId, Known>,
+    dividing: Vec<Dividing>,
     memory: Recycled,
 }
 
@@ -113,6 +132,7 @@ impl Divisions {
             clock: 0,
             divided: BTreeMap::new(),
             known: BTreeMap::new(),
+            dividing: Vec::new(),
             memory: Recycled::new(RECYCLED_COUNT_MAX),
         }
     }
@@ -133,8 +153,7 @@ impl Divisions {
     /// Makes room by forgetting what was used longest ago; not what is being read.
     fn make_room(&mut self, bytes: u64) -> bool {
         while self.bytes + bytes > self.bytes_max {
-            let idle =
-                self.divided.iter().filter(|(_, divided)| matches!(divided.state, State::Divided { .. }));
+            let idle = self.divided.iter().filter(|(_, divided)| divided.is_idle());
             let Some(oldest) = idle.min_by_key(|(_, divided)| divided.used).map(|(key, _)| *key) else {
                 return false;
             };
@@ -147,11 +166,16 @@ impl Divisions {
         self.known.get(&key.recovery).is_some_and(|known| known.digest == key.digest)
     }
 
+    /// Whether a division has ended with the step before, and is to be answered.
+    pub fn is_dividing(&self) -> bool {
+        !self.dividing.is_empty()
+    }
+
     /// Forgets a division and what was divided by it. What is being read is answered yet.
     fn forget(&mut self, recovery: RecoveryId) {
         self.known.remove(&recovery);
         let divided = self.divided.iter().filter(|(key, _)| key.recovery == recovery);
-        let idle = divided.filter(|(_, divided)| matches!(divided.state, State::Divided { .. }));
+        let idle = divided.filter(|(_, divided)| divided.is_idle());
         for key in idle.map(|(key, _)| *key).collect::<Vec<_>>() {
             self.remove(&key);
         }
@@ -305,7 +329,7 @@ impl Backup {
             known.ahead.pop();
             let ranges = Arc::clone(&known.ranges);
             self.divisions.insert(now, key, ranges, bytes, Vec::new());
-            self.read_replica(Task::DivisionRead { replica: number, key }, number, effects);
+            self.read_division(now, key, effects);
             under_way += 1;
         }
     }
@@ -351,8 +375,14 @@ impl Backup {
             return Err(Status::Retry);
         }
         self.divisions.insert(now, key, ranges, bytes, vec![waiter]);
-        self.read_replica(Task::DivisionRead { replica: key.replica, key }, key.replica, effects);
+        self.read_division(now, key, effects);
         Ok(())
+    }
+
+    fn read_division(&mut self, now: Instant, key: DivisionKey, effects: &mut Effects) {
+        let dead = self.replicas[&key.replica].key.log.server;
+        self.works.of(dead).read.begin(now);
+        self.read_replica(Task::DivisionRead { replica: key.replica, key }, key.replica, effects);
     }
 
     pub(crate) fn on_division_read(
@@ -365,6 +395,15 @@ impl Backup {
     ) {
         let is_sound = self.end_read(number, bytes.as_deref(), effects).is_some();
         let replica_key = self.replicas[&number].key;
+        let dead = replica_key.log.server;
+        let read_bytes = bytes.as_ref().map(|bytes| bytes.len() as u64);
+        if let Some(work) = self.works.known(dead) {
+            work.read.end(now, read_bytes);
+            if read_bytes.is_some() {
+                work.divide.begin(now);
+                self.divisions.dividing.push(Dividing { key, dead, bytes: read_bytes.filter(|_| is_sound) });
+            }
+        }
         let Divisions { divided, memory, bytes: accounted, .. } = &mut self.divisions;
         let Some(divided) = divided.get_mut(&key) else { return };
         let State::Reading { since, waiters } = &mut divided.state else { return };
@@ -383,8 +422,7 @@ impl Backup {
                 let found = records.values().map(|records| records.len() as u64).sum();
                 *accounted = *accounted - divided.bytes + found;
                 divided.bytes = found;
-                divided.state = State::Divided { reading, records, taken: BTreeSet::new() };
-                self.answer_all(now, key, waiters, effects);
+                divided.state = State::Divided { reading, waiters, records, taken: BTreeSet::new() };
             }
             Err(status) => {
                 self.divisions.remove(&key);
@@ -399,11 +437,31 @@ impl Backup {
         self.read_ahead(now, effects);
     }
 
+    /// What the step before divided is answered now, when it is clear how long that took. True when there was something.
+    pub(crate) fn finish_dividing(&mut self, now: Instant, effects: &mut Effects) -> bool {
+        let ended = std::mem::take(&mut self.divisions.dividing);
+        for Dividing { key, dead, bytes } in &ended {
+            if let Some(work) = self.works.known(*dead) {
+                work.divide.end(now, *bytes);
+            }
+            let divided = self.divisions.divided.get_mut(key).map(|divided| &mut divided.state);
+            if let Some(State::Divided { waiters, .. }) = divided {
+                let waiters = std::mem::take(waiters);
+                self.answer_all(now, *key, waiters, effects);
+            }
+        }
+        if ended.is_empty() {
+            return false;
+        }
+        self.read_ahead(now, effects);
+        true
+    }
+
     /// Answers those who ask for a divided segment, and forgets it when every partition has been answered.
     fn answer_all(&mut self, now: Instant, key: DivisionKey, waiters: Vec<Waiter>, effects: &mut Effects) {
         let is_over = !self.divisions.is_known(&key);
         let Some(divided) = self.divisions.divided.get_mut(&key) else { return };
-        let State::Divided { reading, records, taken } = &mut divided.state else { return };
+        let State::Divided { reading, records, taken, .. } = &mut divided.state else { return };
         for waiter in waiters {
             let micros = |time: Duration| u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
             let times = ReadTimes { reading: micros(*reading), waiting: micros(now.since(waiter.since)) };
@@ -423,12 +481,12 @@ impl Backup {
 
     pub(crate) fn fail_divisions(&mut self, effects: &mut Effects) {
         for (_, divided) in std::mem::take(&mut self.divisions.divided) {
-            if let State::Reading { waiters, .. } = divided.state {
-                for waiter in waiters {
-                    reply(effects, Peer::Conn(waiter.from), &waiter.header, Status::DeviceFailed);
-                }
+            let (State::Reading { waiters, .. } | State::Divided { waiters, .. }) = divided.state;
+            for waiter in waiters {
+                reply(effects, Peer::Conn(waiter.from), &waiter.header, Status::DeviceFailed);
             }
         }
+        self.divisions.dividing.clear();
         self.divisions.bytes = 0;
         self.divisions.known.clear();
     }

@@ -128,6 +128,8 @@ pub(crate) struct Replica {
     /// Reads under way; the bytes stay where they are until they are over.
     pub reads: u32,
     pub freeing: bool,
+    /// It is being freed because its master is recovered.
+    pub master_removed: bool,
     /// Heads being wiped.
     pub wiping: u8,
     pub cut: bool,
@@ -167,6 +169,7 @@ impl Replica {
             flush_due: None,
             reads: 0,
             freeing: false,
+            master_removed: false,
             wiping: 0,
             cut: false,
             corrupt: false,

@@ -106,17 +106,7 @@ fn row(stat: &TabletStat) -> Option<Row> {
 pub(crate) fn cut(tablet: &DeadTablet, limits: Limits, count_max: u64) -> Vec<Part> {
     let whole = (tablet.range.first.0, tablet.range.last.0);
     let slots = tablet.range.slots;
-    let rows: Vec<Row> = tablet
-        .stats
-        .iter()
-        .filter_map(row)
-        .filter(|row| row.first <= whole.1 && whole.0 <= row.last)
-        .map(|row| Row {
-            first: row.first.max(whole.0),
-            last: row.last.min(whole.1),
-            weight: row.share(whole.0, whole.1),
-        })
-        .collect();
+    let rows = rows_within(&tablet.stats, whole);
     let stretches = stretches(&rows, whole, slots);
     let is_wide = |row: &Row| {
         let at = stretches.partition_point(|(_, last)| *last < row.first);
@@ -144,6 +134,87 @@ pub(crate) fn cut(tablet: &DeadTablet, limits: Limits, count_max: u64) -> Vec<Pa
         Part { first: *first, last: *last, load }
     };
     pieces.iter().map(alone).collect()
+}
+
+/// Where so many parts of a tablet begin that have about the same bytes, but for the first: there are at least as many
+/// hashes, or slots. Equal ranges where nothing is known.
+pub(crate) fn even_cuts(
+    stats: &[TabletStat],
+    (first, last): (u64, u64),
+    slots: bool,
+    count: u64,
+) -> Vec<u64> {
+    let pieces = expected_along(stats, (first, last), slots);
+    let bytes = |piece: &Piece| u128::from(piece.expected.bytes);
+    let all: u128 = pieces.iter().map(bytes).sum();
+    if all == 0 {
+        let part = if slots { part_at_slots } else { part };
+        return (1..count).map(|index| part(first, last, index, count).0).collect();
+    }
+    let mut cuts = Vec::new();
+    let mut pieces = pieces.iter().peekable();
+    let mut before = 0;
+    for index in 1..count {
+        let target = all * u128::from(index) / u128::from(count);
+        while let Some(piece) = pieces.next_if(|piece| before + bytes(piece) < target) {
+            before += bytes(piece);
+        }
+        let at = pieces.peek().map_or(last, |piece| {
+            let width = u128::from(piece.row.last - piece.row.first) + 1;
+            let inside =
+                share(u64::try_from(width).unwrap_or(u64::MAX), target - before, bytes(piece).max(1));
+            piece.row.first.saturating_add(inside)
+        });
+        let from = cuts.last().copied().unwrap_or(first);
+        cuts.push(nearest_cut(at, (from, last), slots, count - 1 - index));
+    }
+    cuts
+}
+
+/// The nearest place to `at` where a part may begin, behind `from`, so that so many more can follow.
+fn nearest_cut(at: u64, (from, last): (u64, u64), slots: bool, more: u64) -> u64 {
+    if !slots {
+        return at.clamp(from + 1, last - more);
+    }
+    let slot = |hash| u64::from(slot_of_hash(KeyHash(hash)));
+    let begin = |slot: u64| {
+        let slot = u16::try_from(slot).expect("it is between two slots");
+        first_hash_of(slot).0
+    };
+    let (least, most) = (slot(from) + 1, slot(last) - more);
+    let below = slot(at).clamp(least, most);
+    let above = (below + 1).min(most);
+    let far = |slot: u64| at.abs_diff(begin(slot));
+    begin(if far(above) < far(below) { above } else { below })
+}
+
+/// What lies between all places where rows begin or end, in order.
+fn expected_along(stats: &[TabletStat], whole: (u64, u64), slots: bool) -> Vec<Piece> {
+    let rows = rows_within(stats, whole);
+    let mut pieces: Vec<Row> = stretches(&rows, whole, slots)
+        .into_iter()
+        .map(|(first, last)| Row { first, last, weight: Weight::default() })
+        .collect();
+    let mut wide = Vec::new();
+    for row in rows {
+        let at = pieces.partition_point(|piece| piece.last < row.first);
+        match pieces.get_mut(at) {
+            Some(piece) if row.last <= piece.last => piece.weight = piece.weight.plus(row.weight),
+            Some(_) | None => wide.push(row),
+        }
+    }
+    with_expected(&pieces, &wide)
+}
+
+/// Of each row what is in the tablet.
+fn rows_within(stats: &[TabletStat], whole: (u64, u64)) -> Vec<Row> {
+    let within = stats.iter().filter_map(row).filter(|row| row.first <= whole.1 && whole.0 <= row.last);
+    let clipped = within.map(|row| Row {
+        first: row.first.max(whole.0),
+        last: row.last.min(whole.1),
+        weight: row.share(whole.0, whole.1),
+    });
+    clipped.collect()
 }
 
 /// The tablet between all places where rows begin or end; of a table by slots between the slots that those are in.

@@ -4,7 +4,7 @@
 //! depends on when it hears: every key keeps its owner. The client is answered when all have, or are dead; who recovers
 //! their tablets gets them as they are stored. A new coordinator does not know who has heard, so it tells all.
 //!
-//! Not here: how pieces are cut (`pieces`), the cutting for a recovery (`divide`).
+//! Not here: how pieces are cut (`pieces`), what they weigh (`weighing`), the cutting for a recovery (`divide`).
 //! Protocol: docs/protocols/tablets.md. Catalogue: A8, B3, G3.
 
 use crate::machine::{Asked, Coordinator};
@@ -14,6 +14,7 @@ use crate::state::{Key, TableRecord, TabletRecord, UpdateResult};
 use ramhold_base::limits::TABLET_COUNT_MAX;
 use ramhold_base::{DivisionId, Instant, KeyHash, Level, ServerId, Status, TableId};
 use ramhold_wire::membership::Durability;
+use ramhold_wire::recovery::TabletStat;
 use ramhold_wire::table::{Division, HashSpan, TableDivide, TabletDivide};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +33,12 @@ pub(crate) struct Telling {
 pub(crate) type Tellings = BTreeMap<(TableId, ServerId), Telling>;
 
 impl Coordinator {
-    pub(crate) fn divide_table(&mut self, message: &TableDivide) -> Result<UpdateResult, Status> {
+    /// `weights`: where the table's bytes lie, as far as its owners have told; only equal parts ask for it.
+    pub(crate) fn divide_table(
+        &mut self,
+        message: &TableDivide,
+        weights: &[TabletStat],
+    ) -> Result<UpdateResult, Status> {
         let table = self.state.tables.get(&message.table).filter(|t| !t.dropping);
         let table = table.ok_or(Status::UnknownTable)?;
         if !concerned(&table.tablets, message.division).all(|t| t.taken && self.state.is_up(t.owner)) {
@@ -53,7 +59,7 @@ impl Coordinator {
                 if table.whole_tablets().count() as u64 * u64::from(count) > u64::from(TABLET_COUNT_MAX) {
                     return Err(Status::TooManyTablets);
                 }
-                pieces.split_each(count)?;
+                pieces.split_each(count, weights)?;
             }
             Division::Split { at } => pieces.split(at)?,
             Division::Join { at: Some(at) } => pieces.join(at)?,

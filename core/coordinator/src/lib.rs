@@ -39,6 +39,8 @@ mod retry;
 mod room;
 mod seen;
 mod status;
+mod watching;
+mod weighing;
 
 pub use config::CoordinatorConfig;
 pub use divide::{Bounds, DeadTablet, divide};

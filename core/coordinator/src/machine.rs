@@ -20,6 +20,8 @@ use crate::room::Rooms;
 use crate::state::{Key, State, TERM_KEY, decode_term, encode_term};
 use crate::tablets::Progress;
 use crate::verify::{StartCheck, Suspect};
+use crate::watching::Watch;
+use crate::weighing::Weighing;
 use ramhold_base::limits::{COPYSET_RINGS_MAX, REPLICA_COUNT_MAX};
 use ramhold_base::time::earliest;
 use ramhold_base::{
@@ -88,6 +90,14 @@ pub(crate) enum Asked {
     /// One of those, whether it answers.
     Away(ServerId),
     Room(ServerId),
+    Weights {
+        table: TableId,
+        server: ServerId,
+    },
+    Work {
+        recovery: RecoveryId,
+        server: ServerId,
+    },
     Recover {
         recovery: RecoveryId,
         plan: RecoveryId,
@@ -150,6 +160,10 @@ pub struct Coordinator {
     pub(crate) recovery_wake: Instant,
     pub(crate) cold_until: Instant,
     pub(crate) rooms: Rooms,
+    /// Of recoveries that are not over, and of those whose replicas are not freed.
+    pub(crate) watches: BTreeMap<RecoveryId, Watch>,
+    /// Tables whose owners are asked how they are to be cut.
+    pub(crate) weighings: BTreeMap<TableId, Weighing>,
     /// An operator wants not to wait for some servers any more.
     pub(crate) acceptance: Option<Acceptance>,
 }
@@ -189,6 +203,8 @@ impl Coordinator {
             recovery_wake: Instant::FAR,
             cold_until: Instant::ZERO,
             rooms: Rooms::default(),
+            watches: BTreeMap::new(),
+            weighings: BTreeMap::new(),
             acceptance: None,
         }
     }
@@ -380,13 +396,35 @@ impl Coordinator {
             self.state.recoveries.values().filter(|r| !r.done).count(),
         );
         self.outbox.report(Level::Info, text);
+        self.note_placement();
         self.resume_leases(now);
         self.resume_read_leases(now);
         self.resume_recoveries(now);
+        self.resume_watches(now);
         self.resume_tables();
         self.resume_divisions();
         self.resume_migrations();
         self.resume_membership(now);
+    }
+
+    /// An operator who gives another placement than before is told what that means.
+    fn note_placement(&mut self) {
+        let rings = self.config.placement.copyset_rings().unwrap_or(0);
+        let before = self.state.meta.copyset_rings.replace(rings);
+        if before == Some(rings) {
+            return;
+        }
+        self.outbox.touch(Key::Meta);
+        if let Some(before) = before {
+            let name = |rings| if rings == 0 { "scatter".to_owned() } else { format!("copyset:{rings}") };
+            let text = format!(
+                "replicas were placed by {}, and are placed by {} from now on; those that are there stay until cleaning \
+                 or a loss replaces them",
+                name(before),
+                name(rings)
+            );
+            self.outbox.report(Level::Warn, text);
+        }
     }
 
     pub(crate) fn deposed(&mut self, why: &str) {
@@ -449,10 +487,7 @@ impl Coordinator {
                 let message = decode(body)?;
                 self.on_update(from, header, |coordinator| coordinator.drop_table(&message))
             }
-            Opcode::TableDivide => {
-                let message = decode(body)?;
-                self.on_update(from, header, |coordinator| coordinator.divide_table(&message))
-            }
+            Opcode::TableDivide => self.on_table_divide(now, from, header, decode(body)?),
             Opcode::TableAlter => {
                 let message = decode(body)?;
                 self.on_update(from, header, |coordinator| coordinator.alter_table(&message))
@@ -495,6 +530,8 @@ impl Coordinator {
             | Opcode::TabletMigrate
             | Opcode::Reach
             | Opcode::Room
+            | Opcode::RecoveryWork
+            | Opcode::TabletWeights
             | Opcode::Publish => Err(Status::UnknownOpcode),
         }
     }
@@ -540,6 +577,8 @@ impl Coordinator {
             Asked::Reach(server) => self.on_reached(server, status, body),
             Asked::Away(server) => self.on_away_pong(server, body),
             Asked::Room(server) => self.on_room(server, status, body),
+            Asked::Weights { table, server } => self.on_weighed(table, server, status, body),
+            Asked::Work { recovery, server } => self.on_worked(now, recovery, server, status, body),
             Asked::Recover { recovery, plan, partition, attempt, server } => {
                 self.on_recover_answered(now, recovery, (plan, partition, attempt), server, status);
             }
@@ -561,6 +600,8 @@ impl Coordinator {
                 | Asked::Reach(_)
                 | Asked::Away(_)
                 | Asked::Room(_)
+                | Asked::Weights { .. }
+                | Asked::Work { .. }
                 | Asked::Recover { .. } => {}
             }
         }
@@ -581,6 +622,8 @@ impl Coordinator {
         self.advance_verification(now);
         self.advance_acceptance(now);
         self.advance_recoveries(now);
+        self.advance_watches(now);
+        self.advance_weighings(now);
         self.advance_tablets(now);
         self.advance_pushes(now);
     }
@@ -653,6 +696,8 @@ impl Machine for Coordinator {
             self.verification_wake(),
             self.progress.wake,
             self.recovery_wake,
+            self.watch_wake(),
+            self.weighing_wake(),
             self.acceptance_wake(),
             self.leases.wake(),
         ];

@@ -323,6 +323,7 @@ impl Coordinator {
             },
             parts: Vec::new(),
             given_up: Vec::new(),
+            backups: Vec::new(),
         };
         let text =
             format!("{id} at {} is dead: {cause}; {recovery} begins, {tablets} tablets", record.address.0);
@@ -335,6 +336,7 @@ impl Coordinator {
         self.list_changed(id);
         let lease_until = self.granted_until(id);
         self.recoveries.insert(recovery, Recovery::new(now, lease_until));
+        self.watch(now, recovery);
         self.take_partitions_from(id);
         self.wake_recoveries();
         self.move_untaken_tablets(id);

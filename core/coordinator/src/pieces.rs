@@ -9,11 +9,12 @@
 //!
 //! Not here: asking for it, telling owners (`division`). Rules: docs/protocols/tablets.md. Catalogue: A8, B3.
 
-use crate::divide::{part, part_at_slots};
+use crate::cut::even_cuts;
 use crate::state::TabletRecord;
 use ramhold_base::hash::{first_hash_of, slot_of_hash};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{KeyHash, SegmentId, ServerId, Status};
+use ramhold_wire::recovery::TabletStat;
 
 /// The tablets of a table: its pieces, those of one tablet together.
 pub(crate) fn tablets(pieces: &[TabletRecord]) -> impl Iterator<Item = &[TabletRecord]> {
@@ -90,17 +91,17 @@ impl Pieces {
         Ok(())
     }
 
-    /// Every tablet is cut into so many equal ones, or into as many as it has hashes or slots.
-    pub fn split_each(&mut self, count: u32) -> Result<(), Status> {
+    /// Every tablet is cut into so many with as many bytes each, or into as many as it has hashes or slots. Where nothing is
+    /// known of its weight, into equal ranges.
+    pub fn split_each(&mut self, count: u32, weights: &[TabletStat]) -> Result<(), Status> {
         let mut cuts = Vec::new();
         for tablet in tablets(&self.pieces) {
             let (first, last) = (tablet[0].first.0, whole(tablet).last.0);
             let slot = |hash| u64::from(slot_of_hash(KeyHash(hash)));
-            let part = if self.by_slots { part_at_slots } else { part };
             let most =
                 if self.by_slots { slot(last) - slot(first) + 1 } else { (last - first).saturating_add(1) };
             let count = u64::from(count).min(most);
-            cuts.extend((1..count).map(|index| KeyHash(part(first, last, index, count).0)));
+            cuts.extend(even_cuts(weights, (first, last), self.by_slots, count).into_iter().map(KeyHash));
         }
         cuts.into_iter().try_for_each(|at| self.split(at))
     }
@@ -147,7 +148,8 @@ impl Pieces {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ramhold_base::{Rng, ShardId, StreamId, Version};
+    use crate::cut::weight_of;
+    use ramhold_base::{Rng, ShardId, StreamId, TableId, Version};
 
     fn piece(first: u64, last: u64, owner: u64, first_segment: u64) -> TabletRecord {
         TabletRecord {
@@ -224,11 +226,83 @@ mod tests {
         let mut it = Pieces::new(&[piece(0, u64::MAX, 1, 5)], true, false);
         assert_eq!(it.split(KeyHash(5)), Err(Status::BadRequest));
         it.split(first_hash_of(1)).unwrap();
-        it.split_each(3).unwrap();
+        it.split_each(3, &[]).unwrap();
         // The first tablet has one slot.
         assert_eq!(tablets(&it.pieces).count(), 4);
         for tablet in tablets(&it.pieces) {
             assert_eq!(first_hash_of(slot_of_hash(tablet[0].first)), tablet[0].first);
+        }
+    }
+
+    fn stat(first: u64, last: u64, bytes: u64) -> TabletStat {
+        let (first, last) = (KeyHash(first), KeyHash(last));
+        TabletStat { table: TableId(1), first, last, bytes, records: bytes / 100 }
+    }
+
+    /// What each tablet has of the bytes.
+    fn bytes(list: &[TabletRecord], stats: &[TabletStat]) -> Vec<u64> {
+        spans(list).iter().map(|(first, last)| weight_of(stats, *first, *last).bytes).collect()
+    }
+
+    // A8: the big objects are in a hundredth of the hashes, here and there.
+    #[test]
+    fn tablets_are_cut_where_their_bytes_lie() {
+        let part = u64::MAX / 100;
+        for by_slots in [false, true] {
+            for heavy in [0, 17, 99] {
+                let row =
+                    |at| stat(at * part, at * part + part - 1, if at == heavy { 1_000_000 } else { 1000 });
+                let stats: Vec<TabletStat> = (0..100).map(row).collect();
+                for count in [2, 3, 7] {
+                    let mut it = Pieces::new(&[piece(0, u64::MAX, 1, 5)], by_slots, false);
+                    it.split_each(count, &stats).unwrap();
+                    let bytes = bytes(&it.pieces, &stats);
+                    assert_eq!(bytes.len(), count as usize);
+                    let (least, most) = (bytes.iter().min().unwrap(), bytes.iter().max().unwrap());
+                    // A slot has 6000 of the heaviest row's.
+                    assert!(
+                        most - least <= if by_slots { 13_000 } else { 100 },
+                        "{heavy}, {count}: {bytes:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    // A8: what is told of the whole is expected to lie as the rest does; each tablet is weighed by itself.
+    #[test]
+    fn what_is_not_known_exactly_lies_as_the_rest() {
+        let quarter = 1 << 62;
+        let stats = [
+            stat(0, 2 * quarter - 1, 600),
+            stat(0, quarter - 1, 100),
+            stat(quarter, 2 * quarter - 1, 300),
+            stat(2 * quarter, u64::MAX, 50),
+        ];
+        let mut it = pieces(&[piece(0, 2 * quarter - 1, 1, 5), piece(2 * quarter, u64::MAX, 2, 7)]);
+        it.split_each(2, &stats).unwrap();
+        // 250 and 750: so the middle is a third into the second quarter.
+        let begins: Vec<u64> = it.pieces.iter().map(|piece| piece.first.0).collect();
+        assert_eq!(begins, [0, quarter + quarter.div_ceil(3), 2 * quarter, 3 * quarter]);
+    }
+
+    // A8: whatever rows say, there are as many parts as were asked for, if there are so many hashes.
+    #[test]
+    fn parts_are_as_many_as_are_asked_for() {
+        let point = [stat(77, 77, 1_000_000)];
+        for by_slots in [false, true] {
+            for count in [2, 5, 100] {
+                let mut it = Pieces::new(&[piece(0, u64::MAX, 1, 5)], by_slots, false);
+                it.split_each(count, &point).unwrap();
+                assert_eq!(tablets(&it.pieces).count(), count as usize);
+            }
+        }
+        for stats in
+            [&[][..], &[stat(3, 4, 10)], &[stat(9, 3, 10)], &[stat(0, 9, u64::MAX), stat(0, 9, u64::MAX)]]
+        {
+            let mut it = pieces(&[piece(0, 9, 1, 5), piece(10, u64::MAX, 2, 5)]);
+            it.split_each(10, stats).unwrap();
+            assert_eq!(tablets(&it.pieces).count(), 20);
         }
     }
 
@@ -251,7 +325,7 @@ mod tests {
             for _ in 0..rng.between(1, 30) {
                 match rng.below(8) {
                     0 => it.join_all(),
-                    1 if it.pieces.len() < 100 => it.split_each(rng.between(1, 3) as u32).unwrap(),
+                    1 if it.pieces.len() < 100 => it.split_each(rng.between(1, 3) as u32, &[]).unwrap(),
                     2 | 3 => {
                         let at = it.pieces[rng.below(it.pieces.len() as u64) as usize].first;
                         let _ = it.join(at);

@@ -554,6 +554,7 @@ impl Coordinator {
         self.outbox.report(Level::Info, text);
         self.outbox.touch(Key::Recovery(id));
         self.room_may_be_free();
+        self.watch_freeing(now, id);
         self.remove_server(now, crashed);
     }
 

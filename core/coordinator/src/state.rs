@@ -22,7 +22,7 @@ use ramhold_base::{
 };
 use ramhold_wire::control::Address;
 use ramhold_wire::membership::{Durability, ServerEntry, ServerState};
-use ramhold_wire::status::{AwayReport, LossReport, PartReport, RecoverySteps};
+use ramhold_wire::status::{AwayReport, BackupReport, LossReport, PartReport, RecoverySteps};
 use ramhold_wire::table::TableOptions;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -62,6 +62,10 @@ pub struct Meta {
     #[n(9)]
     #[cbor(default)]
     pub index_secret: u64,
+    /// How replicas were placed last: rings of copysets, 0: scattered. None: by a coordinator that did not note it.
+    #[n(10)]
+    #[cbor(default)]
+    pub copyset_rings: Option<u8>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
@@ -239,6 +243,10 @@ pub struct RecoveryRecord {
     #[n(24)]
     #[cbor(default)]
     pub given_up: Vec<AwayReport>,
+    /// What backups have done, as last told; bounded.
+    #[n(25)]
+    #[cbor(default)]
+    pub backups: Vec<BackupReport>,
 }
 
 /// Up to where a segment is replayed: for the head of each stream, and after a loss for every segment that is not whole.

@@ -5,6 +5,7 @@
 use crate::machine::{Coordinator, millis};
 use crate::recovery::Recovery;
 use crate::state::RecoveryRecord;
+use crate::watching;
 use ramhold_base::{Instant, Peer, ServerId, Status};
 use ramhold_wire::Header;
 use ramhold_wire::membership::ServerEntry;
@@ -19,6 +20,8 @@ const WARNING_COUNT_MAX: usize = 16;
 const RECOVERY_COUNT_MAX: usize = 100;
 /// Turns of partitions that are told of, of each: all of them together fit a frame.
 const PART_COUNT_MAX: usize = 512;
+/// Backups that are told of, of each.
+const BACKUP_COUNT_MAX: usize = 128;
 
 /// Servers that are away, of each recovery that is told of.
 const AWAY_COUNT_MAX: usize = 256;
@@ -106,6 +109,8 @@ impl Coordinator {
             away: self.away(record).into_iter().take(AWAY_COUNT_MAX).collect(),
             given_up: record.given_up.iter().take(AWAY_COUNT_MAX).copied().collect(),
             waits_for: live.and_then(|live| live.admission.waits_for()),
+            backups: record.backups.iter().take(BACKUP_COUNT_MAX).copied().collect(),
+            backups_total: watching::total(&record.backups),
         }
     }
 

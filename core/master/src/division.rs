@@ -14,8 +14,9 @@ use crate::tablets::{Tablet, TabletState};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ConnId, DivisionId, Effects, Instant, KeyHash, Level, Peer, Status, TableId};
 use ramhold_log::HashRange;
-use ramhold_wire::table::TabletDivide;
-use ramhold_wire::{Header, decode, reply};
+use ramhold_wire::recovery::TabletStat;
+use ramhold_wire::table::{TabletDivide, TabletWeights, TabletsWeighed};
+use ramhold_wire::{Header, decode, reply, reply_with};
 use std::collections::BTreeSet;
 
 /// Index buckets looked at in one turn: some 2000 objects, each of which is read and verified.
@@ -62,6 +63,30 @@ impl Master {
             }
             Err(status) => reply(effects, Peer::Conn(from), header, status),
         }
+    }
+
+    /// Where what is here of a table lies, for whoever wants to cut it evenly: what the next head would tell.
+    pub(crate) fn on_tablet_weights(
+        &self,
+        header: &Header,
+        body: &[u8],
+        from: ConnId,
+        effects: &mut Effects,
+    ) {
+        let question: TabletWeights = match decode(body) {
+            Ok(question) => question,
+            Err(status) => return reply(effects, Peer::Conn(from), header, status),
+        };
+        let rows = self.log.will().into_iter().filter(|row| row.table == question.table);
+        let rows = rows.map(|row| TabletStat {
+            table: row.table,
+            first: row.first,
+            last: row.last,
+            bytes: row.bytes,
+            records: row.records,
+        });
+        let weighed = TabletsWeighed { rows: rows.collect() };
+        reply_with(effects, Peer::Conn(from), header, Status::Ok, &weighed);
     }
 
     fn check_division(&mut self, body: &[u8]) -> Result<(TableId, Vec<HashRange>), Status> {

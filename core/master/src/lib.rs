@@ -357,6 +357,7 @@ impl Master {
             Opcode::TabletDrop => self.on_tablet_drop(header, body, from, effects),
             Opcode::TabletDivide => self.on_tablet_divide(header, body, from, effects),
             Opcode::TabletMigrate => self.on_tablet_migrate(header, body, from, effects),
+            Opcode::TabletWeights => self.on_tablet_weights(header, body, from, effects),
             Opcode::Recover => self.on_recover(now, header, body, from, view, effects),
             // Its list may know an asker's directory under the id of an earlier life only: what it counts on there may
             // be the very replicas that are asked about.

@@ -52,6 +52,7 @@ impl ServerNode {
             | Opcode::TabletDrop
             | Opcode::TabletDivide
             | Opcode::TabletMigrate
+            | Opcode::TabletWeights
             | Opcode::Recover => {
                 if let Err(status) = self.check_serving(header).and_then(|()| self.check_term(header)) {
                     return reply(effects, to, header, status);
@@ -76,7 +77,7 @@ impl ServerNode {
                     Err(status) => reply(effects, to, header, status),
                 }
             }
-            Opcode::Fence => {
+            Opcode::Fence | Opcode::RecoveryWork => {
                 if let Err(status) = self.check_identity(header).and_then(|()| self.check_term(header)) {
                     return reply(effects, to, header, status);
                 }

@@ -356,6 +356,7 @@ impl Machine for ServerNode {
             return;
         }
         self.now = now;
+        self.backup.resume(now, &self.view, effects);
         match input {
             Input::Start { .. } => {
                 self.started = now;

@@ -86,7 +86,9 @@ opcodes! {
     TabletDivide = 63;
     Reach = 64;
     Room = 65;
-    TabletMigrate = 66;
+    RecoveryWork = 66;
+    TabletWeights = 67;
+    TabletMigrate = 68;
 
     // Servers to servers (J1).
     Publish = 70;

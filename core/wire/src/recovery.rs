@@ -320,6 +320,53 @@ impl Message for Room {
     type Reply = RoomReport;
 }
 
+/// Coordinator to backup: what have you done for the recovery of this server?
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct RecoveryWork {
+    #[n(0)]
+    pub crashed: ServerId,
+}
+
+/// As of the answer, in the backup's present life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Encode, Decode)]
+pub struct RecoveryWorked {
+    /// Segments, from the device.
+    #[n(0)]
+    pub read: WorkDone,
+    /// Segments, verified and divided.
+    #[n(1)]
+    pub divide: WorkDone,
+    /// Replicas, after the server had left the list.
+    #[n(2)]
+    pub free: WorkDone,
+    /// Replicas that are still there.
+    #[n(3)]
+    pub held: u64,
+}
+
+/// One kind of work: how much of it was done, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Encode, Decode)]
+pub struct WorkDone {
+    #[n(0)]
+    pub count: u64,
+    /// Of log.
+    #[n(1)]
+    pub bytes: u64,
+    /// Microseconds during which any of it was under way.
+    #[n(2)]
+    pub busy: u64,
+    /// Microseconds before the answer: the first began, the last ended; none: there was none.
+    #[n(3)]
+    pub began: Option<u64>,
+    #[n(4)]
+    pub ended: Option<u64>,
+}
+
+impl Message for RecoveryWork {
+    const OPCODE: Opcode = Opcode::RecoveryWork;
+    type Reply = RecoveryWorked;
+}
+
 /// Recovery master to backup: the records of this partition in this segment.
 /// The answer's body is not CBOR: `ReadTimes`, then whole log entries one after the other, checked by the backup and to be
 /// checked again.

@@ -383,6 +383,14 @@ pub struct RecoveryReport {
     #[n(21)]
     #[cbor(default)]
     pub waits_for: Option<String>,
+    /// What each backup has done for it; bounded.
+    #[n(22)]
+    #[cbor(default)]
+    pub backups: Vec<BackupReport>,
+    /// And all of them together.
+    #[n(23)]
+    #[cbor(default)]
+    pub backups_total: BackupReport,
 }
 
 /// When a recovery came how far: milliseconds after the verdict, but for the first.
@@ -403,6 +411,48 @@ pub struct RecoverySteps {
     /// The last partition went live.
     #[n(4)]
     pub last_live: Option<u64>,
+    /// No backup that is up holds a replica of the dead server any more.
+    #[n(5)]
+    #[cbor(default)]
+    pub freed: Option<u64>,
+}
+
+/// What a backup has done for a recovery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Encode, Decode)]
+pub struct BackupReport {
+    /// None: many.
+    #[n(0)]
+    pub server: ServerId,
+    /// Segments read from the device.
+    #[n(1)]
+    pub read: WorkReport,
+    /// Segments verified and divided.
+    #[n(2)]
+    pub divide: WorkReport,
+    /// Replicas freed when all was live.
+    #[n(3)]
+    pub free: WorkReport,
+    /// Replicas of the dead server that it holds yet.
+    #[n(4)]
+    pub held: u64,
+}
+
+/// How much was done of one kind of work. Times are milliseconds after the verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Encode, Decode)]
+pub struct WorkReport {
+    #[n(0)]
+    pub count: u64,
+    /// Of log.
+    #[n(1)]
+    pub bytes: u64,
+    /// Microseconds during which any of it was under way; of many backups their sum.
+    #[n(2)]
+    pub busy: u64,
+    /// The first began, the last ended.
+    #[n(3)]
+    pub from: Option<u64>,
+    #[n(4)]
+    pub to: Option<u64>,
 }
 
 /// One turn of a partition at a recovery master. Times are milliseconds after the verdict.

@@ -3,6 +3,7 @@
 use crate::Opcode;
 use crate::control::{Address, Empty, Message};
 use crate::membership::Durability;
+use crate::recovery::TabletStat;
 use minicbor::{Decode, Encode};
 use ramhold_base::hash::{Placement, PlacementSeed};
 use ramhold_base::{DivisionId, KeyHash, SegmentId, ServerId, ShardId, StreamId, TableId};
@@ -372,4 +373,23 @@ pub struct TabletMigrated {
 impl Message for TabletMigrated {
     const OPCODE: Opcode = Opcode::TabletMigrated;
     type Reply = Empty;
+}
+
+/// Coordinator to master: where does what you have of this table lie?
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct TabletWeights {
+    #[n(0)]
+    pub table: TableId,
+}
+
+/// As in the next head: from the table's profile, if it is large enough to have one.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode)]
+pub struct TabletsWeighed {
+    #[n(0)]
+    pub rows: Vec<TabletStat>,
+}
+
+impl Message for TabletWeights {
+    const OPCODE: Opcode = Opcode::TabletWeights;
+    type Reply = TabletsWeighed;
 }

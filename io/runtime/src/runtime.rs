@@ -95,6 +95,7 @@ pub struct Runtime<M: Machine> {
     observer: Observer<M>,
     turns: Latencies,
     last_work: Instant,
+    last_step: Instant,
     exit: Option<Exit>,
     named: Option<ServerId>,
     report: Report,
@@ -157,6 +158,7 @@ impl<M: Machine> Runtime<M> {
             turns: Latencies::default(),
             stop: StopHandle { asked: Arc::new(AtomicBool::new(false)), waker },
             last_work: Instant::ZERO,
+            last_step: Instant::ZERO,
             exit: None,
             named: None,
             report: config.report,
@@ -212,6 +214,7 @@ impl<M: Machine> Runtime<M> {
     /// Lets the owner call the machine, and executes the effects. Frames go out when the next turn begins.
     pub fn step<R>(&mut self, call: impl FnOnce(&mut M, Instant, &mut Effects) -> R) -> R {
         let now = clock::now();
+        let now = self.not_before(now);
         let result = call(&mut self.machine, now, &mut self.effects);
         self.execute(now, &[]);
         self.settle(now);
@@ -403,6 +406,7 @@ impl<M: Machine> Runtime<M> {
         let mut is_taken = false;
         if self.exit.is_none() && self.network.is_heard(id) {
             let bytes = input.waiting();
+            let now = self.not_before(now);
             self.machine.step(now, Input::Bytes { from: id, bytes }, &mut self.effects);
             let taken = self.effects.taken;
             self.execute(now, &[]);
@@ -434,8 +438,20 @@ impl<M: Machine> Runtime<M> {
     fn enter(&mut self, now: Instant, input: Input<'_>) {
         assert!(self.exit.is_none(), "a machine that has ended gets no input");
         let frame = input.frame();
+        // What a step makes of a whole segment takes milliseconds, and the next one, also of this turn, sees how many.
+        let is_long = matches!(&input, Input::Disk { result: Ok(bytes), .. } if !bytes.is_empty());
+        let now = self.not_before(if is_long { clock::now() } else { now });
         self.machine.step(now, input, &mut self.effects);
+        if is_long {
+            self.last_step = clock::now();
+        }
         self.execute(now, frame);
+    }
+
+    /// Steps that come in one turn may be given the time of its beginning, but none an earlier one than the step before.
+    fn not_before(&mut self, now: Instant) -> Instant {
+        self.last_step = self.last_step.max(now);
+        self.last_step
     }
 
     fn say_last_words(&mut self) {

@@ -20,12 +20,19 @@ Times are milliseconds after the coordinator declared the server dead:
   first live  the first part was served again
   done        all of it was
 
-With the name of a recovery, its course: what was done when, and how each recovery master fared with its partition.
+With the name of a recovery, its course: what was done when and how much of it, by all together; how each recovery
+master fared with its partition; and what each backup did.
+  verify      from the first suspicion to the verdict; when the server really died, nobody can tell
+  read        backups read segments, divide: verified them and cut them up for the recovery masters; ahead of demand.
+              'busy' is the time in which any of it was under way, of all backups together
+  transfer    records travelled from backups to recovery masters, until publish: as in the second table
+  free        backups freed what they held of the dead server: goes on when the recovery is over, nobody waits for it
+In the second table:
   fetched     the last records had come from the backups
   replayed    and were taken in; replicated: and stood on their backups; durable: and a head named them
   fetch       the mean time of a request for records, 'backup' that part of it at the backup; 'read' is how long the
               backup needed to read the segment, mostly before it was asked for
-While a recovery runs, what is not reached yet is '-'.
+Backups are asked once a second while a recovery runs, and when it is over until all is freed. While a recovery runs, what is not reached yet is '-'.
 
 Examples:
   ramhold recoveries
@@ -186,7 +193,9 @@ pub fn report_json(report: &RecoveryReport) -> serde_json::Value {
         "failed_attempts": report.failed_attempts,
         "cause": report.cause,
         "steps": timeline::steps_json(report),
+        "course": timeline::course_json(report),
         "parts": report.parts.iter().map(timeline::part_json).collect::<Vec<_>>(),
+        "backups": report.backups.iter().map(timeline::backup_json).collect::<Vec<_>>(),
     })
 }
 

@@ -93,7 +93,8 @@ struct Alter {
 
 /// Cut a table's tablets into smaller ones; they stay on their servers.
 ///
-/// Nothing moves and nobody waits. Smaller tablets are recovered, counted and later moved each by itself.
+/// Nothing moves and nobody waits. Smaller tablets are recovered, counted and later moved each by itself. Without --at each
+/// is cut where its bytes lie, as far as its server knows: tables of less than some 10 MB are cut into equal ranges of hashes.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -103,7 +104,7 @@ Examples:
   ramhold table split sessions --at 8192")]
 struct Split {
     name: String,
-    /// How many equal ones each tablet becomes.
+    /// How many with as many bytes each a tablet becomes.
     #[arg(long, default_value_t = 2, conflicts_with = "at", value_parser = clap::value_parser!(u32).range(2..))]
     parts: u32,
     /// Where a tablet is to begin: a hash as 'describe' shows it, or a slot of a table by slots.

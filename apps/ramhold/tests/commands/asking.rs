@@ -54,6 +54,45 @@ fn recoveries_show_their_times() {
 }
 
 #[test]
+fn the_course_of_a_recovery_tells_what_backups_did() {
+    // F11
+    let played = Played::start(Mischief::default());
+    let text = played.ramhold(&["recoveries", "last"]).ok().text();
+    let line = |begin: &str| {
+        let found = text.lines().find(|line| line.starts_with(begin));
+        found.unwrap_or_else(|| panic!("no '{begin}' in:\n{text}")).split_whitespace().collect::<Vec<_>>()
+    };
+    let read = ["read", "130", "ms", "-", "-", "9", "ms", "33", "segments", "4.0", "KiB"];
+    assert_eq!(line("read  "), read, "it is not over, so more may follow");
+    assert_eq!(line("divide ")[7..9], ["32", "segments"]);
+    assert_eq!(line("s4 ").last(), Some(&"7"), "what it holds");
+    let json = played.ramhold(&["recoveries", "r5", "--json"]).ok().json();
+    let course = json["course"].as_array().unwrap();
+    let divide = course.iter().find(|step| step["step"] == "divide").unwrap();
+    assert_eq!(
+        (&divide["count"], &divide["bytes"], &divide["busy_micros"]),
+        (&32.into(), &4096.into(), &9000.into())
+    );
+    assert_eq!(json["backups"][0]["read"]["to_millis"], 150);
+    assert_eq!(json["steps"]["freed_millis"], serde_json::Value::Null);
+}
+
+#[test]
+fn the_course_of_a_recovery_can_be_drawn() {
+    // F11
+    let played = Played::start(Mischief::default());
+    let path = std::env::temp_dir().join(format!("ramhold-course-{}.svg", std::process::id()));
+    played.ramhold(&["recoveries", "--svg", path.to_str().unwrap()]).ok();
+    let drawn = std::fs::read_to_string(&path).unwrap();
+    std::fs::remove_file(path).unwrap();
+    for wanted in
+        ["r5 of s3", "cut in partitions", "33 segments, 4.0 KiB", "backup s4", "33 read, 32 divided, 0 freed"]
+    {
+        assert!(drawn.contains(wanted), "'{wanted}' is missing in:\n{drawn}");
+    }
+}
+
+#[test]
 fn the_benchmark_counts_what_it_did() {
     let played = Played::start(Mischief { retry_every: 50, ..Mischief::default() });
     let arguments = [

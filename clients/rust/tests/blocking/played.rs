@@ -20,8 +20,8 @@ use ramhold_wire::membership::{Label, ServerEntry, ServerState};
 use ramhold_wire::multi::{MultiRequest, encode_answer};
 use ramhold_wire::scan::{ScanHead, ScanRequest, encode_object_head};
 use ramhold_wire::status::{
-    BackupStatus, ClusterStatus, LossReport, Pong, ProcessStatus, Recoveries, RecoveryPhase, RecoveryReport,
-    StreamStatus,
+    BackupReport, BackupStatus, ClusterStatus, LossReport, Pong, ProcessStatus, Recoveries, RecoveryPhase,
+    RecoveryReport, StreamStatus, WorkReport,
 };
 use ramhold_wire::table::{
     TableCreate, TableCreated, TableDescribe, TableDescription, TableDrop, TableSummary, Tables,
@@ -499,9 +499,23 @@ fn summary((table, there): (&TableId, &TableCreate)) -> TableSummary {
     }
 }
 
+fn backups() -> BackupReport {
+    let work =
+        |count, from, to| WorkReport { count, bytes: 4096, busy: 9000, from: Some(from), to: Some(to) };
+    BackupReport {
+        server: ServerId::NONE,
+        read: work(33, 130, 150),
+        divide: work(32, 140, 160),
+        free: WorkReport::default(),
+        held: 7,
+    }
+}
+
 fn recovery(address: SocketAddr) -> RecoveryReport {
     RecoveryReport {
         waits_for: None,
+        backups: vec![BackupReport { server: ServerId(4), ..backups() }],
+        backups_total: backups(),
         recovery: RecoveryId(5),
         crashed: ServerId(3),
         address: Address(address),

@@ -15,3 +15,4 @@ mod lives;
 mod reading;
 mod synced;
 mod torture;
+mod working;

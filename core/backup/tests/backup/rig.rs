@@ -253,7 +253,18 @@ impl Rig {
 
     /// Executes disk effects until there are none, or the process is dead.
     pub fn run(&mut self) {
-        while self.run_one() {}
+        while self.run_one() || self.step_again() {}
+    }
+
+    /// Gives the backup the step that it wants at once, if it does.
+    pub fn step_again(&mut self) -> bool {
+        let is_due = self.fuse != Some(0) && self.backup.deadline() == Some(Instant::ZERO);
+        if is_due {
+            let mut effects = Effects::new();
+            self.backup.tick(self.now, &self.view, &mut effects);
+            self.take(effects, &[]);
+        }
+        is_due
     }
 
     pub fn run_one(&mut self) -> bool {

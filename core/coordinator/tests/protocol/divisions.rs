@@ -3,6 +3,7 @@
 use crate::harness::*;
 use ramhold_base::{DivisionId, KeyHash, ServerId, Status, TableId};
 use ramhold_wire::Opcode;
+use ramhold_wire::recovery::TabletStat;
 use ramhold_wire::table::*;
 use std::time::Duration;
 
@@ -141,4 +142,81 @@ fn a_server_has_as_many_tablets_as_its_heads_have_room_for() {
     assert_eq!(world.client(&split(2)), Some(Err(Status::TooManyTablets)));
     assert_eq!(world.client(&TableDivide { table, division: JOIN }), divided(1));
     assert_eq!(world.client(&split(4097)), Some(Err(Status::BadRequest)));
+}
+
+/// A table at one server, nine tenths of which lie in its last sixteenth.
+fn uneven() -> (World, TableId) {
+    let mut world = World::cluster(2);
+    let table = world.create("users", buffered(1, 1));
+    let owner = world.describe("users").tablets[0].owner;
+    let port = owner.raw() as u16;
+    let row = |first, last, bytes| TabletStat {
+        table,
+        first: KeyHash(first),
+        last: KeyHash(last),
+        bytes,
+        records: 1,
+    };
+    let other = TabletStat { table: TableId(99), ..row(0, 5, 1_000_000) };
+    world.server_mut(port).weights = vec![row(0, (15 << 60) - 1, 100), row(15 << 60, u64::MAX, 900), other];
+    (world, table)
+}
+
+fn begins(world: &mut World) -> Vec<u64> {
+    world.describe("users").tablets.iter().map(|tablet| tablet.first.0).collect()
+}
+
+// A8, C3
+#[test]
+fn parts_are_even_by_what_owners_tell() {
+    let (mut world, table) = uneven();
+    assert_eq!(world.client(&TableDivide { table, division: HALVES }), divided(2));
+    // 100 before the last sixteenth, and 400 of its 900.
+    let middle = (15 << 60) + ((1_u64 << 60) as u128 * 4 / 9) as u64;
+    let begins = begins(&mut world);
+    assert!(begins[0] == 0 && begins[1].abs_diff(middle) <= 1, "{begins:x?}, {middle:x}");
+    // The repetition is not weighed again.
+    let asked = |world: &World| world.servers.values().map(|server| server.weights_asked).sum::<u32>();
+    assert_eq!(asked(&world), 1);
+    assert_eq!(world.client(&TableDivide { table, division: HALVES }), divided(2));
+    assert_eq!(asked(&world), 1);
+    // Where to cut is said: nobody is asked.
+    let at = KeyHash(99);
+    assert_eq!(world.client_anew(&TableDivide { table, division: Division::Split { at } }), divided(3));
+    assert_eq!(asked(&world), 1);
+}
+
+// A8
+#[test]
+fn an_owner_that_does_not_tell_is_cut_evenly() {
+    for is_old in [false, true] {
+        let (mut world, table) = uneven();
+        for port in [1, 2] {
+            let server = world.server_mut(port);
+            if is_old { &mut server.ignorant } else { &mut server.deaf }.insert(Opcode::TabletWeights);
+        }
+        let split = TableDivide { table, division: HALVES };
+        if !is_old {
+            assert_eq!(world.client(&split), None, "it waits for a moment");
+            assert_eq!(world.client(&split), None, "also for who asks again");
+            world.run(Duration::from_secs(1));
+        }
+        assert_eq!(world.client(&split), divided(2));
+        assert_eq!(begins(&mut world), [0, HALF.0]);
+        assert_eq!(world.state().tables[&table].division, DivisionId(1));
+    }
+}
+
+// A8, G1
+#[test]
+fn a_table_that_is_dropped_while_it_is_weighed_is_not_cut() {
+    let (mut world, table) = uneven();
+    for port in [1, 2] {
+        world.server_mut(port).deaf.insert(Opcode::TabletWeights);
+    }
+    let split = TableDivide { table, division: HALVES };
+    assert_eq!(world.client(&split), None);
+    assert_eq!(world.client_anew(&TableDrop { table }), Some(Ok(ramhold_wire::control::Empty {})));
+    world.run(Duration::from_secs(1));
+    assert_eq!(world.client_anew(&split), Some(Err(Status::UnknownTable)));
 }

@@ -33,6 +33,8 @@ pub struct Server {
     pub mood: Mood,
     /// Requests that it leaves unanswered.
     pub deaf: BTreeSet<Opcode>,
+    /// What its version does not know.
+    pub ignorant: BTreeSet<Opcode>,
     /// How many those were.
     pub unheard: u32,
     /// Its answers to pings are on their way until `release_pongs`.
@@ -61,6 +63,12 @@ pub struct Server {
     pub copyset_rings: Option<u8>,
     /// What there is room for.
     pub room: RoomReport,
+    /// Where its tables lie, and how often it was asked.
+    pub weights: Vec<TabletStat>,
+    pub weights_asked: u32,
+    /// What it has done for any recovery, and how often it was asked.
+    pub worked: RecoveryWorked,
+    pub worked_asked: u32,
     /// It finishes what it is told to recover by itself.
     pub diligent: bool,
     registered: BTreeMap<(Durability, u8), SegmentId>,
@@ -299,6 +307,9 @@ impl World {
             server.unheard += 1;
             return;
         }
+        if server.ignorant.contains(&opcode) {
+            return self.answer(at, &header, Status::UnknownOpcode, &Empty {});
+        }
         if opcode != Opcode::Ping && header.target != server.id {
             return self.answer(at, &header, Status::WrongServer, &Empty {});
         }
@@ -336,6 +347,18 @@ impl World {
             Opcode::Room => {
                 let room = server.room;
                 self.answer(at, &header, Status::Ok, &room);
+            }
+            Opcode::TabletWeights => {
+                let weights: TabletWeights = decode(body).expect("a table");
+                server.weights_asked += 1;
+                let rows = server.weights.iter().filter(|row| row.table == weights.table).copied().collect();
+                self.answer(at, &header, Status::Ok, &TabletsWeighed { rows });
+            }
+            Opcode::RecoveryWork => {
+                let _: RecoveryWork = decode(body).expect("a server");
+                server.worked_asked += 1;
+                let worked = server.worked;
+                self.answer(at, &header, Status::Ok, &worked);
             }
             Opcode::TabletTake => {
                 let take: TabletTake = decode(body).expect("a tablet");
@@ -547,6 +570,7 @@ impl World {
             id: ServerId::NONE,
             mood: Mood::Answering,
             deaf: BTreeSet::new(),
+            ignorant: BTreeSet::new(),
             unheard: 0,
             holds_pongs: false,
             held_pongs: Vec::new(),
@@ -563,6 +587,10 @@ impl World {
             lease_millis: 0,
             copyset_rings: None,
             room: RoomReport { frames: 1 << 20, log_bytes: 1 << 40 },
+            weights: Vec::new(),
+            weights_asked: 0,
+            worked: RecoveryWorked::default(),
+            worked_asked: 0,
             diligent: true,
             reaches: Vec::new(),
             registered: BTreeMap::new(),

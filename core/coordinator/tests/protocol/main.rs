@@ -12,3 +12,4 @@ mod restarts;
 mod room;
 mod tables;
 mod updates;
+mod watching;

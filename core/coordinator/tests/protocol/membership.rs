@@ -419,6 +419,14 @@ fn another_placement_is_told_to_all_servers_though_the_list_is_the_same() {
         world.run(Duration::from_secs(1));
         assert_eq!(world.state().meta.list_version, version);
         assert_eq!([1, 2, 3].map(|id| world.server_mut(id).copyset_rings), [rings; 3]);
+        let told =
+            |world: &World| world.reports.iter().filter(|text| text.contains("were placed by")).count();
+        let (told_before, name) =
+            (told(&world), rings.map_or("scatter".into(), |rings| format!("copyset:{rings}")));
+        assert!(world.reports.iter().any(|text| text.contains(&format!("are placed by {name} from now on"))));
+        world.restart();
+        world.run(Duration::from_secs(1));
+        assert_eq!(told(&world), told_before, "the same again is nothing to tell");
         assert_eq!(world.status().copyset_rings, rings);
         world.enlist(port);
         world.run(Duration::from_secs(1));

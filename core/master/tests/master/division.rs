@@ -8,7 +8,7 @@ use ramhold_wire::Opcode;
 use ramhold_wire::control::encode_into;
 use ramhold_wire::count::{CountReply, CountRequest};
 use ramhold_wire::data::{RejectRules, WriteRequest};
-use ramhold_wire::table::{HashSpan, TabletDivide, TabletDrop};
+use ramhold_wire::table::{HashSpan, TabletDivide, TabletDrop, TabletWeights, TabletsWeighed};
 
 const TABLE: TableId = TableId(5);
 const HALF: u64 = 1 << 63;
@@ -126,4 +126,25 @@ fn a_table_that_is_dropped_during_the_walk_is_divided_no_more() {
     assert_eq!(rig.answer_to(rpc).unwrap().0, Status::UnknownTable);
     (0..1000).for_each(|_| rig.tick());
     rig.master.check_invariants();
+}
+
+// A8, C3
+#[test]
+fn the_coordinator_is_told_where_what_lies() {
+    let mut rig = Rig::new();
+    rig.take_table();
+    (0..50).for_each(|key| put(&mut rig, key));
+    rig.settle();
+    let mut weigh = |table| {
+        let mut body = Vec::new();
+        encode_into(&mut body, &TabletWeights { table });
+        let rpc = rig.send(Opcode::TabletWeights, &body);
+        let (status, body) = rig.answer_to(rpc).expect("it is answered at once");
+        assert_eq!(status, Status::Ok);
+        ramhold_wire::decode::<TabletsWeighed>(&body).unwrap().rows
+    };
+    let rows = weigh(TABLE);
+    assert_eq!(rows.iter().map(|row| row.records).sum::<u64>(), 50);
+    assert!(rows.iter().all(|row| row.table == TABLE && row.bytes > 0));
+    assert_eq!(weigh(TableId(77)), []);
 }

@@ -4,6 +4,8 @@ use crate::probe::{Probe, Seen, quiet, until};
 use crate::scratch::Scratch;
 use ramhold_base::{DiskError, DiskFile, DiskToken, Effect, Effects};
 use ramhold_runtime::{DiskConfig, NetworkLimits, Runtime, RuntimeConfig, StartError};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 fn with_disk(scratch: &Scratch, machine: Probe) -> Result<Runtime<Probe>, StartError> {
     let disk =
@@ -34,6 +36,33 @@ fn work_on_buffers_completes_in_order_before_anything_else_is_fed() {
     });
     let expected = [done(1, b""), done(2, b""), done(3, b""), done(4, b"firsecond"), done(5, b"")];
     assert_eq!(runtime.machine().seen[1..], expected);
+}
+
+// F11: so a machine can tell what it took to divide a segment.
+#[test]
+fn the_step_after_one_with_what_was_read_sees_how_long_that_took() {
+    let scratch = Scratch::new();
+    let times = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&times);
+    let slow = Probe::new(move |now, seen, _| {
+        noted.lock().unwrap().push(now);
+        if let Seen::Disk { token: DiskToken(2), .. } = seen {
+            let began = std::time::Instant::now();
+            while began.elapsed() < Duration::from_millis(5) {
+                std::hint::spin_loop();
+            }
+        }
+    });
+    let mut runtime = with_disk(&scratch, slow).unwrap();
+    runtime.step(|_, _, effects| {
+        effects.disk_write(DiskToken(1), DiskFile::Buffers, 0, b"segment");
+        effects.push(read(2, DiskFile::Buffers, 7));
+        effects.push(Effect::DiskSync { token: DiskToken(3), file: DiskFile::Buffers });
+    });
+    let times = times.lock().unwrap();
+    let [.., before, after] = times[..] else { panic!("{times:?}") };
+    assert!(after.since(before) >= Duration::from_millis(5), "{times:?}");
+    assert!(times.is_sorted());
 }
 
 #[test]

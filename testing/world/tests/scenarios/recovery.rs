@@ -27,6 +27,40 @@ fn a_recovery_master_that_dies_at_any_step_is_replaced() {
     }
 }
 
+/// F11: reading, dividing and freeing are told by those who did it, until nothing of the dead server is held any more.
+#[test]
+fn a_recovery_tells_what_backups_did_until_all_is_freed() {
+    let mut stage = Stage::new(5);
+    let table = stage.table("t", 3);
+    stage.fill(table, "key", 200);
+    let master = stage.owner(table).unwrap();
+    let dead = stage.id(master);
+    stage.crash(master);
+    stage.expect_filled(table, "key", 200);
+    let freed = |stage: &Stage| {
+        let records = stage.state().map(|state| state.recoveries.values());
+        records.into_iter().flatten().any(|record| record.crashed == dead && record.steps.freed.is_some())
+    };
+    stage.wait("all is freed", freed);
+    for server in stage.others(&[master]) {
+        let held =
+            stage.node(server).unwrap().backup().replicas().filter(|replica| replica.log.server == dead);
+        assert_eq!(held.count(), 0, "server {server}");
+    }
+    let report = stage.recoveries().into_iter().find(|report| report.crashed == dead).unwrap();
+    let all = report.backups_total;
+    assert!(all.read.count >= report.segments, "{} of {} read", all.read.count, report.segments);
+    assert!(all.divide.count >= report.segments && all.divide.bytes >= report.bytes, "{all:?}, {report:?}");
+    assert!(
+        all.free.count >= 3 * report.segments,
+        "{} of {} segments freed",
+        all.free.count,
+        report.segments
+    );
+    assert!(report.done_millis <= report.steps.freed && all.read.from <= all.divide.to, "{report:?}");
+    stage.close();
+}
+
 /// A6: the count of a table is right through writes, removes, a recovery in parts, and another one.
 #[test]
 fn a_recovered_table_has_as_many_objects_as_before() {

@@ -192,6 +192,8 @@ impl Recovery {
         let steal = machine::steal_percent(before, machine::Times::now());
         progress.show_text(|| "reading everything back".to_owned());
         let wrong = probe::wrong(&global, &load)?;
+        // By now backups have told what they did.
+        let report = stage.report_of(victim)?.unwrap_or(report);
         let buffer_bytes = stage.buffer_bytes()?;
         floor.weigh(report.bytes, u64::from(self.replicas), buffer_bytes);
         let beside = match asked {

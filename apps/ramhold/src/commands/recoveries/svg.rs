@@ -1,40 +1,105 @@
-//! The course of one recovery as a picture: time from left to right, the coordinator's steps above, a row for each turn of
-//! a partition below.
+//! The course of one recovery as a picture: time from left to right, all together above, a row for each turn of a partition
+//! below, then one for each backup; at the right how much it was.
 
-use super::timeline::{Span, part_spans, steps};
+use super::timeline::{Span, backup_spans, part_spans, steps};
 use crate::size::bytes_text;
-use ramhold_client::RecoveryReport;
+use ramhold_client::{BackupReport, PartReport, RecoveryReport};
 use std::fmt::Write;
 
-const LABEL_WIDTH: f64 = 230.0;
+const LABEL_WIDTH: f64 = 190.0;
 const CHART_WIDTH: f64 = 900.0;
+const AMOUNT_WIDTH: f64 = 220.0;
 const ROW_HEIGHT: f64 = 22.0;
 const TOP: f64 = 70.0;
-/// Rows of partitions that are drawn; the rest is counted in words.
-const PART_COUNT_MAX: usize = 200;
+/// Rows of partitions, and of backups, that are drawn; the rest is counted in words.
+const ROW_COUNT_MAX: usize = 200;
+/// Of steps that no partition and no backup has.
+const STEP_COLOR: &str = "#76b7b2";
 
 /// A color for each kind of span, and in which part of a row it is drawn: those that overlap lie below each other.
-const KINDS: [(&str, &str, f64, f64); 6] = [
+const KINDS: [(&str, &str, f64, f64); 9] = [
+    ("read", "#edc948", 0.0, 0.5),
+    ("divide", "#d37295", 0.5, 0.5),
     ("assign", "#9e9e9e", 0.0, 1.0),
-    ("fetch", "#4e79a7", 0.0, 0.34),
+    ("transfer", "#4e79a7", 0.0, 0.34),
     ("replay", "#f28e2b", 0.33, 0.34),
     ("replicate", "#59a14f", 0.66, 0.34),
     ("enter", "#b07aa1", 0.0, 1.0),
     ("publish", "#e15759", 0.0, 1.0),
+    ("free", "#9c755f", 0.0, 1.0),
 ];
 
+/// One line of the picture.
+struct Row {
+    label: String,
+    /// At the right.
+    amount: String,
+    spans: Vec<Span>,
+    /// Of all together, so it has a row for itself.
+    is_step: bool,
+}
+
+fn step_row(span: Span) -> Row {
+    let (label, amount) = (span.name.to_owned(), span.amount.text());
+    Row { label, amount, spans: vec![span], is_step: true }
+}
+
+fn part_row(part: &PartReport) -> Row {
+    let fate = if part.failed.is_some() { ", failed" } else { "" };
+    Row {
+        label: format!("partition {} at {}{fate}", part.partition, part.server),
+        amount: match part.records {
+            0 => String::new(),
+            records => format!("{records} records, {}", bytes_text(part.bytes)),
+        },
+        spans: part_spans(part),
+        is_step: false,
+    }
+}
+
+fn backup_row(backup: &BackupReport) -> Row {
+    Row {
+        label: format!("backup {}", backup.server),
+        amount: format!(
+            "{} read, {} divided, {} freed",
+            backup.read.count, backup.divide.count, backup.free.count
+        ),
+        spans: backup_spans(backup),
+        is_step: false,
+    }
+}
+
+fn empty_row(label: String) -> Row {
+    Row { label, amount: String::new(), spans: Vec::new(), is_step: false }
+}
+
+fn rows(report: &RecoveryReport) -> Vec<Row> {
+    let mut rows: Vec<Row> = steps(report).into_iter().map(step_row).collect();
+    let mut add = |some: Vec<Row>, count: usize| {
+        if count > 0 {
+            rows.push(empty_row(String::new()));
+            rows.extend(some);
+        }
+        if count > ROW_COUNT_MAX {
+            rows.push(empty_row(format!("and {} more", count - ROW_COUNT_MAX)));
+        }
+    };
+    add(report.parts.iter().take(ROW_COUNT_MAX).map(part_row).collect(), report.parts.len());
+    add(report.backups.iter().take(ROW_COUNT_MAX).map(backup_row).collect(), report.backups.len());
+    rows
+}
+
 pub fn draw(report: &RecoveryReport) -> String {
-    let steps = steps(report);
-    let parts: Vec<_> = report.parts.iter().take(PART_COUNT_MAX).collect();
-    let spans: Vec<Vec<Span>> = parts.iter().map(|part| part_spans(part)).collect();
-    let all = || steps.iter().chain(spans.iter().flatten());
+    let rows = rows(report);
+    let all = || rows.iter().flat_map(|row| &row.spans);
     let begin = all().map(|span| span.from).fold(0.0, f64::min);
     let known = all().flat_map(|span| [Some(span.from), span.to]).flatten().fold(1.0, f64::max);
     // What is not over goes on to the right edge.
     let end = if all().any(|span| span.to.is_none()) { known * 1.05 } else { known };
     let x = |millis: f64| LABEL_WIDTH + (millis - begin) / (end - begin) * CHART_WIDTH;
-    let rows = steps.len() + parts.len() + 2;
-    let (width, height) = (LABEL_WIDTH + CHART_WIDTH + 30.0, TOP + rows as f64 * ROW_HEIGHT + 30.0);
+    let right = LABEL_WIDTH + CHART_WIDTH + 12.0;
+    let bottom = TOP + rows.len() as f64 * ROW_HEIGHT;
+    let (width, height) = (right + AMOUNT_WIDTH, bottom + 30.0);
 
     let mut out = String::new();
     let mut put = |text: std::fmt::Arguments<'_>| out.write_fmt(text).expect("a string takes everything");
@@ -66,41 +131,39 @@ pub fn draw(report: &RecoveryReport) -> String {
     let mut mark = (begin / step).ceil() * step;
     while mark <= end {
         put(format_args!(
-            "<line x1=\"{0:.1}\" y1=\"{TOP}\" x2=\"{0:.1}\" y2=\"{1:.0}\" stroke=\"#ddd\"/><text x=\"{0:.1}\" y=\"{2:.0}\" \
-             text-anchor=\"middle\" fill=\"#666\">{mark:.0} ms</text>\n",
+            "<line x1=\"{0:.1}\" y1=\"{TOP}\" x2=\"{0:.1}\" y2=\"{bottom:.0}\" stroke=\"#ddd\"/><text x=\"{0:.1}\" y=\"{1:.0}\" \
+             text-anchor=\"middle\" fill=\"#666\">{2:.0} ms</text>\n",
             x(mark),
-            height - 28.0,
-            height - 12.0
+            bottom + 16.0,
+            // No "-0".
+            mark + 0.0
         ));
         mark += step;
     }
     let mut y = TOP;
-    for span in &steps {
-        label(&mut put, y, span.name);
-        bar(&mut put, (x(span.from), x(span.to.unwrap_or(end))), (y, 1.0), "#76b7b2", span);
-        y += ROW_HEIGHT;
-    }
-    y += ROW_HEIGHT;
-    for (part, spans) in parts.iter().zip(&spans) {
-        let fate = if part.failed.is_some() { ", failed" } else { "" };
-        label(&mut put, y, &format!("partition {} at {}{fate}", part.partition, part.server));
-        for span in spans {
+    for row in &rows {
+        label(&mut put, 10.0, y, &row.label);
+        label(&mut put, right, y, &row.amount);
+        for span in &row.spans {
             let kind = KINDS.iter().find(|(name, ..)| *name == span.name);
-            let (_, color, down, high) = kind.expect("every span has a kind");
+            let (color, down, high) = match kind {
+                Some((_, color, ..)) if row.is_step => (*color, 0.0, 1.0),
+                Some((_, color, down, high)) => (*color, *down, *high),
+                None => (STEP_COLOR, 0.0, 1.0),
+            };
             let ends = (x(span.from), x(span.to.unwrap_or(end)));
-            bar(&mut put, ends, (y + down * (ROW_HEIGHT - 4.0), *high), color, span);
+            bar(&mut put, ends, (y + 2.0 + down * (ROW_HEIGHT - 4.0), high), color, span);
         }
         y += ROW_HEIGHT;
-    }
-    if report.parts.len() > parts.len() {
-        label(&mut put, y, &format!("and {} more", report.parts.len() - parts.len()));
     }
     put(format_args!("</svg>\n"));
     out
 }
 
-fn label(put: &mut impl FnMut(std::fmt::Arguments<'_>), y: f64, text: &str) {
-    put(format_args!("<text x=\"10\" y=\"{:.1}\">{text}</text>\n", y + 13.0));
+fn label(put: &mut impl FnMut(std::fmt::Arguments<'_>), x: f64, y: f64, text: &str) {
+    if !text.is_empty() {
+        put(format_args!("<text x=\"{x:.0}\" y=\"{:.1}\">{text}</text>\n", y + 15.0));
+    }
 }
 
 /// Each shows its figures when the pointer is on it.
@@ -116,9 +179,11 @@ fn bar(
         Some(to) => format!("{}: {:.1} to {to:.1} ms", span.name, span.from),
         None => format!("{}: since {:.1} ms", span.name, span.from),
     };
+    let amount = span.amount.text();
+    let comma = if amount.is_empty() { "" } else { ", " };
     put(format_args!(
         "<rect x=\"{from:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{color}\">\
-         <title>{told}</title></rect>\n"
+         <title>{told}{comma}{amount}</title></rect>\n"
     ));
 }
 

@@ -1,9 +1,9 @@
-//! The course of one recovery: as spans of time, as text, as JSON.
+//! The course of one recovery: as spans of time with what was done in them, as text, as JSON.
 
 use super::{phase_name, reports_text};
 use crate::output::Columns;
 use crate::size::bytes_text;
-use ramhold_client::{PartReport, RecoveryReport};
+use ramhold_client::{BackupReport, PartReport, RecoveryReport, WorkReport};
 use serde_json::{Value, json};
 
 /// What was done from when to when, in milliseconds after the verdict; an end that is not reached yet is missing.
@@ -11,73 +11,171 @@ pub struct Span {
     pub name: &'static str,
     pub from: f64,
     pub to: Option<f64>,
+    pub amount: Amount,
 }
 
-/// The coordinator's own steps.
+/// How much of it. What is not known, or means nothing, is missing.
+#[derive(Clone, Copy, Default)]
+pub struct Amount {
+    /// Of what.
+    pub count: Option<(u64, &'static str)>,
+    pub bytes: Option<u64>,
+    /// Microseconds, of all backups together.
+    pub busy: Option<u64>,
+}
+
+impl Amount {
+    fn of(count: u64, what: &'static str) -> Amount {
+        Amount { count: Some((count, what)), ..Amount::default() }
+    }
+
+    fn and_bytes(self, bytes: u64) -> Amount {
+        Amount { bytes: Some(bytes), ..self }
+    }
+
+    pub fn text(&self) -> String {
+        let count = self.count.map(|(count, what)| format!("{count} {what}"));
+        count.into_iter().chain(self.bytes.map(bytes_text)).collect::<Vec<_>>().join(", ")
+    }
+}
+
+fn span(name: &'static str, from: f64, to: Option<f64>) -> Span {
+    Span { name, from, to, amount: Amount::default() }
+}
+
+/// All that is done for a recovery, each for all who do it together.
 pub fn steps(report: &RecoveryReport) -> Vec<Span> {
     let steps = &report.steps;
     let at = |millis: Option<u64>| millis.map(|millis| millis as f64);
     let mut spans = Vec::new();
-    let mut add = |name, from: Option<f64>, to| {
+    let mut add = |name, from: Option<f64>, to, amount| {
         if let Some(from) = from {
-            spans.push(Span { name, from, to });
+            spans.push(Span { name, from, to, amount });
         }
     };
-    add("verify", at(steps.suspected_before).map(|before| -before), Some(0.0));
-    add("store the verdict, ask", at(steps.asked), at(steps.fenced));
-    add("prove complete", at(steps.asked), at(report.complete_millis));
-    add("read lease runs out", Some(0.0), at(steps.lease_over));
+    let nothing = Amount::default();
     let assigned = report.parts.iter().map(|part| part.assigned as f64).reduce(f64::min);
-    add("divide", at(report.complete_millis), assigned);
-    add("replay", assigned, at(steps.last_live));
-    add("forget the server", at(steps.last_live), at(report.done_millis));
+    let partitions = Amount::of(report.partitions.into(), "partitions");
+    add("verify", at(steps.suspected_before).map(|before| -before), Some(0.0), nothing);
+    add("fence, ask", at(steps.asked), at(steps.fenced), nothing);
+    let segments = Amount::of(report.segments, "segments");
+    add("prove complete", at(steps.asked), at(report.complete_millis), segments);
+    add("read lease runs out", Some(0.0), at(steps.lease_over), nothing);
+    add("cut in partitions", at(report.complete_millis), assigned, partitions);
+    let all = &report.backups_total;
+    let is_live = steps.last_live.is_some();
+    for (name, work) in [("read", &all.read), ("divide", &all.divide)] {
+        let amount =
+            Amount { busy: Some(work.busy), ..Amount::of(work.count, "segments").and_bytes(work.bytes) };
+        add(name, at(work.from), at(work.to).filter(|_| is_live), amount);
+    }
+    let told: Vec<(&PartReport, f64)> = report.parts.iter().filter_map(told_from).collect();
+    let sum = |figure: fn(&PartReport) -> u64| told.iter().map(|(part, _)| figure(part)).sum::<u64>();
+    let first = |micros: fn(&PartReport) -> u64| {
+        told.iter().map(|(part, from)| from + micros(part) as f64 / 1e3).reduce(f64::min)
+    };
+    let last = |micros: fn(&PartReport) -> u64| {
+        let last = told.iter().map(|(part, from)| from + micros(part) as f64 / 1e3).reduce(f64::max);
+        last.filter(|_| is_live)
+    };
+    let accepted = report.parts.iter().filter_map(|part| part.accepted).min();
+    let bytes = sum(|part| part.bytes);
+    let fetches = Amount::of(sum(|part| part.times.fetches), "answers").and_bytes(bytes);
+    add("transfer", at(accepted), last(|part| part.times.fetched), fetches);
+    let replayed = Amount::of(sum(|part| part.records), "records").and_bytes(bytes);
+    add("replay", first(|part| part.times.first), last(|part| part.times.replayed), replayed);
+    let told_count = Amount::of(told.len() as u64, "partitions");
+    add("replicate", first(|part| part.times.first), last(|part| part.times.replicated), told_count);
+    let live = Amount::of(report.partitions_live.into(), "partitions");
+    add("publish", first(|part| part.times.durable), at(steps.last_live), live);
+    add("forget the server", at(steps.last_live), at(report.done_millis), nothing);
+    let freed = Amount::of(all.free.count, "replicas").and_bytes(all.free.bytes);
+    add("free", at(report.done_millis), at(steps.freed), freed);
     spans
+}
+
+/// A turn that was told of, and when it was accepted: all times come together, with the report. The coordinator may hear of
+/// the acceptance late, but what was reported was durable before.
+fn told_from(part: &PartReport) -> Option<(&PartReport, f64)> {
+    let accepted = part.accepted.filter(|_| part.times.durable > 0)? as f64;
+    let latest = part.reported.map_or(accepted, |reported| reported as f64 - part.times.durable as f64 / 1e3);
+    Some((part, accepted.min(latest.max(part.assigned as f64))))
 }
 
 /// What a recovery master did for its partition.
 pub fn part_spans(part: &PartReport) -> Vec<Span> {
     let Some(accepted) = part.accepted.map(|millis| millis as f64) else {
-        return vec![Span { name: "assign", from: part.assigned as f64, to: None }];
+        return vec![span("assign", part.assigned as f64, None)];
     };
     let over = part.failed.map(|millis| millis as f64);
-    // Told together, with the report.
-    let is_told = part.times.durable > 0;
-    let at = |micros: u64| is_told.then_some(accepted + micros as f64 / 1e3);
+    let Some((_, accepted)) = told_from(part) else {
+        return vec![span("assign", part.assigned as f64, Some(accepted)), span("transfer", accepted, over)];
+    };
+    let at = |micros: u64| accepted + micros as f64 / 1e3;
     let times = &part.times;
-    let first = at(times.first).unwrap_or(accepted);
-    let mut spans = vec![
-        Span { name: "assign", from: part.assigned as f64, to: Some(accepted) },
-        Span { name: "fetch", from: accepted, to: at(times.fetched).or(over) },
+    let live = part.live.map(|millis| millis as f64);
+    vec![
+        span("assign", part.assigned as f64, Some(accepted)),
+        span("transfer", accepted, Some(at(times.fetched))),
+        span("replay", at(times.first), Some(at(times.replayed))),
+        span("replicate", at(times.first), Some(at(times.replicated))),
+        span("enter", at(times.replicated), Some(at(times.durable))),
+        span("publish", at(times.durable), live.or(over)),
+    ]
+}
+
+/// What a backup did for the recovery.
+pub fn backup_spans(backup: &BackupReport) -> Vec<Span> {
+    let work = |name, work: &WorkReport, what| {
+        let to = work.to.map(|to| to as f64);
+        let amount = Amount { busy: Some(work.busy), ..Amount::of(work.count, what).and_bytes(work.bytes) };
+        work.from.map(|from| Span { name, from: from as f64, to, amount })
+    };
+    let spans = [
+        work("read", &backup.read, "segments"),
+        work("divide", &backup.divide, "segments"),
+        work("free", &backup.free, "replicas"),
     ];
-    if is_told {
-        spans.push(Span { name: "replay", from: first, to: at(times.replayed) });
-        spans.push(Span { name: "replicate", from: first, to: at(times.replicated) });
-        let (replicated, durable) = (accepted + times.replicated as f64 / 1e3, at(times.durable));
-        spans.push(Span { name: "enter", from: replicated, to: durable });
-        let live = part.live.map(|millis| millis as f64);
-        spans.push(Span { name: "publish", from: durable.unwrap_or(replicated), to: live.or(over) });
-    }
-    spans
+    spans.into_iter().flatten().collect()
 }
 
 pub fn text(report: &RecoveryReport) -> String {
     let mut text = reports_text(std::slice::from_ref(report));
     text.push('\n');
-    let mut columns = Columns::new(["step", "from", "to", "took"]);
-    let millis = |time: f64| format!("{time:.0} ms");
+    text.push_str(&steps_text(report));
+    for table in [parts_text(&report.parts), backups_text(&report.backups)].into_iter().flatten() {
+        text.push('\n');
+        text.push_str(&table);
+    }
+    text
+}
+
+fn millis(time: f64) -> String {
+    format!("{time:.0} ms")
+}
+
+fn or_dash(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "-".to_owned())
+}
+
+fn steps_text(report: &RecoveryReport) -> String {
+    let mut columns = Columns::new(["step", "from", "to", "took", "busy", "count", "bytes"]);
     for span in steps(report) {
+        let amount = span.amount;
         columns.row([
             span.name.to_owned(),
             millis(span.from),
-            span.to.map_or_else(|| "-".to_owned(), millis),
-            span.to.map_or_else(|| "-".to_owned(), |to| millis(to - span.from)),
+            or_dash(span.to.map(millis)),
+            or_dash(span.to.map(|to| millis(to - span.from))),
+            amount.busy.map_or_else(String::new, |micros| millis(micros as f64 / 1e3)),
+            amount.count.map_or_else(String::new, |(count, what)| format!("{count} {what}")),
+            amount.bytes.map_or_else(String::new, bytes_text),
         ]);
     }
-    text.push_str(&columns.text());
-    if report.parts.is_empty() {
-        return text;
-    }
-    text.push('\n');
+    columns.text()
+}
+
+fn parts_text(parts: &[PartReport]) -> Option<String> {
     let mut columns = Columns::new([
         "partition",
         "at",
@@ -94,12 +192,9 @@ pub fn text(report: &RecoveryReport) -> String {
         "backup",
         "read",
     ]);
-    for part in &report.parts {
-        let is_told = part.times.durable > 0;
-        let after = |micros: u64| match part.accepted {
-            Some(accepted) if is_told => millis(accepted as f64 + micros as f64 / 1e3),
-            _ => "-".to_owned(),
-        };
+    for part in parts {
+        let after =
+            |micros: u64| or_dash(told_from(part).map(|(_, from)| millis(from + micros as f64 / 1e3)));
         let mean = |micros: u64| match part.times.fetches {
             0 => "-".to_owned(),
             count => format!("{:.1} ms", micros as f64 / 1e3 / count as f64),
@@ -115,7 +210,7 @@ pub fn text(report: &RecoveryReport) -> String {
                 attempt => format!("{} (attempt {attempt})", part.partition),
             },
             part.server.to_string(),
-            part.accepted.map_or_else(|| "-".to_owned(), |accepted| millis(accepted as f64)),
+            or_dash(part.accepted.map(|accepted| millis(accepted as f64))),
             after(part.times.fetched),
             after(part.times.replayed),
             after(part.times.replicated),
@@ -129,8 +224,34 @@ pub fn text(report: &RecoveryReport) -> String {
             mean(part.times.reading),
         ]);
     }
-    text.push_str(&columns.text());
-    text
+    (!parts.is_empty()).then(|| columns.text())
+}
+
+fn backups_text(backups: &[BackupReport]) -> Option<String> {
+    let mut columns = Columns::new([
+        "backup", "read", "bytes", "from", "to", "busy", "divided", "from", "to", "busy", "freed", "to",
+        "held",
+    ]);
+    let at = |time: Option<u64>| or_dash(time.map(|time| millis(time as f64)));
+    let busy = |work: &WorkReport| millis(work.busy as f64 / 1e3);
+    for BackupReport { server, read, divide, free, held } in backups {
+        columns.row([
+            server.to_string(),
+            format!("{} segments", read.count),
+            bytes_text(read.bytes),
+            at(read.from),
+            at(read.to),
+            busy(read),
+            format!("{} segments", divide.count),
+            at(divide.from),
+            at(divide.to),
+            busy(divide),
+            format!("{} replicas", free.count),
+            at(free.to),
+            held.to_string(),
+        ]);
+    }
+    (!backups.is_empty()).then(|| columns.text())
 }
 
 pub fn steps_json(report: &RecoveryReport) -> Value {
@@ -145,7 +266,24 @@ pub fn steps_json(report: &RecoveryReport) -> Value {
         "first_live_millis": report.first_live_millis,
         "last_live_millis": steps.last_live,
         "done_millis": report.done_millis,
+        "freed_millis": steps.freed,
     })
+}
+
+/// The rows of the course, by their names.
+pub fn course_json(report: &RecoveryReport) -> Value {
+    let row = |span: Span| {
+        json!({
+            "step": span.name,
+            "from_millis": span.from,
+            "to_millis": span.to,
+            "count": span.amount.count.map(|(count, _)| count),
+            "of": span.amount.count.map(|(_, what)| what),
+            "bytes": span.amount.bytes,
+            "busy_micros": span.amount.busy,
+        })
+    };
+    steps(report).into_iter().map(row).collect()
 }
 
 pub fn part_json(part: &PartReport) -> Value {
@@ -170,5 +308,24 @@ pub fn part_json(part: &PartReport) -> Value {
         "fetching_micros": times.fetching,
         "waiting_micros": times.waiting,
         "reading_micros": times.reading,
+    })
+}
+
+pub fn backup_json(backup: &BackupReport) -> Value {
+    let work = |work: &WorkReport| {
+        json!({
+            "count": work.count,
+            "bytes": work.bytes,
+            "busy_micros": work.busy,
+            "from_millis": work.from,
+            "to_millis": work.to,
+        })
+    };
+    json!({
+        "server": backup.server.raw(),
+        "read": work(&backup.read),
+        "divide": work(&backup.divide),
+        "free": work(&backup.free),
+        "held": backup.held,
     })
 }

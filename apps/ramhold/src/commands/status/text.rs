@@ -21,10 +21,8 @@ pub fn picture(picture: &Picture) -> String {
         cluster.tablets,
         cluster.tablets_recovering
     );
-    if cluster.copyset_rings.is_some() {
-        let placement = placement_text(ReplicaPlacement::of(cluster.copyset_rings));
-        text.push_str(&format!("replicas are placed by {placement}\n"));
-    }
+    let placement = placement_text(ReplicaPlacement::of(cluster.copyset_rings));
+    text.push_str(&format!("replicas are placed by {placement}\n"));
     for warning in &cluster.warnings {
         text.push_str(&format!("warning: {}\n", bytes_for_eyes(warning.as_bytes())));
     }

@@ -197,6 +197,13 @@ impl Stage {
         }
     }
 
+    /// What is told now of a recovery that is over.
+    pub fn report_of(&self, member: usize) -> Result<Option<RecoveryReport>, Failure> {
+        let port = self.cluster.plan.ports[member];
+        let reports = self.client()?.recoveries()?;
+        Ok(reports.into_iter().find(|r| r.address.0.port() == port && r.phase == RecoveryPhase::Done))
+    }
+
     /// What all that are up have for others' writes.
     pub fn buffer_bytes(&self) -> Result<u64, Failure> {
         let statuses = self.statuses()?;

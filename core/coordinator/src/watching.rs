@@ -1,0 +1,201 @@
+//! Asks the backups what they did for a recovery: for whoever watches it (F11), and for nothing else.
+//!
+//! While recovery masters are at work every backup is asked now and then; when all is live, more often at first, until none
+//! holds a replica of the dead server any more. A recovery is over without that, and nothing waits for it. What was told
+//! goes into the recovery's record; for its sake that is stored once, when all is freed.
+//!
+//! Invariants: a recovery is asked about as long as it is open or its replicas are not freed, and not for ever.
+//!
+//! Protocol: docs/protocols/recovery.md, "To be watched". Catalogue: F11.
+
+use crate::machine::{Asked, Coordinator};
+use crate::state::{Key, RecoveryRecord};
+use ramhold_base::{Instant, RecoveryId, ServerId, Status};
+use ramhold_wire::decode;
+use ramhold_wire::recovery::{RecoveryWork, RecoveryWorked, WorkDone};
+use ramhold_wire::status::{BackupReport, WorkReport};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// While it is replayed.
+const ASK_INTERVAL: Duration = Duration::from_secs(1);
+/// When it is over: at first, and at most. Most replicas are freed within milliseconds after the list has come.
+const FREE_INTERVAL: Duration = Duration::from_millis(100);
+const FREE_INTERVAL_MAX: Duration = Duration::from_secs(5);
+/// After this, in cluster time, a backup that still holds something is not waited for.
+const FREE_WAIT_MILLIS: u64 = 10 * 60 * 1000;
+/// Backups that a record tells of.
+const BACKUP_COUNT_MAX: usize = 4096;
+
+/// One recovery that is watched.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    ask_at: Instant,
+    interval: Duration,
+    /// When all was live: backups that have not told since that they hold nothing.
+    holding: Option<BTreeSet<ServerId>>,
+}
+
+impl Coordinator {
+    pub(crate) fn resume_watches(&mut self, now: Instant) {
+        let time = self.time(now).0;
+        let is_recent = |record: &&RecoveryRecord| {
+            !record.done || (record.steps.freed.is_none() && time < free_deadline(record))
+        };
+        for id in self.state.recoveries.values().filter(is_recent).map(|record| record.id).collect::<Vec<_>>()
+        {
+            self.watch(now, id);
+        }
+    }
+
+    pub(crate) fn watch(&mut self, now: Instant, id: RecoveryId) {
+        let watch = Watch { ask_at: now + ASK_INTERVAL, interval: FREE_INTERVAL, holding: None };
+        self.watches.insert(id, watch);
+    }
+
+    /// All of it is live; its replicas are being freed.
+    pub(crate) fn watch_freeing(&mut self, now: Instant, id: RecoveryId) {
+        if let Some(watch) = self.watches.get_mut(&id) {
+            watch.ask_at = now + watch.interval;
+        }
+    }
+
+    pub(crate) fn watch_wake(&self) -> Instant {
+        self.watches.values().map(|watch| watch.ask_at).min().unwrap_or(Instant::FAR)
+    }
+
+    pub(crate) fn advance_watches(&mut self, now: Instant) {
+        let due: Vec<RecoveryId> =
+            self.watches.iter().filter(|(_, watch)| watch.ask_at <= now).map(|(id, _)| *id).collect();
+        for id in due {
+            let Some(mut watch) = self.watches.remove(&id) else { continue };
+            if self.advance_watch(now, id, &mut watch) {
+                self.watches.insert(id, watch);
+            }
+        }
+    }
+
+    /// `false`: there is nothing more to watch.
+    fn advance_watch(&mut self, now: Instant, id: RecoveryId, watch: &mut Watch) -> bool {
+        let time = self.time(now).0;
+        let Some(record) = self.state.recoveries.get(&id) else { return false };
+        let crashed = record.crashed;
+        let backups = self.state.all_up().filter(|server| server.entry.backup).map(|server| server.entry.id);
+        let backups: BTreeSet<ServerId> = backups.collect();
+        let asked = if record.done {
+            if time >= free_deadline(record) {
+                return false;
+            }
+            watch.ask_at = now + watch.interval;
+            watch.interval = (watch.interval * 2).min(FREE_INTERVAL_MAX);
+            let holding = watch.holding.get_or_insert_with(|| backups.clone());
+            // Whoever is dead frees nothing any more.
+            holding.retain(|server| backups.contains(server));
+            if holding.is_empty() {
+                self.note_freed(now, id);
+                return false;
+            }
+            holding.clone()
+        } else {
+            watch.ask_at = now + ASK_INTERVAL;
+            let is_replayed = self.recoveries.get(&id).is_some_and(|recovery| recovery.plan.is_some());
+            if is_replayed { backups } else { BTreeSet::new() }
+        };
+        for server in asked {
+            // A message of a few bytes always fits.
+            let _ = self.ask(now, server, Asked::Work { recovery: id, server }, &RecoveryWork { crashed });
+        }
+        true
+    }
+
+    pub(crate) fn on_worked(
+        &mut self,
+        now: Instant,
+        id: RecoveryId,
+        server: ServerId,
+        status: Status,
+        body: &[u8],
+    ) {
+        // A backup of an older version knows no such question.
+        let worked = match status {
+            Status::Ok => decode::<RecoveryWorked>(body).ok(),
+            _ => None,
+        };
+        let is_mute = status == Status::UnknownOpcode;
+        let since = self.since_verdict(now, id);
+        if let Some(worked) = worked
+            && let Some(record) = self.state.recoveries.get_mut(&id)
+        {
+            note_worked(record, server, &worked, since);
+        }
+        let Some(watch) = self.watches.get_mut(&id) else { return };
+        if let Some(holding) = &mut watch.holding
+            && (is_mute || worked.is_some_and(|worked| worked.held == 0))
+        {
+            holding.remove(&server);
+            if holding.is_empty() {
+                watch.ask_at = Instant::ZERO;
+            }
+        }
+    }
+
+    /// No backup that is up holds anything of it.
+    fn note_freed(&mut self, now: Instant, id: RecoveryId) {
+        let since = self.since_verdict(now, id);
+        let Some(record) = self.state.recoveries.get_mut(&id) else { return };
+        let last = record.backups.iter().filter_map(|backup| backup.free.to).max();
+        // Without any replica there was nothing to wait for.
+        record.steps.freed = Some(last.or(record.done_millis).unwrap_or(since));
+        self.outbox.touch(Key::Recovery(id));
+    }
+}
+
+/// Until then it is worth asking, in cluster time.
+fn free_deadline(record: &RecoveryRecord) -> u64 {
+    record.detected.0.saturating_add(record.done_millis.unwrap_or(0)).saturating_add(FREE_WAIT_MILLIS)
+}
+
+/// `since`: milliseconds from the verdict to now.
+fn note_worked(record: &mut RecoveryRecord, server: ServerId, worked: &RecoveryWorked, since: u64) {
+    let report = BackupReport {
+        server,
+        read: work_report(&worked.read, since),
+        divide: work_report(&worked.divide, since),
+        free: work_report(&worked.free, since),
+        held: worked.held,
+    };
+    match record.backups.binary_search_by_key(&server, |backup| backup.server) {
+        Ok(known) => record.backups[known] = report,
+        Err(at) if record.backups.len() < BACKUP_COUNT_MAX => record.backups.insert(at, report),
+        Err(_) => {}
+    }
+}
+
+fn work_report(done: &WorkDone, since: u64) -> WorkReport {
+    let at = |ago: Option<u64>| ago.map(|micros| since.saturating_sub(micros / 1000));
+    WorkReport {
+        count: done.count,
+        bytes: done.bytes,
+        busy: done.busy,
+        from: at(done.began),
+        to: at(done.ended),
+    }
+}
+
+/// All of them together.
+pub(crate) fn total(backups: &[BackupReport]) -> BackupReport {
+    let sum = |kind: fn(&BackupReport) -> WorkReport| WorkReport {
+        count: backups.iter().map(|backup| kind(backup).count).sum(),
+        bytes: backups.iter().map(|backup| kind(backup).bytes).sum(),
+        busy: backups.iter().map(|backup| kind(backup).busy).sum(),
+        from: backups.iter().filter_map(|backup| kind(backup).from).min(),
+        to: backups.iter().filter_map(|backup| kind(backup).to).max(),
+    };
+    BackupReport {
+        server: ServerId::NONE,
+        read: sum(|backup| backup.read),
+        divide: sum(|backup| backup.divide),
+        free: sum(|backup| backup.free),
+        held: backups.iter().map(|backup| backup.held).sum(),
+    }
+}
