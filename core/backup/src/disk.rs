@@ -212,9 +212,7 @@ impl Backup {
         };
         match task {
             Task::SuperblockRead => self.refuse_to_start(format!("the superblock cannot be read: {text}")),
-            Task::SuperblockFoundSync | Task::SuperblockWrite | Task::SuperblockSync
-                if !self.is_serving =>
-            {
+            Task::SuperblockFoundSync | Task::SuperblockWrite | Task::SuperblockSync if !self.is_serving => {
                 self.refuse_to_start(format!("the superblock cannot be written: {text}"));
             }
             Task::BuffersReserve if !self.is_serving => {

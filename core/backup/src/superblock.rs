@@ -144,7 +144,9 @@ impl Superblock {
         match newest {
             // What the damaged copy said may be newer: that the last life ended in order is not to be believed.
             Some(found) => Found::Newest(Superblock { clean: found.clean && !damaged, ..found }),
-            None if damaged && is_second_written => Found::Unusable("the superblock of the data directory is damaged".into()),
+            None if damaged && is_second_written => {
+                Found::Unusable("the superblock of the data directory is damaged".into())
+            }
             None => Found::New,
         }
     }
