@@ -250,9 +250,9 @@ impl Backup {
 
 /// Leaves out what is only a help to recovery when the answer would not fit a frame: statistics.
 fn bound(fenced: &mut Fenced) {
-    // In CBOR a report without its opening takes less than this, a segment's id or a number at most nine.
+    // In CBOR a report without its opening takes less than this, a number at most nine, a segment's id in a packed list at most eleven.
     const REPORT_BYTES_MAX: usize = 96;
-    let opening_bytes = |opening: &Opening| 64 + opening.digest.len() * 9 + opening.stats.len() * 48;
+    let opening_bytes = |opening: &Opening| 64 + opening.digest.len() * 11 + opening.stats.len() * 48;
     let bytes: usize = fenced
         .replicas
         .iter()

@@ -313,8 +313,8 @@ impl Coordinator {
         let left = self.uneven_masters((plan.partition_bytes * count).div_ceil(master_count));
         let most = Work {
             partitions: self.config.partitions_per_master,
-            // Nobody takes over more than half again as much as if all took the same.
-            of_this: left.as_ref().map_or(u32::MAX, |_| (3 * count).div_ceil(2 * master_count) as u32),
+            // Nobody takes over more than twice as much as if all took the same.
+            of_this: left.as_ref().map_or(u32::MAX, |_| (2 * count / master_count).max(1) as u32),
             ..Work::default()
         };
         let left = |master: &ServerId| left.as_ref().and_then(|left| left.get(master)).copied().unwrap_or(0);

@@ -17,6 +17,7 @@ pub mod local;
 pub mod membership;
 pub mod multi;
 pub mod opcode;
+mod packed;
 pub mod pubsub;
 mod read_times;
 pub mod recovery;
