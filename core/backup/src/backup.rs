@@ -220,14 +220,11 @@ impl Backup {
     }
 
     /// A step of the whole process begins: what the one before took is over.
-    pub fn resume(&mut self, now: Instant, view: &View, effects: &mut Effects) {
-        if self.finish_dividing(now, effects) {
-            self.advance(now, view, effects);
-        }
+    pub fn resume(&mut self, now: Instant) {
+        self.note_divided(now);
     }
 
     pub fn tick(&mut self, now: Instant, view: &View, effects: &mut Effects) {
-        self.finish_dividing(now, effects);
         while self.calls.overdue(now).is_some() {}
         self.advance(now, view, effects);
     }
@@ -235,9 +232,6 @@ impl Backup {
     pub fn deadline(&self) -> Option<Instant> {
         if self.failed.is_some() {
             return None;
-        }
-        if self.divisions.is_dividing() {
-            return Some(Instant::ZERO);
         }
         let flush = self.next_flush().map(|(at, _)| at);
         let ask = self.ask_at.filter(|_| self.is_serving);

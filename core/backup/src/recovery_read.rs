@@ -68,8 +68,6 @@ enum State {
     Divided {
         /// How long the read took.
         reading: Duration,
-        /// Those who asked meanwhile, until the next step answers them.
-        waiters: Vec<Waiter>,
         /// Each partition's.
         records: BTreeMap<u32, Arc<Vec<u8>>>,
         /// Partitions that have been answered.
@@ -89,14 +87,13 @@ struct Divided {
 impl Divided {
     /// Whether nobody waits for it.
     fn is_idle(&self) -> bool {
-        matches!(&self.state, State::Divided { waiters, .. } if waiters.is_empty())
+        matches!(self.state, State::Divided { .. })
     }
 }
 
-/// A segment that was divided in the step before.
+/// A segment that was divided in the step before: only the next one can tell how long that took.
 #[derive(Debug)]
 struct Dividing {
-    key: DivisionKey,
     dead: ServerId,
     /// None: it was found to be corrupt.
     bytes: Option<u64>,
@@ -164,11 +161,6 @@ impl Divisions {
 
     fn is_known(&self, key: &DivisionKey) -> bool {
         self.known.get(&key.recovery).is_some_and(|known| known.digest == key.digest)
-    }
-
-    /// Whether a division has ended with the step before, and is to be answered.
-    pub fn is_dividing(&self) -> bool {
-        !self.dividing.is_empty()
     }
 
     /// Forgets a division and what was divided by it. What is being read is answered yet.
@@ -401,7 +393,7 @@ impl Backup {
             work.read.end(now, read_bytes);
             if read_bytes.is_some() {
                 work.divide.begin(now);
-                self.divisions.dividing.push(Dividing { key, dead, bytes: read_bytes.filter(|_| is_sound) });
+                self.divisions.dividing.push(Dividing { dead, bytes: read_bytes.filter(|_| is_sound) });
             }
         }
         let Divisions { divided, memory, bytes: accounted, .. } = &mut self.divisions;
@@ -422,7 +414,8 @@ impl Backup {
                 let found = records.values().map(|records| records.len() as u64).sum();
                 *accounted = *accounted - divided.bytes + found;
                 divided.bytes = found;
-                divided.state = State::Divided { reading, waiters, records, taken: BTreeSet::new() };
+                divided.state = State::Divided { reading, records, taken: BTreeSet::new() };
+                self.answer_all(now, key, waiters, effects);
             }
             Err(status) => {
                 self.divisions.remove(&key);
@@ -437,31 +430,20 @@ impl Backup {
         self.read_ahead(now, effects);
     }
 
-    /// What the step before divided is answered now, when it is clear how long that took. True when there was something.
-    pub(crate) fn finish_dividing(&mut self, now: Instant, effects: &mut Effects) -> bool {
-        let ended = std::mem::take(&mut self.divisions.dividing);
-        for Dividing { key, dead, bytes } in &ended {
-            if let Some(work) = self.works.known(*dead) {
-                work.divide.end(now, *bytes);
-            }
-            let divided = self.divisions.divided.get_mut(key).map(|divided| &mut divided.state);
-            if let Some(State::Divided { waiters, .. }) = divided {
-                let waiters = std::mem::take(waiters);
-                self.answer_all(now, *key, waiters, effects);
+    /// A step begins: what the one before has divided is accounted for.
+    pub(crate) fn note_divided(&mut self, now: Instant) {
+        for Dividing { dead, bytes } in std::mem::take(&mut self.divisions.dividing) {
+            if let Some(work) = self.works.known(dead) {
+                work.divide.end(now, bytes);
             }
         }
-        if ended.is_empty() {
-            return false;
-        }
-        self.read_ahead(now, effects);
-        true
     }
 
     /// Answers those who ask for a divided segment, and forgets it when every partition has been answered.
     fn answer_all(&mut self, now: Instant, key: DivisionKey, waiters: Vec<Waiter>, effects: &mut Effects) {
         let is_over = !self.divisions.is_known(&key);
         let Some(divided) = self.divisions.divided.get_mut(&key) else { return };
-        let State::Divided { reading, records, taken, .. } = &mut divided.state else { return };
+        let State::Divided { reading, records, taken } = &mut divided.state else { return };
         for waiter in waiters {
             let micros = |time: Duration| u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
             let times = ReadTimes { reading: micros(*reading), waiting: micros(now.since(waiter.since)) };
@@ -481,9 +463,10 @@ impl Backup {
 
     pub(crate) fn fail_divisions(&mut self, effects: &mut Effects) {
         for (_, divided) in std::mem::take(&mut self.divisions.divided) {
-            let (State::Reading { waiters, .. } | State::Divided { waiters, .. }) = divided.state;
-            for waiter in waiters {
-                reply(effects, Peer::Conn(waiter.from), &waiter.header, Status::DeviceFailed);
+            if let State::Reading { waiters, .. } = divided.state {
+                for waiter in waiters {
+                    reply(effects, Peer::Conn(waiter.from), &waiter.header, Status::DeviceFailed);
+                }
             }
         }
         self.divisions.dividing.clear();

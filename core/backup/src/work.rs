@@ -2,7 +2,7 @@
 //!
 //! Reading, dividing and freeing are counted as they end; the coordinator asks for it when it likes, also when the recovery
 //! is over. Several reads may be under way at once: their time is counted once. What a step itself takes no step can tell,
-//! so a division ends, and is answered, when the next step begins (`recovery_read`).
+//! so a division ends for the account when the next step begins (`recovery_read`); it is answered at once.
 //!
 //! Invariants: nothing here decides anything; servers that are remembered are bounded.
 //!

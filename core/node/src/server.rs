@@ -356,7 +356,7 @@ impl Machine for ServerNode {
             return;
         }
         self.now = now;
-        self.backup.resume(now, &self.view, effects);
+        self.backup.resume(now);
         match input {
             Input::Start { .. } => {
                 self.started = now;

@@ -175,7 +175,6 @@ impl Original {
             }
             assert!(rig.has_error());
             assert!(rig.run_one());
-            assert!(rig.step_again());
             let (_, header, body) = rig.sent.pop().expect("a read that is over is answered");
             assert_eq!(header.status(), Status::Ok, "the bytes decide, not what was found before");
             assert!(body[ReadTimes::BYTES..] == self.records);

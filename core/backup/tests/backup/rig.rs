@@ -226,6 +226,7 @@ impl Rig {
     /// The same for a message whose frame ends with these bytes.
     fn with_frame(&mut self, frame: &[u8], step: impl FnOnce(&mut Backup, Instant, &View, &mut Effects)) {
         let mut effects = Effects::new();
+        self.backup.resume(self.now);
         step(&mut self.backup, self.now, &self.view, &mut effects);
         self.take(effects, frame);
         if !self.hold {
@@ -253,18 +254,7 @@ impl Rig {
 
     /// Executes disk effects until there are none, or the process is dead.
     pub fn run(&mut self) {
-        while self.run_one() || self.step_again() {}
-    }
-
-    /// Gives the backup the step that it wants at once, if it does.
-    pub fn step_again(&mut self) -> bool {
-        let is_due = self.fuse != Some(0) && self.backup.deadline() == Some(Instant::ZERO);
-        if is_due {
-            let mut effects = Effects::new();
-            self.backup.tick(self.now, &self.view, &mut effects);
-            self.take(effects, &[]);
-        }
-        is_due
+        while self.run_one() {}
     }
 
     pub fn run_one(&mut self) -> bool {
@@ -277,6 +267,7 @@ impl Rig {
         let Some(work) = self.work.pop_front() else { return false };
         let (token, result) = self.execute(work);
         let mut effects = Effects::new();
+        self.backup.resume(self.now);
         let result = result.map(|read| match read {
             Some((file, offset, bytes)) => Cow::Borrowed(self.disk.file(file).read(offset, bytes)),
             None => Cow::Borrowed(&[][..]),
