@@ -184,6 +184,8 @@ defects! {
     MigratedWithoutResults;
     /// A stretch that is being moved goes on being written to.
     MigratedUnblocked;
+    /// A stretch is moved though what was written to it before is not durable in the old stream.
+    MigratedUndurable;
     /// The copies count as soon as they are asked for, whatever the coordinator says.
     MigratedUnasked;
     /// The coordinator believes a move that is older than where the tablet is.

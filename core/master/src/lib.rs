@@ -501,9 +501,11 @@ impl Master {
         self.advance_migration(now, view, effects);
         self.hold_heads();
         self.replicator.advance(now, &LogSegments(&self.log), view, effects);
-        if !self.replays.is_empty() {
-            // What has just become durable may be what a recovery waits for.
+        if !self.replays.is_empty() || self.migrating.is_waiting() {
+            // What has just become durable may be what a recovery waits for, or a stretch.
             self.advance_replays(now, view, effects);
+            self.advance_migration(now, view, effects);
+            self.hold_heads();
             self.replicator.advance(now, &LogSegments(&self.log), view, effects);
         }
         for segment in self.replicator.take_refused() {

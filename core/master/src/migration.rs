@@ -19,7 +19,9 @@ use crate::{Context, LogSegments, Master};
 use ramhold_base::limits::REPLICA_COUNT_MAX;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::time::earliest;
-use ramhold_base::{ConnId, Effects, Instant, KeyHash, Level, Peer, SegmentId, Status, StreamId, TableId};
+use ramhold_base::{
+    ConnId, Effects, Instant, KeyHash, Level, Peer, Position, SegmentId, Status, StreamId, TableId,
+};
 use ramhold_log::{CopyStop, Cursor, HashRange, SideId};
 use ramhold_replication::Segments;
 use ramhold_wire::membership::Durability;
@@ -61,6 +63,8 @@ struct Moving {
     phase: Phase,
     /// What nobody changes, and since when.
     stretch: Option<(HashRange, Instant)>,
+    /// The stream that it was in, and where that ended then: of a commit before, other keys may be in other stretches.
+    before: (StreamId, Position),
     /// The damaged segment in whose way it stands.
     waits_for: Option<SegmentId>,
     stretches: u32,
@@ -110,6 +114,12 @@ impl Migrating {
     /// Whether a tablet of this table is on its way.
     pub fn is_moving(&self, table: TableId) -> bool {
         self.moving.as_ref().is_some_and(|moving| moving.tablet.table == table)
+    }
+
+    /// Whether something has to become durable before it goes on.
+    pub fn is_waiting(&self) -> bool {
+        let phase = self.moving.as_ref().map(|moving| &moving.phase);
+        matches!(phase, Some(Phase::Replicating(_) | Phase::Entered(_)))
     }
 
     /// Whether another turn would get further without any input.
@@ -259,6 +269,7 @@ impl Master {
             first_segment,
             phase: Phase::Gathering,
             stretch: None,
+            before: (tablet.stream, Position::default()),
             waits_for: None,
             stretches: 0,
             longest: Duration::ZERO,
@@ -302,6 +313,8 @@ impl Master {
         if let Phase::Entered(head) = moving.phase
             && self.replicator.is_registered(moving.stream)
             && self.replicator.durable(moving.stream).segment >= head
+            && (self.replicator.durable(moving.before.0) >= moving.before.1
+                || planted(Defect::MigratedUndurable))
         {
             moving.phase = Phase::Asking { next: now, asked: false };
         }
@@ -354,6 +367,7 @@ impl Master {
         let side = self.log.open_side_for_survivors(moving.stream, view.time(now));
         let range = self.log.begin_stretch(side, count as usize);
         moving.stretch = Some((range, now));
+        moving.before.1 = self.log.head_end(moving.before.0);
         moving.phase = Phase::Copying(Side { side, begun: Vec::new() });
     }
 

@@ -358,8 +358,8 @@ impl Cluster {
                 // A walk has many slices, and much happens between them.
                 recount_buckets: 2,
                 // So has what is moved to another stream, in many stretches.
-                gather_count_max: 100,
-                migration_stretch_bytes: 3000,
+                gather_count_max: 300,
+                migration_stretch_bytes: 12_000,
                 // Some dozen arrays: tablets are large beside the log here.
                 profile_bytes_max: 128 * 1024,
                 cleaning_runway_bytes: match self.frames {
@@ -483,6 +483,8 @@ impl System for Cluster {
 
     fn sessions(&self) -> MakeSession<ClusterSession> {
         let (replicas, resp) = (self.replicas, self.resp);
+        // Where frames are few, more copies may have no room for ever.
+        let may_grow = self.frames.is_none();
         let durability = if self.synced { Durability::Synced } else { Durability::Buffered };
         let servers: Vec<SocketAddr> =
             self.members().into_iter().filter(|m| m.role == Role::Server).map(|m| m.addr).collect();
@@ -490,7 +492,7 @@ impl System for Cluster {
             if resp && Rng::new(seed ^ 0x4E5B).chance(1, 2) {
                 ClusterSession::Resp(Box::new(RespSession::new(seed, servers.clone())))
             } else {
-                ClusterSession::Native(Box::new(NativeSession::new(seed, durability, replicas)))
+                ClusterSession::Native(Box::new(NativeSession::new(seed, (durability, replicas), may_grow)))
             }
         })
     }
@@ -711,7 +713,7 @@ enum Kind {
 }
 
 impl NativeSession {
-    fn new(seed: u64, durability: Durability, replicas: u8) -> NativeSession {
+    fn new(seed: u64, (durability, replicas): (Durability, u8), may_grow: bool) -> NativeSession {
         let mut config = core::SessionConfig::new(vec![coordinator_address()]);
         config.deadline = DEADLINE;
         let mut rng = Rng::new(seed);
@@ -719,7 +721,7 @@ impl NativeSession {
         let packs = rng.chance(1, 2);
         let slots = rng.chance(1, 2);
         let beside = Tables::new(seed, &mut rng);
-        let dividing = Dividing::new(&mut rng, durability, replicas);
+        let dividing = Dividing::new(&mut rng, durability, replicas, may_grow);
         NativeSession {
             session: core::Session::new(config, seed),
             options: TableOptions { durability, replicas, tablets: 8, slots },

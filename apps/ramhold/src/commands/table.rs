@@ -70,8 +70,8 @@ struct Create {
 /// Keep a table in another way: on devices or in buffers, with more copies or fewer.
 ///
 /// Its tablets are moved one stretch after the other while everybody goes on reading and writing; a write to the stretch that
-/// is being moved waits for some tens of milliseconds. Waits until all are moved, which goes on if this program ends.
-/// Copies that are acknowledged from now on are kept in the new way as soon as their stretch is moved.
+/// is being moved waits for some tens of milliseconds. Waits until all are moved, which goes on if this program ends. Not from
+/// or to 'none'.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -80,9 +80,9 @@ Examples:
   ramhold table alter users --durability buffered --replicas 3 --no-wait")]
 struct Alter {
     name: String,
-    /// What an acknowledged write is good for: 'buffered' or 'synced'.
+    /// What an acknowledged write is good for.
     #[arg(long, value_enum, required_unless_present = "replicas")]
-    durability: Option<DurabilityArgument>,
+    durability: Option<KeptArgument>,
     /// Copies on backups.
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=i64::from(REPLICA_COUNT_MAX)))]
     replicas: Option<u8>,
@@ -152,12 +152,20 @@ enum DurabilityArgument {
     None,
 }
 
-impl DurabilityArgument {
+/// What a table that is kept on backups can be altered to.
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum KeptArgument {
+    /// In the buffers of all replicas' backups.
+    Buffered,
+    /// On the devices of all replicas' backups.
+    Synced,
+}
+
+impl KeptArgument {
     fn durability(self) -> Durability {
         match self {
-            DurabilityArgument::Buffered => Durability::Buffered,
-            DurabilityArgument::Synced => Durability::Synced,
-            DurabilityArgument::None => Durability::None,
+            KeptArgument::Buffered => Durability::Buffered,
+            KeptArgument::Synced => Durability::Synced,
         }
     }
 }
@@ -269,7 +277,7 @@ impl Alter {
         let name = &self.name;
         let (mut client, table) = global.connect_to_table(name)?;
         client
-            .alter_table(table, self.durability.map(DurabilityArgument::durability), self.replicas)
+            .alter_table(table, self.durability.map(KeptArgument::durability), self.replicas)
             .map_err(|error| unaltered(name, error))?;
         let mut progress = Progress::new("moving", global.json);
         let mut description = client.describe_table(name).map_err(|error| about(name, error))?;

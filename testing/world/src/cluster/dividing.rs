@@ -22,14 +22,15 @@ pub struct Dividing {
     /// How the table was made: it is never kept worse, since what may be lost is counted on being lost only then.
     durability: Durability,
     replicas: u8,
+    may_grow: bool,
     asked: Option<OperationId>,
     count: Option<(TableCount, OperationId)>,
 }
 
 impl Dividing {
-    pub fn new(rng: &mut Rng, durability: Durability, replicas: u8) -> Dividing {
+    pub fn new(rng: &mut Rng, durability: Durability, replicas: u8, may_grow: bool) -> Dividing {
         let one_in = rng.chance(1, 3).then(|| rng.between(10, 100));
-        Dividing { one_in, durability, replicas, asked: None, count: None }
+        Dividing { one_in, durability, replicas, may_grow, asked: None, count: None }
     }
 
     /// An occasion to ask for the next one.
@@ -59,7 +60,8 @@ impl Dividing {
         let operation = if rng.chance(1, 4) {
             let is_synced = self.durability == Durability::Synced || rng.chance(1, 2);
             let durability = Some(if is_synced { Durability::Synced } else { Durability::Buffered });
-            let replicas = Some((self.replicas + u8::from(rng.chance(1, 2))).min(self.replicas.max(3)));
+            let replicas =
+                Some((self.replicas + u8::from(rng.chance(1, 2) && self.may_grow)).min(self.replicas.max(3)));
             Operation::AlterTable { table, durability, replicas }
         } else {
             Operation::DivideTable { table, division }
