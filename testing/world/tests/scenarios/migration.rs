@@ -4,6 +4,7 @@
 use ramhold_base::TableId;
 use ramhold_coordinator::TabletRecord;
 use ramhold_wire::membership::Durability;
+use ramhold_world::history::Condition;
 use ramhold_world::network::{NetworkOptions, SECOND};
 use ramhold_world::stage::{Setting, Stage};
 use ramhold_world::system::{Role, System};
@@ -184,6 +185,35 @@ fn a_table_that_is_dropped_while_it_moves_is_gone() {
         stage.fill(other, "key", 50);
         stage.settle();
         assert_eq!(stage.count(other), 50);
+        stage.close();
+    }
+}
+
+/// Nobody writes to a stretch of which it is not known where it counts, and its owner may die before anybody knows.
+#[test]
+fn a_stretch_waits_for_a_coordinator_that_is_away() {
+    for seed in 1..=6 {
+        let mut stage = Stage::with(Setting { seed, ..Setting::of(4) });
+        let table = stage.table("t", 2);
+        stage.fill(table, "key", 200);
+        stage.alter(table, Some(Durability::Synced), None);
+        stage.wait("a stretch is entered", |stage| stage.marks("stretch_entered") > 0);
+        stage.world.crash(stage.coordinator);
+        let owner = stage.owner(table).unwrap();
+        let begun: Vec<_> = (0..200)
+            .map(|n| stage.begin_write(0, table, &format!("key{n}"), b"away", Condition::Free))
+            .collect();
+        stage.pass(400);
+        assert!(begun.iter().any(|begun| stage.is_done(*begun)), "others are written");
+        assert!(!begun.iter().all(|begun| stage.is_done(*begun)), "the stretch waits");
+        stage.crash(owner);
+        let now = stage.world.now();
+        stage.world.restart_at(stage.coordinator, now + SECOND / 10);
+        for begun in begun {
+            stage.end(begun);
+        }
+        stage.restart(owner);
+        stage.wait("its tablets are moved", is_moved);
         stage.close();
     }
 }
