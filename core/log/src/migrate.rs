@@ -84,6 +84,14 @@ impl Migration {
         }
     }
 
+    /// While a stretch waits for long, as many keys may come as come in that time: then what is behind it is gathered anew.
+    fn bound_fresh(&mut self) {
+        if let Some(stretch) = self.stretch.as_ref().filter(|_| self.fresh.len() > 2 * self.count_max) {
+            self.range.last = stretch.range.last;
+            (self.hashes, self.fresh) = (Vec::new(), Vec::new());
+        }
+    }
+
     /// Sorts what was gathered, and gives up the end of the range when it is too much.
     fn put_in_order(&mut self) {
         self.hashes.append(&mut self.fresh);
@@ -177,6 +185,7 @@ impl Log {
             && !planted(Defect::MigratedWithoutFresh)
         {
             migration.fresh.push(hash);
+            migration.bound_fresh();
         }
     }
 

@@ -41,17 +41,28 @@ const ASK_PAUSE: Duration = Duration::from_millis(50);
 /// How long a stretch waits for room on the backups while nobody may write to it, and how long it is left alone then.
 const ROOM_PATIENCE: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(500);
+/// How long a stretch may take until it is entered, at first and at most: then it thaws, and the next try may take longer.
+const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE_MAX: Duration = Duration::from_secs(60);
 
 /// How a table is kept.
 type Class = (Durability, u8);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Migrating {
     /// Tables whose tablets here are to be kept so.
     wanted: BTreeMap<TableId, Class>,
     moving: Option<Moving>,
     /// Nothing is begun before.
     not_before: Instant,
+    patience: Duration,
+}
+
+impl Default for Migrating {
+    fn default() -> Migrating {
+        let (wanted, not_before) = (BTreeMap::new(), Instant::ZERO);
+        Migrating { wanted, moving: None, not_before, patience: PATIENCE }
+    }
 }
 
 /// A tablet on its way.
@@ -85,6 +96,13 @@ enum Phase {
     },
     /// The index is led to the copies.
     Leading,
+}
+
+impl Phase {
+    /// Whether it goes on by itself, reading what is in memory.
+    fn reads(&self) -> bool {
+        matches!(self, Phase::Gathering | Phase::Copying(_) | Phase::Leading)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -126,8 +144,7 @@ impl Migrating {
     pub fn is_busy(&self, is_damaged: impl Fn(SegmentId) -> bool) -> bool {
         match &self.moving {
             Some(moving) => {
-                moving.waits_for.is_none_or(|segment| !is_damaged(segment))
-                    && matches!(moving.phase, Phase::Gathering | Phase::Copying(_) | Phase::Leading)
+                moving.waits_for.is_none_or(|segment| !is_damaged(segment)) && moving.phase.reads()
             }
             None => false,
         }
@@ -136,6 +153,7 @@ impl Migrating {
     pub fn deadline(&self) -> Option<Instant> {
         let asking = self.moving.as_ref().and_then(|moving| match moving.phase {
             Phase::Asking { next, asked: false } => Some(next),
+            Phase::Replicating(_) => moving.stretch.map(|(_, since)| since + self.patience),
             _ => None,
         });
         let is_waiting = self.moving.is_none() && !self.wanted.is_empty();
@@ -217,7 +235,9 @@ impl Master {
         if !is_served {
             return self.give_up_stretch(&mut moving);
         }
-        let is_waiting = moving.waits_for.is_some_and(|segment| self.scrub.is_damaged(segment));
+        // What waits for others does not read.
+        let is_waiting =
+            moving.phase.reads() && moving.waits_for.is_some_and(|segment| self.scrub.is_damaged(segment));
         let is_over = !is_waiting && self.advance_moving(now, &mut moving, view, effects);
         if !is_over {
             self.migrating.moving = Some(moving);
@@ -304,6 +324,11 @@ impl Master {
             let side = side.clone();
             if self.is_out_of_room(now, moving.stream, &side) {
                 effects.report(Level::Debug, "mark:migration_without_room");
+                return self.pause_migration(now, moving);
+            }
+            if moving.stretch.is_some_and(|(_, since)| now.since(since) >= self.migrating.patience) {
+                effects.report(Level::Debug, "mark:migration_too_slow");
+                self.migrating.patience = (2 * self.migrating.patience).min(PATIENCE_MAX);
                 return self.pause_migration(now, moving);
             }
             if self.may_enter_stretch(moving, &side) {
@@ -413,8 +438,6 @@ impl Master {
         side.begun.iter().all(|segment| self.replicator.is_complete(*segment))
             && self.replicator.is_head_open(moving.stream)
             && self.held_from(moving.stream, from).is_some_and(|held| self.replicator.is_held(held))
-            && self.log.usage().free_bytes
-                >= self.opening_bytes(moving.stream, side.begun.len()) + self.config.cleaning_reserve_bytes
     }
 
     fn enter_stretch(
@@ -425,6 +448,12 @@ impl Master {
         view: &View,
         effects: &mut Effects,
     ) -> bool {
+        let needed = self.opening_bytes(moving.stream, side.begun.len()) + self.config.cleaning_reserve_bytes;
+        if self.log.usage().free_bytes < needed {
+            effects.report(Level::Debug, "mark:migration_without_memory");
+            return self.pause_migration(now, moving);
+        }
+        self.migrating.patience = PATIENCE;
         let from = head_from(&side.begun, moving.first_segment);
         let held = self.held_from(moving.stream, from).expect("it was looked up before");
         self.log.keep_stretch();

@@ -70,7 +70,7 @@ struct Create {
 /// Keep a table in another way: on devices or in buffers, with more copies or fewer.
 ///
 /// Its tablets are moved one stretch after the other while everybody goes on reading and writing; a write to the stretch that
-/// is being moved waits for some tens of milliseconds. Waits until all are moved, which goes on if this program ends. Not from
+/// is being moved waits for a fraction of a second. Waits until all are moved, which goes on if this program ends. Not from
 /// or to 'none'.
 #[derive(Args, Debug)]
 #[command(after_help = "\

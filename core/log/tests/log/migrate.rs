@@ -200,6 +200,31 @@ fn a_stretch_without_memory_is_given_up_and_leaves_nothing() {
     harness.check();
 }
 
+// A8
+#[test]
+fn keys_that_come_while_a_stretch_waits_are_bounded() {
+    let mut harness = Harness::new(config(4 << 20));
+    harness.roll(STREAM).unwrap();
+    harness.roll(OTHER).unwrap();
+    for number in 0..50_u64 {
+        harness.write(TABLE, &number.to_le_bytes(), b"old").unwrap();
+    }
+    harness.log.begin_gather(HashRange::whole(TABLE), false, 60);
+    while !harness.log.gather_step(7, &hash_of).unwrap() {}
+    let side = harness.log.open_side_for_survivors(OTHER, ClusterTime(0));
+    let stretch = harness.log.begin_stretch(side, 5);
+    for number in 1000..1400_u64 {
+        if !stretch.contains(TABLE, hash_of(TABLE, &number.to_le_bytes())) {
+            harness.write(TABLE, &number.to_le_bytes(), b"new").unwrap();
+        }
+    }
+    assert_eq!(harness.log.gathered(), Some(stretch), "the rest is gathered anew");
+    while !harness.log.copy_step(9, &hash_of).unwrap() {}
+    abandon(&mut harness.log, side);
+    assert_eq!(harness.log.gathered(), None);
+    harness.check();
+}
+
 // A8, A10
 #[test]
 fn a_table_by_slots_is_cut_between_slots_only() {
