@@ -485,6 +485,8 @@ impl System for Cluster {
         let (replicas, resp) = (self.replicas, self.resp);
         // Where frames are few, more copies may have no room for ever.
         let may_grow = self.frames.is_none();
+        // Where memory is full, so may copies; and what cannot be moved is not cut either (docs/protocols/migration.md).
+        let may_alter = !self.tight;
         let durability = if self.synced { Durability::Synced } else { Durability::Buffered };
         let servers: Vec<SocketAddr> =
             self.members().into_iter().filter(|m| m.role == Role::Server).map(|m| m.addr).collect();
@@ -492,7 +494,11 @@ impl System for Cluster {
             if resp && Rng::new(seed ^ 0x4E5B).chance(1, 2) {
                 ClusterSession::Resp(Box::new(RespSession::new(seed, servers.clone())))
             } else {
-                ClusterSession::Native(Box::new(NativeSession::new(seed, (durability, replicas), may_grow)))
+                ClusterSession::Native(Box::new(NativeSession::new(
+                    seed,
+                    (durability, replicas),
+                    (may_alter, may_grow),
+                )))
             }
         })
     }
@@ -713,7 +719,7 @@ enum Kind {
 }
 
 impl NativeSession {
-    fn new(seed: u64, (durability, replicas): (Durability, u8), may_grow: bool) -> NativeSession {
+    fn new(seed: u64, (durability, replicas): (Durability, u8), may: (bool, bool)) -> NativeSession {
         let mut config = core::SessionConfig::new(vec![coordinator_address()]);
         config.deadline = DEADLINE;
         let mut rng = Rng::new(seed);
@@ -721,7 +727,7 @@ impl NativeSession {
         let packs = rng.chance(1, 2);
         let slots = rng.chance(1, 2);
         let beside = Tables::new(seed, &mut rng);
-        let dividing = Dividing::new(&mut rng, durability, replicas, may_grow);
+        let dividing = Dividing::new(&mut rng, durability, replicas, may);
         NativeSession {
             session: core::Session::new(config, seed),
             options: TableOptions { durability, replicas, tablets: 8, slots },

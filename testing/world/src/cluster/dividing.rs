@@ -22,15 +22,17 @@ pub struct Dividing {
     /// How the table was made: it is never kept worse, since what may be lost is counted on being lost only then.
     durability: Durability,
     replicas: u8,
+    /// Whether it is kept in other ways at all, and with more copies.
+    may_alter: bool,
     may_grow: bool,
     asked: Option<OperationId>,
     count: Option<(TableCount, OperationId)>,
 }
 
 impl Dividing {
-    pub fn new(rng: &mut Rng, durability: Durability, replicas: u8, may_grow: bool) -> Dividing {
+    pub fn new(rng: &mut Rng, durability: Durability, replicas: u8, may: (bool, bool)) -> Dividing {
         let one_in = rng.chance(1, 3).then(|| rng.between(10, 100));
-        Dividing { one_in, durability, replicas, may_grow, asked: None, count: None }
+        Dividing { one_in, durability, replicas, may_alter: may.0, may_grow: may.1, asked: None, count: None }
     }
 
     /// An occasion to ask for the next one.
@@ -57,7 +59,7 @@ impl Dividing {
             4..=6 => Division::Join { at: Some(place(rng)) },
             _ => Division::Split { at: place(rng) },
         };
-        let operation = if rng.chance(1, 4) {
+        let operation = if rng.chance(1, 4) && self.may_alter {
             let is_synced = self.durability == Durability::Synced || rng.chance(1, 2);
             let durability = Some(if is_synced { Durability::Synced } else { Durability::Buffered });
             let replicas =
