@@ -13,7 +13,6 @@ use ramhold_base::{
     ClusterId, DiskData, DiskError, DiskFile, DiskToken, Effect, Effects, Instant, Level, Status,
 };
 use ramhold_wire::View;
-use std::borrow::Cow;
 
 /// What a disk effect was for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -169,7 +168,7 @@ impl Backup {
         &mut self,
         now: Instant,
         token: DiskToken,
-        result: Result<Cow<'_, [u8]>, DiskError>,
+        result: Result<&[u8], DiskError>,
         view: &View,
         effects: &mut Effects,
     ) {
@@ -189,20 +188,20 @@ impl Backup {
         self.advance(now, view, effects);
     }
 
-    fn on_done(&mut self, now: Instant, task: Task, bytes: Cow<'_, [u8]>, effects: &mut Effects) {
+    fn on_done(&mut self, now: Instant, task: Task, bytes: &[u8], effects: &mut Effects) {
         match task {
             Task::DivisionRead { replica, key } => {
                 self.on_division_read(now, replica, key, Some(bytes), effects)
             }
-            Task::SuperblockRead => self.on_superblock_read(&bytes, effects),
+            Task::SuperblockRead => self.on_superblock_read(bytes, effects),
             Task::SuperblockFoundSync => self.read_buffer_id(effects),
             Task::SuperblockWrite => self.on_superblock_written(effects),
             Task::SuperblockSync => self.on_superblock_durable(),
-            Task::BufferIdRead => self.on_buffer_id_read(&bytes, effects),
+            Task::BufferIdRead => self.on_buffer_id_read(bytes, effects),
             Task::BuffersReserve => self.on_buffers_reserved(effects),
             Task::BufferIdWrite => self.on_buffer_id_written(),
-            Task::HeadRead(place) => self.on_head_read(place, Some(&bytes), effects),
-            Task::VerifyRead(place) => self.on_verify_read(place, Some(&bytes)),
+            Task::HeadRead(place) => self.on_head_read(place, Some(bytes), effects),
+            Task::VerifyRead(place) => self.on_verify_read(place, Some(bytes)),
             Task::FramesReserve { count } => self.space.grown(count),
             Task::Data { replica, operation } => self.on_data_written(now, replica, operation, effects),
             Task::Slot(replica) => self.on_slot_written(now, replica, effects),
@@ -211,8 +210,8 @@ impl Backup {
             Task::FlushSlot(replica) => self.disk.wait_for_sync(SyncWaiter::FlushSlot(replica)),
             Task::FramesSync => self.on_frames_synced(now, effects),
             Task::Wipe { replica, place } => self.on_wiped(now, replica, place),
-            Task::OpeningRead(replica) => self.on_opening_read(replica, Some(&bytes), effects),
-            Task::MasterRead { read } => self.on_master_read(read, Some(&bytes), effects),
+            Task::OpeningRead(replica) => self.on_opening_read(replica, Some(bytes), effects),
+            Task::MasterRead { read } => self.on_master_read(read, Some(bytes), effects),
         }
     }
 

@@ -25,7 +25,6 @@ use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ConnId, Effects, Instant, Peer, RecoveryId, Recycled, SegmentId, ServerId, Status};
 use ramhold_wire::recovery::{PartitionRange, ReadTimes, RecoveryRead, ranges_digest};
 use ramhold_wire::{Header, Standing, View, decode, frame, reply};
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -382,10 +381,10 @@ impl Backup {
         now: Instant,
         number: ReplicaNumber,
         key: DivisionKey,
-        bytes: Option<Cow<'_, [u8]>>,
+        bytes: Option<&[u8]>,
         effects: &mut Effects,
     ) {
-        let is_sound = self.end_read(number, bytes.as_deref(), effects).is_some();
+        let is_sound = self.end_read(number, bytes, effects).is_some();
         let replica_key = self.replicas[&number].key;
         let dead = replica_key.log.server;
         let read_bytes = bytes.as_ref().map(|bytes| bytes.len() as u64);
@@ -404,10 +403,7 @@ impl Backup {
             let end = bytes.len().min(key.end as usize);
             Division::new(&replica_key, &divided.ranges)?.sort(&bytes[..end], || memory.take(now))
         };
-        let sorted = bytes.as_deref().filter(|_| is_sound).ok_or(Status::CorruptReplica).and_then(divide);
-        if let Some(Cow::Owned(memory)) = bytes {
-            effects.spare.push(memory);
-        }
+        let sorted = bytes.filter(|_| is_sound).ok_or(Status::CorruptReplica).and_then(divide);
         match sorted {
             Ok(records) => {
                 mark(effects, marks::SEGMENT_DIVIDED);

@@ -148,7 +148,7 @@ pub enum Input<'a> {
     /// A disk effect is complete. Reads bring their bytes, which may be fewer than asked at the end of the file.
     Disk {
         token: DiskToken,
-        result: Result<Cow<'a, [u8]>, DiskError>,
+        result: Result<&'a [u8], DiskError>,
     },
     Store {
         token: StoreToken,
@@ -316,8 +316,6 @@ pub struct Effects {
     pub bytes: Vec<u8>,
     pub list: Vec<Effect>,
     pub taken: Taken,
-    /// Memory of reads that the machine kept and needs no more, for reads to come.
-    pub spare: Vec<Vec<u8>>,
 }
 
 impl Effects {
@@ -329,7 +327,6 @@ impl Effects {
         self.bytes.clear();
         self.list.clear();
         self.taken = Taken::default();
-        self.spare.clear();
     }
 
     /// Appends with `write` to `bytes` and sends what was appended. Usually called through `wire::frame`.

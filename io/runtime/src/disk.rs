@@ -13,10 +13,12 @@
 
 mod files;
 mod mapped;
+mod read;
 mod work;
 
 pub use files::{DiskConfig, DiskFiles, open_disk};
 pub(crate) use files::{lock_directory, open_file};
+pub(crate) use read::ReadBytes;
 pub(crate) use work::reserve;
 
 use crate::pending::Pending;

@@ -1,7 +1,7 @@
 //! Inputs that wait for their turn, with bytes of their own.
 
+use crate::disk::ReadBytes;
 use ramhold_base::{ConnId, DiskError, DiskToken, Input, Lost, StoreResult, StoreToken};
-use std::borrow::Cow;
 use std::net::SocketAddr;
 
 /// What became of an effect or of a connection. Comes from the loop itself or from its helper threads.
@@ -9,20 +9,25 @@ use std::net::SocketAddr;
 pub(crate) enum Pending {
     Lost { addr: SocketAddr, how: Lost },
     Closed { conn: ConnId },
-    Disk { token: DiskToken, result: Result<Vec<u8>, DiskError> },
+    Disk { token: DiskToken, result: Result<ReadBytes, DiskError> },
     Store { token: StoreToken, result: StoreResult },
     Stop,
 }
 
 impl Pending {
-    /// Shows this as an input to `look`.
-    pub(crate) fn with_input<R>(self, look: impl FnOnce(Input<'_>) -> R) -> R {
+    /// Shows this as an input to `look`, and answers with the memory of a read, to be used again.
+    pub(crate) fn with_input(self, look: impl FnOnce(Input<'_>)) -> Option<Vec<u8>> {
         match self {
             Pending::Lost { addr, how } => look(Input::Lost { addr, how }),
             Pending::Closed { conn } => look(Input::Closed { conn }),
-            Pending::Disk { token, result } => look(Input::Disk { token, result: result.map(Cow::Owned) }),
+            Pending::Disk { token, result: Ok(read) } => {
+                look(Input::Disk { token, result: Ok(&read) });
+                return Some(read.into_memory()).filter(|memory| !memory.is_empty());
+            }
+            Pending::Disk { token, result: Err(error) } => look(Input::Disk { token, result: Err(error) }),
             Pending::Store { token, result } => look(Input::Store { token, result }),
             Pending::Stop => look(Input::Stop),
         }
+        None
     }
 }

@@ -430,7 +430,10 @@ impl<M: Machine> Runtime<M> {
                 return;
             }
             let Some(pending) = self.pending.pop_front() else { return };
-            pending.with_input(|input| self.enter(now, input));
+            let memory = pending.with_input(|input| self.enter(now, input));
+            if let (Some(memory), Some(disk)) = (memory, &self.disk) {
+                disk.recycle(memory);
+            }
         }
     }
 

@@ -9,7 +9,6 @@ use ramhold_wire::data::{AppendReply, AppendRequest, Certificate};
 use ramhold_wire::membership::{ServerEntry, ServerListUpdate, ServerState};
 use ramhold_wire::recovery::{Fence, Fenced, ReadTimes, RecoveryRead};
 use ramhold_wire::{Header, Kind, Message, Opcode, View, frame};
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -269,8 +268,8 @@ impl Rig {
         let mut effects = Effects::new();
         self.backup.resume(self.now);
         let result = result.map(|read| match read {
-            Some((file, offset, bytes)) => Cow::Borrowed(self.disk.file(file).read(offset, bytes)),
-            None => Cow::Borrowed(&[][..]),
+            Some((file, offset, bytes)) => self.disk.file(file).read(offset, bytes),
+            None => &[][..],
         });
         self.backup.on_disk(self.now, token, result, &self.view, &mut effects);
         self.take(effects, &[]);

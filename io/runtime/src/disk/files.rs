@@ -3,6 +3,7 @@
 //! A directory belongs to one process at a time: its `lock` file is held until the process ends, however it ends.
 
 use super::mapped::Mapped;
+use super::read::{DIRECT_BYTES_MIN, DIRECT_SLACK_BYTES};
 use crate::StartError;
 use ramhold_base::DiskFile;
 use ramhold_base::limits::SEGMENT_BYTES;
@@ -81,6 +82,9 @@ impl DiskFiles {
 
     /// Takes memory back that a read had brought, so that the next need not get it page by page from the system.
     pub(crate) fn recycle(&self, memory: Vec<u8>) {
+        if memory.capacity() < DIRECT_BYTES_MIN {
+            return;
+        }
         let mut spare = self.spare.lock().expect("nobody panics with it");
         if spare.len() < SPARE_COUNT_MAX {
             spare.push(memory);
@@ -90,23 +94,19 @@ impl DiskFiles {
     /// Has the system find memory for one more large read, if there is room for it in `bytes_max`: page by page while a
     /// recovery waits, it would cost more than all else that a read does. How much was found; at the end all that is left.
     pub(crate) fn find_memory(&self, bytes_max: u64) -> u64 {
-        let bytes = SEGMENT_BYTES as usize;
+        let bytes = SEGMENT_BYTES as usize + DIRECT_SLACK_BYTES;
         let is_full = self.spare.lock().expect("nobody panics with it").len() >= SPARE_COUNT_MAX;
         if is_full || bytes_max < bytes as u64 {
             return bytes_max;
         }
         // Zeroes would be promised, and found when they are written to.
-        let mut memory = vec![1; bytes];
-        memory.clear();
-        self.recycle(memory);
+        self.recycle(vec![1; bytes]);
         bytes as u64
     }
 
-    /// Memory for a large read.
+    /// Memory for a large read, with whatever stands in it.
     pub(crate) fn memory(&self) -> Vec<u8> {
-        let mut memory = self.spare.lock().expect("nobody panics with it").pop().unwrap_or_default();
-        memory.clear();
-        memory
+        self.spare.lock().expect("nobody panics with it").pop().unwrap_or_default()
     }
 
     /// Memory for what is to be written by another thread.
@@ -267,12 +267,12 @@ mod tests {
     fn memory_for_large_reads_is_found_ahead_up_to_a_bound() {
         let scratch = Scratch::new();
         let files = open_disk(&config(&scratch)).unwrap();
-        let segment = u64::from(SEGMENT_BYTES);
+        let segment = u64::from(SEGMENT_BYTES) + DIRECT_SLACK_BYTES as u64;
         assert_eq!(files.find_memory(segment - 1), segment - 1, "none is found that no segment fits into");
         assert_eq!(files.memory().capacity(), 0);
         assert_eq!(files.find_memory(5 * segment), segment);
         let memory = files.memory();
-        assert!(memory.is_empty() && memory.capacity() >= SEGMENT_BYTES as usize);
+        assert!(memory.len() > SEGMENT_BYTES as usize);
         files.recycle(memory);
         let found = (0..2 * SPARE_COUNT_MAX).filter(|_| files.find_memory(100 * segment) == segment).count();
         assert_eq!(found, SPARE_COUNT_MAX - 1);

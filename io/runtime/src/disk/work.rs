@@ -5,10 +5,11 @@
 //! through it; the kernel keeps both views of the file the same.
 
 use super::mapped::Mapped;
+use super::read::{ReadBytes, read};
 use super::{DiskFiles, Lane};
 use ramhold_base::{DiskData, DiskError, DiskFile, DiskToken, Effect};
 use rustix::fs::FallocateFlags;
-use rustix::io::{Errno, ReadWriteFlags};
+use rustix::io::Errno;
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fs::File;
@@ -21,9 +22,7 @@ const CHUNK_BYTES: usize = 1024 * 1024;
 /// each request to its device.
 const MAPPED_CHUNK_BYTES: usize = 8 * 1024 * 1024;
 /// What transfers past the page cache are aligned to, in the file and in memory: a multiple of any device's blocks.
-const BLOCK_BYTES: usize = 4096;
-/// Shorter reads go through the page cache.
-const DIRECT_BYTES_MIN: usize = 256 * 1024;
+pub(super) const BLOCK_BYTES: usize = 4096;
 
 thread_local! {
     /// Of this thread's transfers past the page cache.
@@ -112,15 +111,16 @@ impl Work<'_> {
     }
 
     /// Does it; the bytes are those of a read, else none.
-    pub(crate) fn perform(&self, files: &DiskFiles) -> Result<Vec<u8>, DiskError> {
+    pub(crate) fn perform(&self, files: &DiskFiles) -> Result<ReadBytes, DiskError> {
+        let none = |()| ReadBytes::default();
         let done = match self {
             Work::Write { file, offset, data, when_killed } => {
                 // A kill ends a store into memory anywhere, a system call only between pages.
                 let mapped = files.mapped(*file).filter(|_| *when_killed == WhenKilled::Torn);
                 if mapped.is_some_and(|mapped| mapped.write(*offset, data)) {
-                    Ok(Vec::new())
+                    Ok(none(()))
                 } else {
-                    files.file(*file).write_all_at(data, *offset).map(|()| Vec::new())
+                    files.file(*file).write_all_at(data, *offset).map(none)
                 }
             }
             Work::Read { file, offset, bytes } => {
@@ -129,12 +129,12 @@ impl Work<'_> {
             Work::Copy { from, from_offset, to, to_offset, bytes } => {
                 let from = (files.file(*from), files.mapped(*from), *from_offset);
                 let to = (files.file(*to), files.direct(*to), *to_offset);
-                copy(from, to, *bytes).map(|()| Vec::new())
+                copy(from, to, *bytes).map(none)
             }
-            Work::Sync { file } => files.file(*file).sync_data().map(|()| Vec::new()),
+            Work::Sync { file } => files.file(*file).sync_data().map(none),
             Work::Reserve { file, bytes } => reserve(files.file(*file), *bytes).map(|()| {
                 files.reserved(*file, *bytes);
-                Vec::new()
+                none(())
             }),
         };
         done.map_err(|error| disk_error(self, &error))
@@ -181,7 +181,7 @@ impl DiskFiles {
             | Effect::Named { .. }
             | Effect::Exit { .. } => return None,
         };
-        Some((token, work.perform(self)))
+        Some((token, work.perform(self).map(ReadBytes::into_vec)))
     }
 }
 
@@ -196,71 +196,7 @@ fn disk_error(work: &Work<'_>, error: &io::Error) -> DiskError {
     }
 }
 
-/// Reads up to `bytes`, fewer only at the end of the file.
-fn read(
-    file: &File,
-    direct: Option<&File>,
-    (offset, bytes): (u64, u32),
-    memory: impl FnOnce() -> Vec<u8>,
-) -> io::Result<Vec<u8>> {
-    // No more memory than there are bytes, whatever was asked for.
-    let there = file.metadata()?.len().saturating_sub(offset).min(u64::from(bytes));
-    let there = usize::try_from(there).expect("at most a u32");
-    let mut buffer = if there >= DIRECT_BYTES_MIN { memory() } else { Vec::new() };
-    buffer.reserve_exact(there);
-    if let Some(direct) = direct.filter(|_| there >= DIRECT_BYTES_MIN && !is_cached(file, offset, there)) {
-        read_direct(direct, offset, there, &mut buffer)?;
-    }
-    let mut filled = buffer.len();
-    buffer.resize(there, 0);
-    while filled < there {
-        match file.read_at(&mut buffer[filled..], offset + filled as u64) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    buffer.truncate(filled);
-    Ok(buffer)
-}
-
-/// Whether the first and the last byte are in the page cache, so that the rest is likely to be.
-fn is_cached(file: &File, offset: u64, bytes: usize) -> bool {
-    let is_there = |offset| {
-        let mut byte = [0];
-        let mut into = [io::IoSliceMut::new(&mut byte)];
-        rustix::io::preadv2(file, &mut into, offset, ReadWriteFlags::NOWAIT) == Ok(1)
-    };
-    is_there(offset) && is_there(offset + bytes as u64 - 1)
-}
-
-/// Appends the bytes to `out` as far as they can be read in whole blocks; none where the device's blocks are larger than any
-/// known.
-fn read_direct(file: &File, offset: u64, bytes: usize, out: &mut Vec<u8>) -> io::Result<()> {
-    with_chunk(|chunk| {
-        // The first block may begin before what is wanted.
-        let mut skip = (offset % BLOCK_BYTES as u64) as usize;
-        let mut at = offset - skip as u64;
-        while out.len() < bytes {
-            let wanted = (skip + bytes - out.len()).next_multiple_of(BLOCK_BYTES).min(CHUNK_BYTES);
-            let count = match file.read_at(&mut chunk[..wanted], at) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) if is_invalid(&error) => 0,
-                other => other?,
-            };
-            let read = chunk[..count].get(skip..).unwrap_or_default();
-            out.extend_from_slice(&read[..read.len().min(bytes - out.len())]);
-            if count == 0 || !count.is_multiple_of(BLOCK_BYTES) {
-                break;
-            }
-            (at, skip) = (at + count as u64, 0);
-        }
-        Ok(())
-    })
-}
-
-fn is_invalid(error: &io::Error) -> bool {
+pub(super) fn is_invalid(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::INVAL.raw_os_error())
 }
 
@@ -342,6 +278,7 @@ fn write_zeros(file: &File, from: u64, to: u64) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::read::read_direct;
     use super::*;
     use crate::disk::open_file;
     use crate::scratch::Scratch;
@@ -371,7 +308,7 @@ mod tests {
         Work::Copy { from, from_offset: 10, to, to_offset: 5, bytes }.perform(&files).unwrap();
         Work::Sync { file: DiskFile::Frames }.perform(&files).unwrap();
         let read = Work::Read { file: DiskFile::Frames, offset: 5, bytes }.perform(&files).unwrap();
-        assert!(read == long);
+        assert!(*read == *long);
     }
 
     #[test]
@@ -396,8 +333,9 @@ mod tests {
         let scratch = Scratch::new();
         let files = files(&scratch, &scratch.path().join("frames"));
         write(DiskFile::Frames, 0, b"abcdef").perform(&files).unwrap();
-        let read =
-            |offset, bytes| Work::Read { file: DiskFile::Frames, offset, bytes }.perform(&files).unwrap();
+        let read = |offset, bytes| {
+            Work::Read { file: DiskFile::Frames, offset, bytes }.perform(&files).unwrap().into_vec()
+        };
         assert_eq!(read(2, 3), b"cde");
         assert_eq!(read(4, u32::MAX), b"ef");
         assert_eq!(read(6, 10), b"");
@@ -461,11 +399,15 @@ mod tests {
             let bytes = rng.below(model.len() as u64) as usize;
             let read = Work::Read { file: DiskFile::Frames, offset: at as u64, bytes: bytes as u32 };
             let end = model.len().min(at + bytes);
-            assert!(read.perform(files).unwrap() == model[at..end], "round {round}: {at} {bytes}");
+            let read = read.perform(files).unwrap();
+            assert!(*read == model[at..end], "round {round}: {at} {bytes}");
+            files.recycle(read.into_memory());
             if let Some(direct) = files.direct(DiskFile::Frames).filter(|_| end > at) {
-                let mut read = Vec::new();
-                read_direct(direct, at as u64, end - at, &mut read).unwrap();
-                assert!(model[at..end].starts_with(&read), "round {round}: {at} {bytes}");
+                // Whatever the page cache has.
+                let file = files.file(DiskFile::Frames);
+                let read = read_direct(file, direct, (at as u64, end - at), files.memory()).unwrap();
+                assert!(*read == model[at..end], "round {round}: {at} {bytes}");
+                files.recycle(read.into_memory());
             }
         }
     }
@@ -499,7 +441,7 @@ mod tests {
     }
 
     fn read_first(file: &File) -> Vec<u8> {
-        read(file, None, (0, 4), Vec::new).unwrap()
+        read(file, None, (0, 4), Vec::new).unwrap().into_vec()
     }
 
     #[test]

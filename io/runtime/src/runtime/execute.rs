@@ -24,9 +24,6 @@ impl<M: Machine> Runtime<M> {
         }
         self.lending.take_back(own, &mut self.effects.bytes);
         self.effects.list = list;
-        if let Some(disk) = &self.disk {
-            self.effects.spare.drain(..).for_each(|memory| disk.recycle(memory));
-        }
         self.effects.clear();
     }
 

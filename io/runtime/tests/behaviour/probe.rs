@@ -6,7 +6,6 @@ use ramhold_base::{
 };
 use ramhold_runtime::{NetworkLimits, Runtime, RuntimeConfig, Turn};
 use ramhold_wire::{Header, Opcode, frame};
-use std::borrow::Cow;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
@@ -79,7 +78,7 @@ impl Machine for Probe {
             Input::Bytes { from, bytes } => Seen::Bytes { from, bytes: bytes.to_vec() },
             Input::Lost { addr, how } => Seen::Lost { addr, how },
             Input::Closed { conn } => Seen::Closed { conn },
-            Input::Disk { token, result } => Seen::Disk { token, result: result.map(Cow::into_owned) },
+            Input::Disk { token, result } => Seen::Disk { token, result: result.map(<[u8]>::to_vec) },
             Input::Store { token, result } => Seen::Store { token, result },
             Input::Stop => Seen::Stop,
         };

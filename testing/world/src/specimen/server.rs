@@ -288,7 +288,7 @@ impl Machine for SpecimenServer {
             }
             Input::Frame { from, bytes } => self.on_frame(from, bytes, effects),
             Input::Disk { token, result: Ok(bytes) } => match token {
-                READ_ALL => self.on_log(&bytes, effects),
+                READ_ALL => self.on_log(bytes, effects),
                 SYNC_FOUND => self.ready = true,
                 WRITE_BATCH => {
                     effects.push(Effect::DiskSync { token: SYNC_BATCH, file: DiskFile::Frames });

@@ -2,7 +2,6 @@
 
 use crate::disk::Disks;
 use ramhold_base::{ConnId, DiskError, DiskToken, Input, Instant, Lost, Machine, StoreResult, StoreToken};
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
@@ -116,7 +115,7 @@ impl Pending {
             Pending::Lost { addr, how } => (use_it(Input::Lost { addr, how }), None),
             Pending::Closed { conn } => (use_it(Input::Closed { conn }), None),
             Pending::Disk { token, result: Ok(bytes) } => {
-                (use_it(Input::Disk { token, result: Ok(Cow::Borrowed(&bytes)) }), Some(bytes))
+                (use_it(Input::Disk { token, result: Ok(&bytes) }), Some(bytes))
             }
             Pending::Disk { token, result: Err(error) } => {
                 (use_it(Input::Disk { token, result: Err(error) }), None)

@@ -15,7 +15,6 @@ use ramhold_runtime::{DiskConfig, DiskFiles, open_disk};
 use ramhold_wire::control::Address;
 use ramhold_wire::membership::{ServerEntry, ServerListUpdate, ServerState};
 use ramhold_wire::{Kind, Opcode, View, frame};
-use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -198,7 +197,7 @@ impl Server {
                 if let Some((token, result)) = self.files.perform(effect, &effects.bytes, frame) {
                     let mut next = Effects::new();
                     let result = result.as_deref().map_err(Clone::clone);
-                    self.backup.on_disk(now, token, result.map(Cow::Borrowed), &self.view, &mut next);
+                    self.backup.on_disk(now, token, result, &self.view, &mut next);
                     waiting.push_back(next);
                     continue;
                 }
