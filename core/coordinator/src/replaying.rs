@@ -204,9 +204,14 @@ impl Plan {
 impl Work {
     /// One partition more, of so many bytes.
     fn take(&mut self, bytes: u64) {
+        self.take_beside(bytes);
+        self.of_this += 1;
+    }
+
+    /// The same of another recovery. What is written of it already may be missing twice in what is left.
+    fn take_beside(&mut self, bytes: u64) {
         self.left = self.left.saturating_sub(bytes);
         self.partitions += 1;
-        self.of_this += 1;
     }
 }
 
@@ -323,7 +328,7 @@ impl Coordinator {
         for other in self.recoveries.values().filter_map(|recovery| recovery.plan.as_ref()) {
             for partition in &other.partitions {
                 if let Replay::Running { master, .. } = partition.state {
-                    masters.entry(master).and_modify(|work| work.partitions += 1);
+                    masters.entry(master).and_modify(|work| work.take_beside(other.partition_bytes));
                 }
             }
         }

@@ -30,6 +30,8 @@ use std::time::Duration;
 const ASK_INTERVAL: Duration = Duration::from_millis(500);
 /// Of more masters each takes over so little that it does not matter how much it has.
 const LEVELLED_MASTERS_MAX: usize = 64;
+/// A master that takes over two even shares in four partitions fills so many segments in part, and begins as many heads.
+const LEVELLED_SEGMENTS: u64 = 8;
 /// How long a partition is left alone that found no room: what it had taken has to be free again.
 const NO_ROOM_PAUSE: Duration = Duration::from_secs(1);
 
@@ -119,7 +121,7 @@ impl Recovery {
 
 impl Coordinator {
     /// Asks every server for its room when that may matter: when several recoveries are open, and for one alone when there
-    /// are few masters, see [`Coordinator::masters_are_uneven`].
+    /// are few masters, see [`Coordinator::uneven_masters`].
     pub(crate) fn ask_for_room(&mut self, now: Instant) {
         let is_one_of_few = self.recoveries.len() == 1 && self.masters().count() <= LEVELLED_MASTERS_MAX;
         if self.recoveries.len() < 2 && !is_one_of_few {
@@ -145,19 +147,37 @@ impl Coordinator {
     /// What each master has free, if all have told and one has more than another by half of its share of what is to be
     /// recovered. Those who have most then take over most: shared out evenly after each death, the data of a few servers
     /// would come to lie with those that have lived longest, and what one of them holds decides how long its recovery
-    /// takes. Of many masters each takes so little that it does not matter; and when several are recovered at once it is
-    /// their common need of room that counts.
+    /// takes. Of many masters each takes so little that it does not matter. When several are recovered at once, more than
+    /// enough room for all of them is asked for, and more masters than dead: else their need of room is what counts.
     pub(crate) fn uneven_masters(&self, share: u64) -> Option<BTreeMap<ServerId, u64>> {
-        if self.state.recoveries.values().filter(|record| !record.done).count() > 1 {
-            return None;
-        }
         let told = |server: &ServerRecord| {
             let id = server.entry.id;
             self.rooms.reports.get(&id).map(|report| (id, report.log_bytes))
         };
         let free: BTreeMap<ServerId, u64> = self.masters().map(told).collect::<Option<_>>()?;
         let (least, most) = (free.values().min()?, free.values().max()?);
-        (free.len() <= LEVELLED_MASTERS_MAX && most - least > share / 2).then_some(free)
+        let is_uneven = free.len() <= LEVELLED_MASTERS_MAX && most - least > share / 2;
+        (is_uneven && self.has_plenty(share, free.len() as u64)).then_some(free)
+    }
+
+    /// Whether it is one recovery alone, or there is twice the room that so many like this one take in small partitions.
+    fn has_plenty(&self, share: u64, masters: u64) -> bool {
+        let open = self.state.recoveries.values().filter(|record| !record.done).count() as u64;
+        if open <= 1 {
+            return true;
+        }
+        let segments = (share / u64::from(self.config.segment_bytes)).saturating_add(LEVELLED_SEGMENTS);
+        let replicas = self.state.tables.values().map(|table| table.options.replicas).max().unwrap_or(0);
+        let all = 2 * open * masters;
+        let (bytes, frames) =
+            self.rooms.reports.values().fold((0, 0), |(bytes, frames): (u64, u64), room| {
+                (bytes.saturating_add(room.log_bytes), frames.saturating_add(room.frames))
+            });
+        !self.rooms.is_scarce
+            && 2 * open <= masters
+            && !self.recoveries.values().any(Recovery::is_waiting)
+            && share.saturating_mul(all) <= bytes
+            && segments.saturating_mul(u64::from(replicas)).saturating_mul(all) <= frames
     }
 
     /// When that is due again.

@@ -245,6 +245,40 @@ fn a_master_with_more_room_gets_more() {
     }
 }
 
+// F3, F7: also when several are recovered at once, if there is plenty of room for all that.
+#[test]
+fn masters_with_more_room_get_more_of_several_dead_logs() {
+    // Frames of each that is left, how many die, and how many partitions of all each gets.
+    let cases = [(1000, 2, [3, 3, 2, 6]), (50, 2, [2, 2, 2, 2]), (1000, 3, [3, 3, 3, 0])];
+    for (frames, dead, wanted) in cases {
+        let mut world = World::cluster(6);
+        let config = CoordinatorConfig::new(addr(7400));
+        world.config = CoordinatorConfig { segment_bytes: 512, partition_bytes_min: 1000, ..config };
+        world.restart();
+        world.run(Duration::from_secs(1));
+        let id = world.create("users", buffered(2, 6));
+        (1..=dead).for_each(|port| world.kill(port));
+        let left = dead + 1..=6;
+        for port in left.clone() {
+            let server = world.server_mut(port);
+            let log_bytes = if port == 6 { 10_000_000 } else { 1_000_000 };
+            (server.diligent, server.room) = (false, RoomReport { frames, log_bytes });
+        }
+        world.run_until("all are dead", |w| w.state().recoveries.len() == usize::from(dead));
+        for number in 1..=dead {
+            let head = head_report(2, 1, 0, 500, &[1], &[everything(id, 20_000)]);
+            world.server_mut(6).replicas.insert(ServerId(number.into()), vec![head]);
+        }
+        let is_begun = |w: &World, number: u16| {
+            w.servers.values().flat_map(|s| &s.recovers).any(|r| r.crashed == ServerId(number.into()))
+        };
+        world.run_until("all are told", |w| (1..=dead).all(|number| is_begun(w, number)));
+        world.settle();
+        let told: Vec<usize> = left.map(|port| world.servers[&addr(port)].recovers.len()).collect();
+        assert_eq!(told, wanted[..told.len()], "{frames} frames, {dead} dead");
+    }
+}
+
 // F3: its statistics are of all tablets of the table there, each of which has its part of them.
 #[test]
 fn several_tablets_of_one_table_are_shared_like_one() {
