@@ -1,12 +1,16 @@
 //! Closed segments that have lost a replica with its backup: which are copied again now, and how fast.
 //!
-//! A few segments are copied at a time, those with the fewest replicas left first; all others wait and cost nothing. An
-//! operator may bound the bytes of a second, so that clients' writes have the rest. What somebody waits for is not in
-//! here and not bounded: heads, and side segments before all that depends on them is done.
+//! A few segments are copied at a time, those with the fewest replicas left first; all others wait and cost nothing.
+//! Whoever died with the replicas is being recovered meanwhile, and clients wait for that: segments that can lose one more
+//! leave the machines to it for some seconds. An operator may bound the bytes of a second, so that clients' writes have
+//! the rest. What somebody waits for is not in here and not bounded: heads, and side segments before all that depends on
+//! them is done.
 //!
 //! Invariants:
 //! - a segment is in one of three lists, or in none;
 //! - at most `copies_max` are copied at a time, so as many messages per lost replica are outstanding;
+//! - what has one replica left waits for no recovery, nothing waits for longer than `YIELD_MAX`, and nothing at all when
+//!   there has to be cleaned;
 //! - over any time the bytes sent are at most the limit's, and `PAUSE_MAX` of it and a message more.
 //!
 //! Not here: the messages (advance). Protocol: docs/protocols/replication.md, "Losing a backup". Catalogue: D6.
@@ -27,6 +31,11 @@ const UNFIT_PAUSE: Duration = Duration::from_millis(500);
 /// How many waiting segments are looked at for one that may be copied: those before it wait for devices.
 const LOOKED_AT_MAX: usize = 64;
 
+/// Segments with so many replicas left wait for recoveries to end.
+const YIELD_LEFT_MIN: usize = 2;
+/// But not longer than this from when the first of them began.
+const YIELD_MAX: Duration = Duration::from_secs(5);
+
 /// How many replicas are left of a segment: those with the fewest come first.
 type Turn = (usize, SegmentId);
 
@@ -37,6 +46,10 @@ pub(crate) struct Copies {
     /// Waiting, and no backup fits them just now.
     unfit: BTreeSet<Turn>,
     unfit_until: Instant,
+    /// Since when somebody is being recovered.
+    recovering_since: Option<Instant>,
+    /// The master is short of memory or frames, and what is not whole is not cleaned.
+    short: bool,
     /// No message before this.
     next: Instant,
     /// Since when there is something to copy, and what was done since.
@@ -93,6 +106,17 @@ impl Copies {
         self.waiting.iter().chain(&self.unfit).chain(&self.running).map(|(_, segment)| *segment)
     }
 
+    /// Whether the server list has somebody who is being recovered.
+    pub fn tell_recovering(&mut self, now: Instant, is_recovering: bool) {
+        self.recovering_since = is_recovering.then(|| self.recovering_since.unwrap_or(now));
+    }
+
+    /// Until when segments that can lose one more replica leave the machines to a recovery.
+    fn yields_until(&self, now: Instant) -> Option<Instant> {
+        let until = self.recovering_since.map(|since| since + YIELD_MAX);
+        until.filter(|until| *until > now && !self.short)
+    }
+
     /// When the next message may be sent.
     pub fn next(&self) -> Instant {
         self.next
@@ -126,6 +150,11 @@ pub(crate) fn message_bytes_max(append_bytes_max: u32, bytes_per_second: u64) ->
 }
 
 impl Replicator {
+    /// Whether the master wants to clean, which it can only what is whole.
+    pub fn tell_short(&mut self, is_short: bool) {
+        self.copies.short = is_short;
+    }
+
     /// Gives segments their turns.
     pub(crate) fn admit_copies(&mut self, now: Instant, log: &dyn Segments, effects: &mut Effects) {
         if self.copies.unfit_until <= now {
@@ -134,9 +163,22 @@ impl Replicator {
         } else if !self.copies.unfit.is_empty() {
             self.retry = earliest(self.retry, Some(self.copies.unfit_until));
         }
+        let yields_until = self.copies.yields_until(now);
+        let may_begin = |left: usize| yields_until.is_none() || left < YIELD_LEFT_MIN;
+        if let (Some(until), Some((left, _))) = (yields_until, self.copies.waiting.last())
+            && !may_begin(*left)
+        {
+            self.retry = earliest(self.retry, Some(until));
+            if self.copies.bytes == 0 && self.copies.running.is_empty() {
+                // The rate that status tells is that of the copying.
+                (self.copies.begun, self.copies.last) = (Some(now), now);
+            }
+        }
         while self.copies.running.len() < self.config.copies_max {
             let mut first = self.copies.waiting.iter().take(LOOKED_AT_MAX);
-            let Some(&turn) = first.find(|(_, id)| self.may_copy(*id, log)) else { break };
+            let Some(&turn) = first.find(|(left, id)| may_begin(*left) && self.may_copy(*id, log)) else {
+                break;
+            };
             self.copies.waiting.remove(&turn);
             self.copies.running.insert(turn);
         }

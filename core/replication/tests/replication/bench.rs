@@ -136,6 +136,8 @@ pub struct Bench {
     /// A backup that died keeps what it held: it may come back in a recovery.
     pub alive: BTreeMap<ServerId, Backup>,
     pub dead: Vec<Backup>,
+    /// Those of the dead that the server list still has.
+    pub recovering: BTreeSet<ServerId>,
     /// What the coordinator has stored: the oldest (segment, epoch) that may be a head.
     recorded: Option<(SegmentId, Epoch)>,
     pub wire: Vec<(Instant, bool, SocketAddr, Vec<u8>)>,
@@ -186,6 +188,7 @@ impl Bench {
             replicator: Replicator::new(config, seed),
             alive: (1..=backups).map(|id| (ServerId(id), Backup::default())).collect(),
             dead: Vec::new(),
+            recovering: BTreeSet::new(),
             recorded: None,
             wire: Vec::new(),
             next_segment: 1,
@@ -214,11 +217,13 @@ impl Bench {
         let changed = self
             .alive
             .keys()
-            .map(|id| ServerEntry {
+            .map(|id| (id, ServerState::Up))
+            .chain(self.recovering.iter().map(|id| (id, ServerState::Crashed)))
+            .map(|(id, state)| ServerEntry {
                 id: *id,
                 address: Address(address(*id)),
                 labels: vec![],
-                state: ServerState::Up,
+                state,
                 master: true,
                 backup: true,
                 read_speed: 1,

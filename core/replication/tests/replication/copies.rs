@@ -3,7 +3,7 @@
 use crate::bench::{Bench, STREAM};
 use ramhold_base::{Instant, SegmentId, ServerId, ShardId};
 use ramhold_replication::{ReplicationConfig, Segments};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const SEGMENT_BYTES: usize = 100 * 1000;
 const PIECE_BYTES: usize = 20 * 1000;
@@ -162,6 +162,57 @@ fn segments_with_the_fewest_replicas_come_first() {
     let mut first = order[..both.len()].to_vec();
     first.sort_unstable();
     assert_eq!(first, both, "of {order:?}");
+}
+
+/// The segments of which something was copied since this was last asked.
+fn copied_since(bench: &mut Bench) -> BTreeSet<SegmentId> {
+    let segments = copied(bench).iter().map(|(_, id, _)| *id).collect();
+    bench.sent.clear();
+    segments
+}
+
+// D6, E4
+#[test]
+fn what_can_lose_one_more_leaves_the_machines_to_a_recovery() {
+    let mut bench = bench(24, 0);
+    let one: BTreeSet<SegmentId> = closed_on(&bench, ServerId(1)).into_iter().collect();
+    let two: BTreeSet<SegmentId> = closed_on(&bench, ServerId(2)).into_iter().collect();
+    let (both, all): (BTreeSet<SegmentId>, BTreeSet<SegmentId>) = (&one & &two, &one | &two);
+    assert!(both.len() >= 2 && both.len() < one.len());
+    bench.recovering.insert(ServerId(1));
+    bench.kill(ServerId(1));
+    bench.pass(1500);
+    assert_eq!(copied_since(&mut bench), BTreeSet::new(), "two are left of each");
+    bench.recovering.insert(ServerId(2));
+    bench.kill(ServerId(2));
+    bench.pass(1500);
+    assert_eq!(copied_since(&mut bench), both, "one is left of these");
+    bench.recovering.remove(&ServerId(1));
+    bench.publish();
+    bench.pass(1000);
+    assert_eq!(copied_since(&mut bench), BTreeSet::new());
+    bench.recovering.clear();
+    bench.publish();
+    bench.pass(1000);
+    assert!(bench.replicator.is_fully_replicated());
+    assert_eq!(copied_since(&mut bench), &all - &both);
+}
+
+// D6
+#[test]
+fn a_recovery_that_does_not_end_holds_up_no_copies() {
+    let mut bench = bench(24, 0);
+    bench.recovering.insert(ServerId(1));
+    bench.kill(ServerId(1));
+    bench.pass(4900);
+    assert!(!bench.replicator.is_fully_replicated());
+    bench.pass(1000);
+    assert!(bench.replicator.is_fully_replicated());
+    // Nor is that waited for again when somebody else dies meanwhile.
+    bench.recovering.insert(ServerId(2));
+    bench.kill(ServerId(2));
+    bench.pass(1000);
+    assert!(bench.replicator.is_fully_replicated());
 }
 
 // D6
