@@ -72,6 +72,7 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
     ("MigratedWithoutFresh", "ramhold-log", "log", "migrate::a_range_goes"),
     ("MigratedWithoutResults", "ramhold-log", "log", "migrate::a_range_goes"),
     ("MigratedUnblocked", "ramhold-world", "scenarios", "migration::a_table_is_altered"),
+    ("MigratedUnflushed", "ramhold-world", "scenarios", "migration::what_devices_had"),
     ("MigratedUnasked", "ramhold-world", "scenarios", "migration::a_stretch_waits"),
     ("OldMoveTaken", "ramhold-world", "scenarios", "migration::what_comes_late"),
     ("EnteredUnheld", "ramhold-master", "master", "recovery::nothing_is_entered_before_backups"),

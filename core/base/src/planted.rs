@@ -186,6 +186,8 @@ defects! {
     MigratedUnblocked;
     /// A stretch is moved though what was written to it before is not durable in the old stream.
     MigratedUndurable;
+    /// A stretch is moved though devices that lose their power have its copies nowhere.
+    MigratedUnflushed;
     /// The copies count as soon as they are asked for, whatever the coordinator says.
     MigratedUnasked;
     /// The coordinator believes a move that is older than where the tablet is.

@@ -84,11 +84,18 @@ impl Migration {
         }
     }
 
-    /// While a stretch waits for long, as many keys may come as come in that time: then what is behind it is gathered anew.
+    /// While a stretch or the walk waits for long, as many keys may come as come in that time: then what is behind the
+    /// stretch is gathered anew, or the end of what the walk gathers is given up.
     fn bound_fresh(&mut self) {
-        if let Some(stretch) = self.stretch.as_ref().filter(|_| self.fresh.len() > 2 * self.count_max) {
-            self.range.last = stretch.range.last;
-            (self.hashes, self.fresh) = (Vec::new(), Vec::new());
+        if self.fresh.len() <= 2 * self.count_max {
+            return;
+        }
+        match &self.stretch {
+            Some(stretch) => {
+                self.range.last = stretch.range.last;
+                (self.hashes, self.fresh) = (Vec::new(), Vec::new());
+            }
+            None => self.put_in_order(),
         }
     }
 

@@ -112,7 +112,7 @@ impl Cleaning {
 impl Master {
     /// Free memory is so low that cleaning pays, or frames are so many. A head takes a frame however little is in it: of
     /// many tables that come and go the frames are gone long before the memory.
-    fn wants_cleaning(&self) -> bool {
+    pub(crate) fn wants_cleaning(&self) -> bool {
         let usage = self.log.usage();
         let frame = u64::from(self.config.geometry.segment_bytes);
         usage.free_bytes < usage.reserve_bytes + self.config.cleaning_runway_bytes
@@ -450,9 +450,10 @@ impl Master {
         survivors.map(|id| FlushWish::Whole(*id)).chain([FlushWish::UpTo(retiring.stream, opened)])
     }
 
-    /// Asks the backups for what passes and copies wait for.
-    fn wish_flushed(&mut self) {
-        if !self.cleaning.is_waiting() && self.cleaning.compacted.is_empty() {
+    /// Asks the backups for what passes, copies and a tablet on its way wait for.
+    pub(crate) fn wish_flushed(&mut self) {
+        let moving = self.migration_wishes();
+        if !self.cleaning.is_waiting() && self.cleaning.compacted.is_empty() && moving.is_empty() {
             return;
         }
         let replicator = &self.replicator;
@@ -461,7 +462,7 @@ impl Master {
         let retiring = self.cleaning.retiring.iter().flat_map(|retiring| self.wishes_of(retiring));
         let entering = self.cleaning.entering.iter().flat_map(|survivors| &survivors.begun);
         let entering = entering.map(|segment| FlushWish::Whole(*segment));
-        let wishes: Vec<FlushWish> = compacted.chain(entering).chain(retiring).collect();
+        let wishes: Vec<FlushWish> = compacted.chain(entering).chain(retiring).chain(moving).collect();
         self.replicator.want_flushed(wishes);
     }
 

@@ -155,7 +155,8 @@ impl Master {
             }
             if tablet.stream != first.stream {
                 // They will be in one again.
-                let is_migrating = table == first.range.table && self.migrating.is_wanted(table);
+                let is_migrating =
+                    self.migrating.is_wanted(table) || self.migrating.is_wanted(first.range.table);
                 return Err(if is_migrating { Status::Retry } else { Status::NotTogether });
             }
             // The coordinator has sent this client to the first one's alone.

@@ -356,7 +356,7 @@ impl Master {
             Opcode::TabletTake => self.on_tablet_take(now, header, body, from, view, effects),
             Opcode::TabletDrop => self.on_tablet_drop(header, body, from, effects),
             Opcode::TabletDivide => self.on_tablet_divide(header, body, from, effects),
-            Opcode::TabletMigrate => self.on_tablet_migrate(header, body, from, effects),
+            Opcode::TabletMigrate => self.on_tablet_migrate(now, header, body, from, effects),
             Opcode::TabletWeights => self.on_tablet_weights(header, body, from, effects),
             Opcode::Recover => self.on_recover(now, header, body, from, view, effects),
             // Its list may know an asker's directory under the id of an earlier life only: what it counts on there may
@@ -500,6 +500,7 @@ impl Master {
         self.advance_replays(now, view, effects);
         self.advance_migration(now, view, effects);
         self.hold_heads();
+        self.replicator.tell_short(self.wants_cleaning());
         self.replicator.advance(now, &LogSegments(&self.log), view, effects);
         if !self.replays.is_empty() || self.migrating.is_waiting() {
             // What has just become durable may be what a recovery waits for, or a stretch.

@@ -7,6 +7,7 @@
 //!
 //! Invariants:
 //! - nothing in a stretch changes from when its first key is copied until its copies count, or are given up;
+//! - copies count only when the backups' devices have them: what they take the place of was there long before;
 //! - what was asked of the coordinator is asked until it has answered: nobody else can say whether it has been stored;
 //! - all stretches of a tablet have one first segment, older than their side logs, unless one of them failed when it was
 //!   entered already.
@@ -23,7 +24,7 @@ use ramhold_base::{
     ConnId, Effects, Instant, KeyHash, Level, Peer, Position, SegmentId, Status, StreamId, TableId,
 };
 use ramhold_log::{CopyStop, Cursor, HashRange, SideId};
-use ramhold_replication::Segments;
+use ramhold_replication::{FlushWish, Segments};
 use ramhold_wire::membership::Durability;
 use ramhold_wire::table::{TabletMigrate, TabletMigrated};
 use ramhold_wire::{Header, View, decode, reply, request};
@@ -44,25 +45,45 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// How long a stretch may take until it is entered, at first and at most: then it thaws, and the next try may take longer.
 const PATIENCE: Duration = Duration::from_secs(2);
 const PATIENCE_MAX: Duration = Duration::from_secs(60);
+/// So many times as long as it was frozen a tablet is left alone that could not be moved.
+const REST: u32 = 4;
+/// How long what is gathered waits for the heads of both streams before another tablet has its turn.
+const HEADS_PATIENCE: Duration = Duration::from_secs(5);
+/// Between the turns of different tablets.
+const TURN_PAUSE: Duration = Duration::from_millis(50);
+const NO_MEMORY: &str = "there is no memory for copies";
+/// How long the coordinator's word counts, which it repeats every few seconds.
+const WANTED_FOR: Duration = Duration::from_secs(30);
+/// So often in a row a tablet is given up before anybody is told; then each time that it was twice as often.
+const FAILURES_TOLD: u32 = 4;
 
 /// How a table is kept.
 type Class = (Durability, u8);
 
-#[derive(Debug)]
+/// The first hash of a tablet of a table.
+type Start = (TableId, KeyHash);
+
+#[derive(Debug, Default)]
 pub(crate) struct Migrating {
-    /// Tables whose tablets here are to be kept so.
-    wanted: BTreeMap<TableId, Class>,
+    /// Tables whose tablets here are to be kept so, by what the coordinator has said last, and until when that counts.
+    wanted: BTreeMap<TableId, (Class, Instant)>,
     moving: Option<Moving>,
     /// Nothing is begun before.
     not_before: Instant,
-    patience: Duration,
+    /// The tablet that had its turn last.
+    last: Option<Start>,
+    /// Those that could not be moved when they had their turn.
+    failures: BTreeMap<Start, Failed>,
 }
 
-impl Default for Migrating {
-    fn default() -> Migrating {
-        let (wanted, not_before) = (BTreeMap::new(), Instant::ZERO);
-        Migrating { wanted, moving: None, not_before, patience: PATIENCE }
-    }
+/// What a tablet's last turns came to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Failed {
+    /// In a row.
+    count: u32,
+    not_before: Instant,
+    /// How long its stretch was allowed to take.
+    patience: Duration,
 }
 
 /// A tablet on its way.
@@ -82,9 +103,17 @@ struct Moving {
     longest: Duration,
 }
 
+impl Moving {
+    fn start(&self) -> Start {
+        (self.tablet.table, self.tablet.first)
+    }
+}
+
 #[derive(Debug)]
 enum Phase {
     Gathering,
+    /// Gathered; the heads of both streams are to be open on all their backups before anything is frozen.
+    Gathered(Instant),
     Copying(Side),
     /// Side segments are on their way to their backups.
     Replicating(Side),
@@ -153,11 +182,27 @@ impl Migrating {
     pub fn deadline(&self) -> Option<Instant> {
         let asking = self.moving.as_ref().and_then(|moving| match moving.phase {
             Phase::Asking { next, asked: false } => Some(next),
-            Phase::Replicating(_) => moving.stretch.map(|(_, since)| since + self.patience),
+            Phase::Replicating(_) => moving.stretch.map(|(_, since)| since + self.patience(moving.start())),
+            Phase::Gathered(since) => Some(since + HEADS_PATIENCE),
             _ => None,
         });
         let is_waiting = self.moving.is_none() && !self.wanted.is_empty();
         earliest(asking, is_waiting.then_some(self.not_before))
+    }
+
+    fn patience(&self, start: Start) -> Duration {
+        self.failures.get(&start).map_or(PATIENCE, |failed| failed.patience)
+    }
+
+    /// The tablet could not be moved, and was frozen for so long. How often that was in a row.
+    fn failed(&mut self, now: Instant, start: Start, frozen: Duration, is_slow: bool) -> u32 {
+        let failed = self.failures.entry(start).or_insert(Failed { patience: PATIENCE, ..Failed::default() });
+        failed.count = failed.count.saturating_add(1);
+        failed.not_before = now + PAUSE.max(frozen * REST);
+        if is_slow {
+            failed.patience = (2 * failed.patience).min(PATIENCE_MAX);
+        }
+        failed.count
     }
 
     /// The stream into which something is about to be entered, and the oldest head with which it may be.
@@ -176,29 +221,31 @@ impl Migrating {
         }
     }
 
-    /// The table is not served here any more.
+    /// Nothing of the table is to be moved any more.
     pub fn forget(&mut self, table: TableId) {
         self.wanted.remove(&table);
+        self.failures.retain(|(of, _), _| *of != table);
     }
 }
 
 impl Master {
     pub(crate) fn on_tablet_migrate(
         &mut self,
+        now: Instant,
         header: &Header,
         body: &[u8],
         from: ConnId,
         effects: &mut Effects,
     ) {
         let status = match decode::<TabletMigrate>(body) {
-            Ok(migrate) => self.want_class(&migrate),
+            Ok(migrate) => self.want_class(now, &migrate),
             Err(status) => status,
         };
         reply(effects, Peer::Conn(from), header, status);
     }
 
     /// Carried out in its time; the coordinator asks until it has seen that it is.
-    fn want_class(&mut self, migrate: &TabletMigrate) -> Status {
+    fn want_class(&mut self, now: Instant, migrate: &TabletMigrate) -> Status {
         let TabletMigrate { table, durability, replicas, division } = *migrate;
         if durability == Durability::None || !(1..=REPLICA_COUNT_MAX).contains(&replicas) {
             return Status::BadRequest;
@@ -213,7 +260,12 @@ impl Master {
             if !self.tablets.hear_division(table, division) {
                 return Status::NotAllowed;
             }
-            self.migrating.wanted.insert(table, (durability, replicas));
+            let wanted = ((durability, replicas), now + WANTED_FOR);
+            let before = self.migrating.wanted.insert(table, wanted);
+            if before.is_some_and(|(class, _)| class != wanted.0) {
+                // What kept it from the one may not keep it from the other.
+                self.migrating.failures.retain(|(of, _), _| *of != table);
+            }
         }
         Status::Ok
     }
@@ -241,28 +293,37 @@ impl Master {
         let is_over = !is_waiting && self.advance_moving(now, &mut moving, view, effects);
         if !is_over {
             self.migrating.moving = Some(moving);
+            self.wish_flushed();
         }
     }
 
     /// The next tablet that is not in the stream of the class that is wanted for it.
     fn begin_migration(&mut self, now: Instant, view: &View, effects: &mut Effects) {
-        let mut next = None;
-        let wanted: Vec<(TableId, Class)> =
-            self.migrating.wanted.iter().map(|(t, class)| (*t, *class)).collect();
-        for (table, class) in wanted {
+        let mut ready: Vec<(Tablet, Class)> = Vec::new();
+        let wanted: Vec<(TableId, Class, Instant)> =
+            self.migrating.wanted.iter().map(|(t, (class, until))| (*t, *class, *until)).collect();
+        for (table, class, until) in wanted {
             let is_other = |t: &&Tablet| t.moved.is_some() || self.class_of(t.stream) != Some(class);
             let others: Vec<Tablet> = self.tablets.of(table).filter(is_other).copied().collect();
-            if others.is_empty() {
-                self.migrating.wanted.remove(&table);
+            // The coordinator may want it as it is by now, of which it does not tell.
+            let is_old = until <= now && others.iter().all(|tablet| tablet.moved.is_none());
+            if others.is_empty() || is_old {
+                self.migrating.forget(table);
                 continue;
             }
             let is_divided = self.divisions.iter().any(|division| division.is_of(table));
-            let ready = others.into_iter().find(|t| t.state == TabletState::Serving && !is_divided);
-            next = next.or(ready.map(|tablet| (tablet, class)));
+            let is_ready = |t: &Tablet| {
+                let failed = self.migrating.failures.get(&(table, t.range.first));
+                t.state == TabletState::Serving && !is_divided && failed.is_none_or(|f| f.not_before <= now)
+            };
+            ready.extend(others.into_iter().filter(is_ready).map(|tablet| (tablet, class)));
         }
-        // Those that are not served yet, or just being cut, have their turn later.
+        // Those that are not served yet, just being cut, or could not be moved a moment ago, have their turn later.
         self.migrating.not_before = now + PAUSE;
-        let Some((tablet, (durability, replicas))) = next else { return };
+        let start = |tablet: &Tablet| (tablet.range.table, tablet.range.first);
+        let next = ready.iter().find(|(tablet, _)| Some(start(tablet)) > self.migrating.last);
+        let Some(&(tablet, (durability, replicas))) = next.or(ready.first()) else { return };
+        self.migrating.last = Some(start(&tablet));
         // One that is on its way to another stream gets there first.
         let stream = match tablet.moved {
             Some(moved) => Ok(moved.stream),
@@ -271,7 +332,7 @@ impl Master {
         let Ok(stream) = stream else {
             let text = format!("{} cannot be kept in another way: too many streams", tablet.range.table);
             effects.report(Level::Warn, text);
-            self.migrating.wanted.remove(&tablet.range.table);
+            self.migrating.forget(tablet.range.table);
             return;
         };
         if self.log.head_segment(stream).is_none() && self.roll(now, stream, view, effects).is_none() {
@@ -311,10 +372,21 @@ impl Master {
         effects: &mut Effects,
     ) -> bool {
         if matches!(moving.phase, Phase::Gathering) {
-            if self.gather_slice(now, moving, effects) {
-                self.begin_stretch(now, moving, view);
+            if !self.gather_slice(now, moving, effects) {
+                // A turn for others.
+                return false;
             }
-            // A turn for others.
+            moving.phase = Phase::Gathered(now);
+        }
+        if let Phase::Gathered(since) = moving.phase {
+            let is_open = |stream| self.replicator.is_head_open(stream);
+            if is_open(moving.stream) && is_open(moving.before.0) {
+                self.begin_stretch(now, moving, view);
+            } else if now.since(since) >= HEADS_PATIENCE {
+                let why =
+                    "a head of the stream that it is in, or is to be in, lacks a backup or the coordinator";
+                return self.pause_migration(now, moving, why, false, effects);
+            }
             return false;
         }
         if matches!(moving.phase, Phase::Copying(_)) {
@@ -324,12 +396,13 @@ impl Master {
             let side = side.clone();
             if self.is_out_of_room(now, moving.stream, &side) {
                 effects.report(Level::Debug, "mark:migration_without_room");
-                return self.pause_migration(now, moving);
+                return self.pause_migration(now, moving, "no backup has room for copies", false, effects);
             }
-            if moving.stretch.is_some_and(|(_, since)| now.since(since) >= self.migrating.patience) {
+            let patience = self.migrating.patience(moving.start());
+            if moving.stretch.is_some_and(|(_, since)| now.since(since) >= patience) {
                 effects.report(Level::Debug, "mark:migration_too_slow");
-                self.migrating.patience = (2 * self.migrating.patience).min(PATIENCE_MAX);
-                return self.pause_migration(now, moving);
+                let why = "its copies do not come to the devices of enough backups in time";
+                return self.pause_migration(now, moving, why, true, effects);
             }
             if self.may_enter_stretch(moving, &side) {
                 return self.enter_stretch(now, moving, side, view, effects);
@@ -338,6 +411,7 @@ impl Master {
         if let Phase::Entered(head) = moving.phase
             && self.replicator.is_registered(moving.stream)
             && self.replicator.durable(moving.stream).segment >= head
+            && self.wishes_to_move(moving).iter().all(|wish| self.replicator.is_fulfilled(*wish))
             && (self.replicator.durable(moving.before.0) >= moving.before.1
                 || planted(Defect::MigratedUndurable))
         {
@@ -416,10 +490,20 @@ impl Master {
                 moving.phase = Phase::Replicating(side.clone());
                 effects.report(Level::Debug, "mark:stretch_copied");
             }
-            Err(CopyStop::Damaged(at)) => self.wait_for_repair(now, moving, at, effects),
+            Err(CopyStop::Damaged(at)) => {
+                // It is waited for with nothing frozen.
+                self.wait_for_repair(now, moving, at, effects);
+                return self.pause_migration(
+                    now,
+                    moving,
+                    "damaged memory is to be repaired first",
+                    false,
+                    effects,
+                );
+            }
             Err(CopyStop::NoMemory) => {
                 effects.report(Level::Debug, "mark:migration_without_memory");
-                return self.pause_migration(now, moving);
+                return self.pause_migration(now, moving, NO_MEMORY, false, effects);
             }
         }
         false
@@ -435,7 +519,9 @@ impl Master {
 
     fn may_enter_stretch(&self, moving: &Moving, side: &Side) -> bool {
         let from = head_from(&side.begun, moving.first_segment);
-        side.begun.iter().all(|segment| self.replicator.is_complete(*segment))
+        let is_whole = side.begun.iter().all(|segment| self.replicator.is_complete(*segment));
+        is_whole
+            && self.wishes_to_move(moving).iter().all(|wish| self.replicator.is_fulfilled(*wish))
             && self.replicator.is_head_open(moving.stream)
             && self.held_from(moving.stream, from).is_some_and(|held| self.replicator.is_held(held))
     }
@@ -451,9 +537,9 @@ impl Master {
         let needed = self.opening_bytes(moving.stream, side.begun.len()) + self.config.cleaning_reserve_bytes;
         if self.log.usage().free_bytes < needed {
             effects.report(Level::Debug, "mark:migration_without_memory");
-            return self.pause_migration(now, moving);
+            return self.pause_migration(now, moving, NO_MEMORY, false, effects);
         }
-        self.migrating.patience = PATIENCE;
+        self.migrating.failures.remove(&moving.start());
         let from = head_from(&side.begun, moving.first_segment);
         let held = self.held_from(moving.stream, from).expect("it was looked up before");
         self.log.keep_stretch();
@@ -566,11 +652,44 @@ impl Master {
         true
     }
 
-    /// Gives the stretch up, and tries again after a while.
-    fn pause_migration(&mut self, now: Instant, moving: &mut Moving) -> bool {
+    /// Gives the stretch up, and tries again after a while, which is longer than it was frozen.
+    fn pause_migration(
+        &mut self,
+        now: Instant,
+        moving: &mut Moving,
+        why: &str,
+        is_slow: bool,
+        effects: &mut Effects,
+    ) -> bool {
+        let frozen = moving.stretch.map_or(Duration::ZERO, |(_, since)| now.since(since));
         self.give_up_stretch(moving);
-        self.migrating.not_before = now + PAUSE;
+        let count = self.migrating.failed(now, moving.start(), frozen, is_slow);
+        if count >= FAILURES_TOLD && count.is_power_of_two() {
+            let table = moving.tablet.table;
+            let text =
+                format!("a tablet of {table} could not be moved to {} {count} times: {why}", moving.stream);
+            effects.report(Level::Warn, text);
+        }
+        self.migrating.not_before = now + TURN_PAUSE;
         true
+    }
+
+    /// What has to be on devices before it goes on: all that takes the place of what the old stream's devices have.
+    fn wishes_to_move(&self, moving: &Moving) -> Vec<FlushWish> {
+        match &moving.phase {
+            _ if planted(Defect::MigratedUnflushed) => Vec::new(),
+            Phase::Replicating(side) => side.begun.iter().map(|segment| FlushWish::Whole(*segment)).collect(),
+            Phase::Entered(head) => {
+                let opening = self.log.segment(*head).map_or(0, |head| head.opening_bytes);
+                vec![FlushWish::UpTo(moving.stream, Position { segment: *head, offset: opening })]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The same, of the tablet that is on its way.
+    pub(crate) fn migration_wishes(&self) -> Vec<FlushWish> {
+        self.migrating.moving.as_ref().map(|moving| self.wishes_to_move(moving)).unwrap_or_default()
     }
 
     fn give_up_stretch(&mut self, moving: &mut Moving) {

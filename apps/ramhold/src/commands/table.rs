@@ -282,7 +282,8 @@ impl Alter {
         let mut progress = Progress::new("moving", global.json);
         let mut description = client.describe_table(name).map_err(|error| about(name, error))?;
         while description.migrating > 0 && !self.no_wait {
-            let text = format!("{} of {} tablets", description.migrating, description.tablets.len());
+            let left = description.migrating;
+            let text = format!("{left} of {} tablets are not moved yet", description.tablets.len());
             progress.show_text(|| text);
             std::thread::sleep(ALTER_POLL);
             description = client.describe_table(name).map_err(|error| about(name, error))?;

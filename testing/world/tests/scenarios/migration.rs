@@ -4,6 +4,7 @@
 use ramhold_base::TableId;
 use ramhold_coordinator::TabletRecord;
 use ramhold_wire::membership::Durability;
+use ramhold_wire::table::Division;
 use ramhold_world::history::Condition;
 use ramhold_world::network::{NetworkOptions, SECOND};
 use ramhold_world::stage::{Setting, Stage};
@@ -169,6 +170,62 @@ fn a_table_that_has_become_synced_survives_power() {
         stage.expect_filled(table, "after", 20);
         stage.close();
     }
+}
+
+/// D2: a loss of all power takes the last moments of a buffered table, not what devices had before it was moved.
+#[test]
+fn what_devices_had_is_not_lost_by_moving_it() {
+    for seed in 1..=6 {
+        let mut stage = Stage::with(Setting { seed, ..Setting::of(4) });
+        let table = stage.table("t", 2);
+        stage.fill(table, "key", 200);
+        // All of it is flushed.
+        stage.pass(3000);
+        stage.alter(table, None, Some(if seed % 2 == 0 { 3 } else { 1 }));
+        let moved = stage.marks("stretch_moved");
+        stage.wait("a stretch is moved", |stage| stage.marks("stretch_moved") > moved + seed % 3);
+        (0..4).for_each(|server| stage.cut_power(server));
+        (0..4).for_each(|server| stage.restart(server));
+        stage.wait("it is recovered", |stage| is_served(stage, table));
+        stage.expect_filled(table, "key", 200);
+        stage.wait("its tablets are moved", is_moved);
+        stage.close();
+    }
+}
+
+/// A class for which there are too few servers keeps nobody from writing, and is taken back like any other.
+#[test]
+fn a_class_that_cannot_be_had_holds_up_nobody() {
+    let mut stage = Stage::new(6);
+    let table = stage.table("t", 2);
+    stage.fill(table, "key", 100);
+    // Four are left, so there are three backups.
+    let away = stage.others(&[stage.owner(table).unwrap()])[..2].to_vec();
+    for server in &away {
+        let crashed = stage.id(*server);
+        stage.crash(*server);
+        stage.wait("it is recovered", |stage| stage.is_recovered(crashed));
+    }
+    stage.alter(table, None, Some(5));
+    for round in 0..20 {
+        let begun: Vec<_> = (0..100)
+            .map(|n| stage.begin_write(0, table, &format!("key{n}"), &[round], Condition::Free))
+            .collect();
+        stage.pass(1000);
+        assert!(begun.iter().all(|begun| stage.is_done(*begun)), "round {round}");
+    }
+    assert!(!is_moved(&stage));
+    assert_eq!(stage.marks("stretch_copied"), 0, "nothing was frozen");
+    // Its owner is not asked again: it forgets.
+    stage.alter(table, None, Some(2));
+    stage.pass(60_000);
+    let begun = stage.marks("migration_begun");
+    stage.pass(60_000);
+    assert_eq!(stage.marks("migration_begun"), begun);
+    assert_eq!(stage.divide(table, Division::Parts { count: 4 }), 4);
+    assert_eq!(classes(&stage, table), [(Durability::Buffered, 2)]);
+    away.iter().for_each(|server| stage.restart(*server));
+    stage.close();
 }
 
 /// A table is dropped in the middle of it.
