@@ -297,6 +297,7 @@ impl Rest<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recovery::tests::range;
     use ramhold_base::Rng;
 
     fn comes_back<T: Packed + PartialEq + std::fmt::Debug>(list: &[T]) {
@@ -421,21 +422,5 @@ mod tests {
         assert!(packed(&ranges).len() <= 9 * 1000 + 30, "{}", packed(&ranges).len());
         let digest: Vec<SegmentId> = (1..=8000).map(SegmentId).collect();
         assert!(packed(&digest).len() <= 1000, "{}", packed(&digest).len());
-    }
-
-    fn range(partition: u32, first: u64, last: u64) -> PartitionRange {
-        PartitionRange {
-            partition,
-            table: TableId(5),
-            seed: PlacementSeed(1),
-            first: KeyHash(first),
-            last: KeyHash(last),
-            shard: ShardId(0),
-            stream: StreamId(1),
-            first_segment: SegmentId(1),
-            durability: Durability::Buffered,
-            replicas: 2,
-            slots: false,
-        }
     }
 }

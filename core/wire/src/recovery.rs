@@ -357,11 +357,12 @@ impl Message for RecoveryRead {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::membership::Durability;
 
-    fn range(partition: u32, first: u64, last: u64) -> PartitionRange {
+    /// Of one table, in one stream.
+    pub(crate) fn range(partition: u32, first: u64, last: u64) -> PartitionRange {
         PartitionRange {
             partition,
             table: TableId(5),

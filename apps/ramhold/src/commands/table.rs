@@ -13,7 +13,7 @@ use ramhold_client::{
     TabletState,
 };
 use serde_json::json;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a description waits for each tablet's number of objects.
 const COUNT_PATIENCE: Duration = Duration::from_secs(1);
@@ -271,6 +271,8 @@ impl Table {
 
 /// How often it is looked whether a table's tablets are moved.
 const ALTER_POLL: Duration = Duration::from_millis(100);
+/// How long none of them is moved before somebody who watches is told where to look.
+const ALTER_SLOW: Duration = Duration::from_secs(5);
 
 impl Alter {
     fn run(self, global: &Global) -> Result<(), Failure> {
@@ -281,9 +283,15 @@ impl Alter {
             .map_err(|error| unaltered(name, error))?;
         let mut progress = Progress::new("moving", global.json);
         let mut description = client.describe_table(name).map_err(|error| about(name, error))?;
+        let (mut least, mut since) = (description.migrating, Instant::now());
         while description.migrating > 0 && !self.no_wait {
             let left = description.migrating;
-            let text = format!("{left} of {} tablets are not moved yet", description.tablets.len());
+            if left < least {
+                (least, since) = (left, Instant::now());
+            }
+            let hint =
+                if since.elapsed() < ALTER_SLOW { "" } else { "; 'ramhold status' tells what is waited for" };
+            let text = format!("tablets: {left} of {} left{hint}", description.tablets.len());
             progress.show_text(|| text);
             std::thread::sleep(ALTER_POLL);
             description = client.describe_table(name).map_err(|error| about(name, error))?;
