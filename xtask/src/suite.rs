@@ -5,7 +5,7 @@ use crate::{clients, histories, imports};
 
 /// Simulator seeds in `check` and `test`, of 60 simulated seconds each.
 const CHECK_SEEDS: &str = "0..4";
-const TEST_SEEDS: &str = "300..600";
+const TEST_SEEDS: &str = "600..900";
 /// With so little memory that clients fill it.
 const TIGHT_SEEDS: &str = "0..60";
 
