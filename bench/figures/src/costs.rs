@@ -87,6 +87,7 @@ pub fn measure() -> String {
         partition: 700,
         ranges: ranges.to_vec(),
         digest: u64::MAX / 3,
+        crashed: ServerId(7),
     };
     let segment = |id: u64| RecoverySegment {
         segment: SegmentId(id),
@@ -109,6 +110,7 @@ pub fn measure() -> String {
         streams,
         safe_version: Version(1 << 40),
         version_floor: Version(0),
+        earlier: Vec::new(),
     };
     [
         told("RecoveryRead", &read(&[])),

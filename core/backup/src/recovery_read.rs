@@ -10,7 +10,8 @@
 //!
 //! Invariants:
 //! - nothing leaves that its certificate and its own checksums do not confirm;
-//! - an answer is by the ranges that its question means; of one log the newest division alone is known;
+//! - an answer is by the ranges that its question means; of one log the newest division alone is known for each server
+//!   that is recovered from it;
 //! - divided segments and those being read take at most the configured memory;
 //! - reading ahead takes at most half of it, and nothing goes to make room for it.
 //!
@@ -102,6 +103,8 @@ struct Dividing {
 #[derive(Debug)]
 struct Known {
     dead: ServerId,
+    /// Whose recovery it is: the log's own server's, or that of one that had recovered from it.
+    crashed: ServerId,
     digest: u64,
     ranges: Arc<[PartitionRange]>,
     ahead: Vec<ReplicaNumber>,
@@ -200,6 +203,10 @@ impl Divisions {
     }
 }
 
+fn crashed_of(question: &RecoveryRead) -> ServerId {
+    if question.crashed.is_none() { question.log.server } else { question.crashed }
+}
+
 impl Backup {
     pub(crate) fn on_recovery_read(
         &mut self,
@@ -252,10 +259,12 @@ impl Backup {
         effects: &mut Effects,
     ) -> Result<Arc<[PartitionRange]>, Status> {
         let RecoveryRead { recovery, digest, .. } = *question;
-        let dead = question.log.server;
+        let (dead, crashed) = (question.log.server, crashed_of(question));
         let known = &self.divisions.known;
         // Numbers rise from one division of a log to the next.
-        let is_old = |(number, known): (&RecoveryId, &Known)| known.dead == dead && *number > recovery;
+        let is_old = |(number, known): (&RecoveryId, &Known)| {
+            (known.dead, known.crashed) == (dead, crashed) && *number > recovery
+        };
         if known.iter().any(is_old) && !planted(Defect::OldRangesMeant) {
             return Err(Status::NotAllowed);
         }
@@ -277,8 +286,9 @@ impl Backup {
     /// Takes up a division of which nothing was known here, and notes what is to be read ahead.
     fn learn(&mut self, question: &RecoveryRead, effects: &mut Effects) -> Arc<[PartitionRange]> {
         let RecoveryRead { recovery, digest, .. } = *question;
-        let dead = question.log.server;
-        let before = self.divisions.known.iter().filter(|(id, known)| known.dead == dead || **id == recovery);
+        let (dead, crashed) = (question.log.server, crashed_of(question));
+        let is_same = |known: &Known| (known.dead, known.crashed) == (dead, crashed);
+        let before = self.divisions.known.iter().filter(|(id, known)| is_same(known) || **id == recovery);
         for before in before.map(|(id, _)| *id).collect::<Vec<_>>() {
             self.divisions.forget(before);
         }
@@ -289,7 +299,8 @@ impl Backup {
         replicas.sort_unstable();
         let ahead = replicas.into_iter().map(|(_, number)| number).collect();
         let ranges: Arc<[PartitionRange]> = question.ranges.as_slice().into();
-        self.divisions.known.insert(recovery, Known { dead, digest, ranges: Arc::clone(&ranges), ahead });
+        let known = Known { dead, crashed, digest, ranges: Arc::clone(&ranges), ahead };
+        self.divisions.known.insert(recovery, known);
         self.divisions.forget_some();
         mark(effects, marks::RANGES_TOLD);
         ranges

@@ -176,6 +176,14 @@ defects! {
     RecoveredEarly;
     /// A recovered partition is entered though no backup holds a frame for the head that names it.
     EnteredUnheld;
+    /// A dead log is freed as soon as what was recovered from it is live, wherever that is.
+    LogNotKept;
+    /// What was recovered counts as being on devices when it is in buffers.
+    SettledEarly;
+    /// Side segments of a recovery are cleaned away while the dead log is kept.
+    SettlingCleaned;
+    /// What was recovered, and not settled, is recovered from its new owner's log alone.
+    EarlierLogIgnored;
 
     // Migration.
     /// Keys that come while a range is gathered are not moved.

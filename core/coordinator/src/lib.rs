@@ -26,6 +26,7 @@ mod updates;
 mod cut;
 mod divide;
 mod division;
+mod kept;
 mod losses;
 mod migration;
 mod pieces;

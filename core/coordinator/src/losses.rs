@@ -52,8 +52,11 @@ impl Coordinator {
         }
         for stream in &proof.streams {
             let Some(loss) = &stream.loss else { continue };
-            let here =
-                |t: &TabletRecord| (t.owner, t.shard, t.stream) == (crashed, stream.shard, stream.stream);
+            let here = |t: &TabletRecord| {
+                let own = (t.owner, t.shard, t.stream);
+                let earlier = t.earlier.map(|e| (e.server, e.shard, e.stream));
+                [Some(own), earlier].contains(&Some((crashed, stream.shard, stream.stream)))
+            };
             let tables =
                 self.state.tables.values().filter(|t| t.tablets.iter().any(here)).map(|t| t.id).collect();
             let report = LossReport {

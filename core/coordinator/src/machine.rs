@@ -507,6 +507,7 @@ impl Coordinator {
             Opcode::CeilingRaise => self.on_ceiling_raise(to, header, &decode(body)?),
             Opcode::Recovered => self.on_recovered(now, to, header, decode(body)?),
             Opcode::TabletMigrated => self.on_migrated(to, header, &decode(body)?),
+            Opcode::Settled => self.on_settled(to, header, &decode(body)?),
             Opcode::Malformed
             | Opcode::Read
             | Opcode::Write
@@ -631,8 +632,12 @@ impl Coordinator {
     fn check_invariants(&self) {
         assert!(self.links.len() == self.state.all_up().count(), "every Up server has a link, nobody else");
         assert!(self.suspects.keys().all(|s| self.links.contains_key(s)), "only Up servers are suspects");
-        let open = self.state.recoveries.values().filter(|r| !r.done).count();
-        assert!(self.recoveries.len() == open, "every open recovery is at work");
+        let open = self.state.recoveries.values().filter(|r| !r.done);
+        let is_at_work = |id| self.recoveries.contains_key(id);
+        assert!(open.map(|r| &r.id).all(is_at_work), "every open recovery is at work");
+        let is_kept = |id: ServerId| self.state.servers.get(&id).is_some_and(|s| s.entry.kept);
+        let mut working = self.recoveries.keys().filter_map(|id| self.state.recoveries.get(id));
+        assert!(working.all(|r| !r.done || is_kept(r.crashed)), "what is over is at work for others alone");
     }
 }
 

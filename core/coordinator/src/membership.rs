@@ -139,6 +139,7 @@ impl Coordinator {
             backup: message.backup,
             read_speed: message.read_speed.max(1),
             directory: message.directory,
+            kept: false,
         };
         let record = ServerRecord {
             entry,
@@ -179,7 +180,7 @@ impl Coordinator {
     // The list.
 
     /// This entry is new or different: a new version, to be pushed to all.
-    fn list_changed(&mut self, id: ServerId) {
+    pub(crate) fn list_changed(&mut self, id: ServerId) {
         self.state.meta.list_version += 1;
         self.history.changed.insert(id, self.state.meta.list_version);
         self.outbox.touch(Key::Meta);
@@ -377,7 +378,8 @@ impl Coordinator {
 
     fn forget_old_recoveries(&mut self, now: ClusterTime) {
         let ended = |r: &RecoveryRecord| r.detected.0.saturating_add(r.done_millis.unwrap_or(0));
-        let over: Vec<RecoveryId> = self.state.recoveries.values().filter(|r| r.done).map(|r| r.id).collect();
+        let is_over = |r: &&RecoveryRecord| r.done && !self.state.servers.contains_key(&r.crashed);
+        let over: Vec<RecoveryId> = self.state.recoveries.values().filter(is_over).map(|r| r.id).collect();
         let excess = over.len().saturating_sub(HISTORY_COUNT_MAX);
         for id in over.into_iter().take(excess) {
             if self.state.recoveries.get(&id).is_some_and(|r| ended(r) + HISTORY_MILLIS < now.0) {

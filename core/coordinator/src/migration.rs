@@ -166,6 +166,8 @@ impl Coordinator {
         move_hashes(&mut record.tablets, (first, last), |piece| TabletRecord {
             stream,
             first_segment,
+            // Devices have the copies.
+            earlier: None,
             ..piece
         });
         self.outbox.report(Level::Debug, "mark:stretch_stored");
@@ -219,7 +221,7 @@ fn move_hashes(
 }
 
 fn is_one_place(before: &TabletRecord, piece: &TabletRecord) -> bool {
-    let place = |p: &TabletRecord| (p.owner, p.shard, p.stream, p.first_segment);
+    let place = |p: &TabletRecord| (p.owner, p.shard, p.stream, p.first_segment, p.earlier);
     place(before) == place(piece)
 }
 
@@ -239,6 +241,7 @@ mod tests {
             first_segment: SegmentId(segment),
             version_floor: Version(segment),
             joined,
+            earlier: None,
         }
     }
 

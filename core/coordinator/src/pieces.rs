@@ -141,7 +141,9 @@ impl Pieces {
     }
 
     fn is_one_position(&self, before: &TabletRecord, piece: &TabletRecord) -> bool {
-        before.first_segment == piece.first_segment || self.unreplicated || planted(Defect::JoinedAtNewest)
+        (before.first_segment, before.earlier) == (piece.first_segment, piece.earlier)
+            || self.unreplicated
+            || planted(Defect::JoinedAtNewest)
     }
 }
 
@@ -162,6 +164,7 @@ mod tests {
             first_segment: SegmentId(first_segment),
             version_floor: Version(first_segment),
             joined: false,
+            earlier: None,
         }
     }
 

@@ -7,8 +7,7 @@
 //! - a cut, stale or side replica never proves a head; a segment that is not the head counts only closed and whole;
 //! - the end of a head is where the shortest replica ends that may be it: each of them holds all that was acknowledged,
 //!   and can be replayed up to it, whichever is lost later;
-//! - once ends are fixed, another end is never given: the fixed one can be had, or something is missing; but for what an
-//!   operator gives up;
+//! - once ends are fixed, another end is given only with a loss: when the fixed one cannot be had;
 //! - a loss is accepted only when everybody who could hold a replica has answered, or was given up by an operator.
 //!
 //! Protocol: docs/protocols/recovery.md, 3. Catalogue: D8, D9, F2. Source: SOSP11 3.4.
@@ -165,17 +164,13 @@ pub fn prove(
         let ends: Vec<EndRecord> =
             fixed.iter().filter(|e| e.shard == stream.shard && e.stream == stream.stream).copied().collect();
         let result = match ends.iter().find(|e| e.head) {
-            Some(head) => stream_as_fixed(stream, held, head, &ends).or_else(|missing| match evidence {
-                Evidence::Partial | Evidence::Final => Err(missing),
-                Evidence::GivenUp => Ok(stream_after_loss(stream, held, &missing, evidence)),
-            }),
-            None => stream_complete(stream, held).or_else(|missing| match evidence {
-                Evidence::Partial => Err(missing),
-                Evidence::Final | Evidence::GivenUp => {
-                    Ok(stream_after_loss(stream, held, &missing, evidence))
-                }
-            }),
+            Some(head) => stream_as_fixed(stream, held, head, &ends),
+            None => stream_complete(stream, held),
         };
+        let result = result.or_else(|missing| match evidence {
+            Evidence::Partial => Err(missing),
+            Evidence::Final | Evidence::GivenUp => Ok(stream_after_loss(stream, held, &missing, evidence)),
+        });
         match result {
             Ok(stream) => proof.streams.push(stream),
             Err(lacks) => missing.extend(lacks),
@@ -298,9 +293,10 @@ fn is_whole(report: &ReplicaReport) -> bool {
 }
 
 /// Whether a replica can be replayed up to an end. A segment only grows, so a longer certificate covers what a shorter
-/// one does, of whatever epoch. After a loss whatever is certified counts.
+/// one does, of whatever epoch; also in a replica that may have lost what came after its newest certificate. After a loss
+/// whatever is certified counts.
 fn reaches(record: &StreamRecord, report: &ReplicaReport, end: &EndRecord) -> bool {
-    report.certified >= end.end && (end.lost || (!report.cut && is_current(record, report)))
+    report.certified >= end.end && (end.lost || is_current(record, report))
 }
 
 fn sources(replicas: &[HeldReplica<'_>], usable: impl Fn(&ReplicaReport) -> bool) -> Vec<Source> {

@@ -11,10 +11,12 @@ use crate::membership::sender_of;
 use crate::pieces::part_ways;
 use crate::recovery::hashes;
 use crate::replaying::Replay;
-use crate::state::{Key, PublishedRecord, TableRecord, TabletRecord};
+use crate::state::{EarlierRecord, Key, PublishedRecord, TableRecord, TabletRecord};
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, KeyHash, Level, Peer, RecoveryId, ServerId, Status, Version};
 use ramhold_wire::Header;
 use ramhold_wire::control::Empty;
+use ramhold_wire::membership::Durability;
 use ramhold_wire::recovery::{Assignment, PartitionRange, Recovered, RecoveryOutcome};
 
 impl Coordinator {
@@ -54,9 +56,7 @@ impl Coordinator {
                 if no_room {
                     self.on_no_room(now, id, partition);
                 }
-                if let Some(recovery) = self.recoveries.get_mut(&id) {
-                    recovery.ask_anew(&self.config);
-                }
+                self.ask_anew(id);
             }
             RecoveryOutcome::Done { .. } if !self.may_publish(now, id) => {
                 let message = Recovered { recovery: plan, partition, attempt, outcome };
@@ -123,6 +123,8 @@ impl Coordinator {
         let plan = self.recoveries.get(&id).and_then(|r| r.plan.as_ref()).ok_or(Status::NotAllowed)?;
         let ranges: Vec<PartitionRange> = plan.ranges_of(partition).copied().collect();
         let floor = plan.loss_floor(self, crashed);
+        // Its new owner has told of it when devices had it.
+        let is_settled = plan.has_earlier(partition);
         if ranges.len() != assignments.len() {
             self.fail_partition(now, id, partition, &format!("{server} told other ranges than it was given"));
             return Err(Status::BadRequest);
@@ -155,7 +157,7 @@ impl Coordinator {
             if table.tablets.iter().any(|t| t.joined && t.owner == crashed) {
                 self.outbox.report(Level::Debug, "mark:recovered_from_pieces");
             }
-            table.adopt(crashed, range, server, *assignment, floor);
+            table.adopt(crashed, range, server, *assignment, (floor, is_settled));
             self.outbox.touch(Key::Table(range.table));
         }
         Ok(())
@@ -196,6 +198,14 @@ impl Coordinator {
     }
 }
 
+/// What a range that is published keeps as its earlier position: that in the log which it was recovered from, unless nothing
+/// counts in its stream that is not on devices.
+fn earlier_of(dead: ServerId, range: &PartitionRange) -> Option<EarlierRecord> {
+    let PartitionRange { shard, stream, first_segment, .. } = *range;
+    let keeps = range.durability == Durability::Buffered && !planted(Defect::LogNotKept);
+    keeps.then_some(EarlierRecord { server: dead, shard, stream, first_segment })
+}
+
 impl TableRecord {
     /// The place of the tablet of this owner that holds the whole range.
     pub(crate) fn covering(&self, owner: ServerId, first: KeyHash, last: KeyHash) -> Option<usize> {
@@ -203,14 +213,15 @@ impl TableRecord {
     }
 
     /// The range leaves its dead owner's tablet (or piece of one) and becomes one of its own; the rest stays as it was. It keeps the floor
-    /// of its versions or rises to `floor`: keys that nobody writes before the next crash need it then.
+    /// of its versions or rises to `floor`: keys that nobody writes before the next crash need it then. Unless it `is_settled`
+    /// it notes where it came from.
     pub(crate) fn adopt(
         &mut self,
         dead: ServerId,
         range: &PartitionRange,
         owner: ServerId,
         assignment: Assignment,
-        floor: Version,
+        (floor, is_settled): (Version, bool),
     ) {
         let at = self.covering(dead, range.first, range.last).expect("the caller has looked");
         let old = self.tablets[at];
@@ -224,6 +235,7 @@ impl TableRecord {
             first_segment: assignment.first_segment,
             version_floor: old.version_floor.max(floor),
             joined: false,
+            earlier: earlier_of(dead, range).filter(|_| !is_settled),
         };
         let mut parts = Vec::with_capacity(3);
         if old.first < range.first {

@@ -54,6 +54,8 @@ pub(crate) struct Recovery {
     pub(crate) lease_until: Instant,
     /// That it is over was clear once, and stays so.
     lease_over: bool,
+    /// Since when it waits for room.
+    pub(crate) waits_since: Option<Instant>,
     /// Results of recovery masters that came before that.
     pub(crate) early: Vec<(Peer, Header, Recovered)>,
     /// Tablets of `none` tables may still name the dead server.
@@ -90,6 +92,7 @@ impl Recovery {
             admission: Admission::None,
             lease_until,
             lease_over: false,
+            waits_since: None,
             early: Vec::new(),
             retake: true,
             check_done: true,
@@ -106,6 +109,12 @@ impl Recovery {
     /// the lease refuse it, and what they and the coordinator had granted is over (docs/protocols/read-leases.md).
     pub fn is_lease_over(&self, now: Instant) -> bool {
         self.lease_over || (self.proof.is_some() && (now >= self.lease_until || planted(Defect::OpenedEarly)))
+    }
+
+    /// Whether its log can be replayed, and nobody is waited for who might tell of more.
+    pub(crate) fn is_proven(&self, now: Instant, config: &crate::CoordinatorConfig) -> bool {
+        let patient = self.complete_since.map(|since| since + config.ask_wait);
+        patient.is_some_and(|until| until <= now || self.all_answered())
     }
 
     pub(crate) fn all_answered(&self) -> bool {
@@ -172,8 +181,9 @@ impl Coordinator {
         if self.recovery_wake > now {
             return;
         }
+        self.let_go(now);
         self.ask_for_room(now);
-        let cold = |id: &RecoveryId| self.state.recoveries.get(id).is_some_and(|r| r.cold);
+        let cold = |id: &RecoveryId| self.state.recoveries.get(id).is_some_and(|r| r.cold && !r.done);
         let all_proven = self.recoveries.iter().all(|(id, r)| !cold(id) || r.proof.is_some());
         let cold_ready = now >= self.cold_until && all_proven;
         let version = self.state.meta.list_version;
@@ -209,6 +219,9 @@ impl Coordinator {
     ) -> bool {
         let Some(record) = self.state.recoveries.get(&id) else { return true };
         let crashed = record.crashed;
+        if record.done {
+            return self.advance_kept(now, id, crashed, recovery);
+        }
         // Nothing was ever published before.
         recovery.lease_over |= recovery.is_lease_over(now) || !record.published.is_empty();
         self.ask_backups(now, id, crashed, recovery);
@@ -241,7 +254,10 @@ impl Coordinator {
                 return true;
             }
         }
-        let may_divide = self.may_divide(now, id, recovery, cold_ready) && self.admit(now, id, recovery);
+        self.refresh_earlier(recovery);
+        let may_divide = self.may_divide(now, id, recovery, cold_ready)
+            && self.has_earlier(now, crashed, recovery)
+            && self.admit(now, id, recovery);
         if may_divide && recovery.plan.is_none() {
             self.divide(now, id, recovery);
         }
@@ -251,7 +267,13 @@ impl Coordinator {
 
     // Ask.
 
-    fn ask_backups(&mut self, now: Instant, id: RecoveryId, crashed: ServerId, recovery: &mut Recovery) {
+    pub(crate) fn ask_backups(
+        &mut self,
+        now: Instant,
+        id: RecoveryId,
+        crashed: ServerId,
+        recovery: &mut Recovery,
+    ) {
         if recovery.list_version != self.state.meta.list_version {
             recovery.list_version = self.state.meta.list_version;
             let up: BTreeSet<ServerId> =
@@ -331,7 +353,7 @@ impl Coordinator {
 
     // Prove.
 
-    fn look(&mut self, now: Instant, id: RecoveryId, recovery: &mut Recovery) {
+    pub(crate) fn look(&mut self, now: Instant, id: RecoveryId, recovery: &mut Recovery) {
         if !recovery.changed {
             return;
         }
@@ -359,11 +381,13 @@ impl Coordinator {
             .collect();
         let live = !record.published.is_empty();
         let fixed: &[EndRecord] = if live || recovery.plan.is_some() { &record.ends } else { &[] };
-        let mut result = prove(&server.streams, &held, fixed, evidence);
-        if result.is_err() && !live && !fixed.is_empty() {
+        let result = if live || fixed.is_empty() {
+            prove(&server.streams, &held, fixed, evidence)
+        } else {
             // No partition is live, so the ends may be chosen again.
-            result = prove(&server.streams, &held, &[], evidence);
-        }
+            prove(&server.streams, &held, fixed, Evidence::Partial)
+                .or_else(|_| prove(&server.streams, &held, &[], evidence))
+        };
         match result {
             Ok(proof) => {
                 recovery.complete_since.get_or_insert(now);
@@ -445,7 +469,8 @@ impl Coordinator {
         let ranges = divide(&tablets, &self.bounds(weight));
         let plan_id = self.state.meta.recoveries.next();
         self.state.meta.recoveries = plan_id;
-        let plan = Plan::new(plan_id, ranges, weight, proof.clone());
+        let earlier = self.divide_earlier(crashed, time, &ranges);
+        let plan = Plan::new(plan_id, ranges, weight, proof.clone(), earlier);
         let losses = self.file_losses(id, crashed, time, &proof);
         let Some(record) = self.state.recoveries.get_mut(&id) else { return };
         record.plan = plan_id;
@@ -510,7 +535,11 @@ impl Coordinator {
                 let mut streams = proof.streams.iter();
                 let stream = streams.find(|s| (s.shard, s.stream) == (tablet.shard, tablet.stream));
                 let stats = stream.map_or(&[][..], |s| &s.stats);
-                let stats = stats.iter().filter(|s| s.table == table.id).copied().collect();
+                let mut stats: Vec<TabletStat> =
+                    stats.iter().filter(|s| s.table == table.id).copied().collect();
+                if !stats.iter().any(|s| s.first <= tablet.last && tablet.first <= s.last) {
+                    stats = self.earlier_stats(table.id, tablet);
+                }
                 tablets.push(DeadTablet { range, stats });
             }
         }
@@ -546,16 +575,17 @@ impl Coordinator {
         record.done = true;
         let took = time.0.saturating_sub(record.detected.0);
         record.done_millis = Some(took);
-        record.ends.clear();
         let text = format!(
             "{id} of {crashed} is over: {} tablets, {} records, {} bytes, {took} ms after the verdict",
             record.tablets, record.records, record.bytes
         );
         self.outbox.report(Level::Info, text);
         self.outbox.touch(Key::Recovery(id));
-        self.room_may_be_free();
-        self.watch_freeing(now, id);
-        self.remove_server(now, crashed);
+        if self.is_needed(crashed) {
+            self.keep_log(crashed);
+        } else {
+            self.let_go_of(now, id, crashed);
+        }
     }
 
     /// A table is being dropped: divisions that include it are made anew without it.

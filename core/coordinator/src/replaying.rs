@@ -7,6 +7,7 @@
 //! Protocol: docs/protocols/recovery.md, 5 and "Failures". Catalogue: F4, F6.
 
 use crate::CoordinatorConfig;
+use crate::kept::EarlierPlan;
 use crate::machine::{Asked, Coordinator};
 use crate::prove::{Proof, SegmentProof, Source};
 use crate::recovery::{Recovery, pause};
@@ -14,7 +15,10 @@ use crate::retry::Retry;
 use crate::state::Key;
 use ramhold_base::limits::FRAME_BODY_BYTES_MAX;
 use ramhold_base::{Instant, Level, RecoveryId, ServerId, ShardId, Status, StreamId, TableId, Version};
-use ramhold_wire::recovery::{PartitionRange, Recover, RecoverySegment, RecoveryStream, SegmentSource};
+use ramhold_wire::control::encoded_len;
+use ramhold_wire::recovery::{
+    EarlierLog, PartitionRange, Recover, RecoverySegment, RecoveryStream, SegmentSource,
+};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,6 +28,8 @@ use std::time::Duration;
 const CROWDED_PAUSE: Duration = Duration::from_millis(2);
 /// What masters are told in one turn, so that the first ones begin while others are told: some milliseconds' worth.
 const PORTION_BYTES: usize = 4 << 20;
+/// Sources for each segment: as many as there are, or fewer, so that a log of very many segments fits a message.
+const SOURCE_COUNTS: [usize; 3] = [u8::MAX as usize, 2, 1];
 /// A message without what is common to all, with some room.
 const OWN_BYTES: usize = 256;
 /// A master that has accepted a partition is told again now and then, in case it has forgotten.
@@ -36,6 +42,8 @@ pub(crate) struct Plan {
     pub ranges: Vec<PartitionRange>,
     /// What is replayed; its sources are refreshed as backups come and go.
     proof: Proof,
+    /// Other logs that parts of it are to be recovered from as well.
+    pub earlier: Vec<EarlierPlan>,
     pub partitions: Vec<Partition>,
     /// What a partition has about, in bytes of log.
     partition_bytes: u64,
@@ -86,7 +94,13 @@ pub(crate) enum Replay {
 
 impl Plan {
     /// The ranges have so many bytes of log together.
-    pub fn new(id: RecoveryId, ranges: Vec<PartitionRange>, bytes: u64, proof: Proof) -> Plan {
+    pub fn new(
+        id: RecoveryId,
+        ranges: Vec<PartitionRange>,
+        bytes: u64,
+        proof: Proof,
+        earlier: Vec<EarlierPlan>,
+    ) -> Plan {
         let count = ranges.iter().map(|r| r.partition + 1).max().unwrap_or(0);
         let partition = || Partition {
             state: Replay::Waiting,
@@ -97,7 +111,7 @@ impl Plan {
         };
         let partitions = (0..count).map(|_| partition()).collect();
         let partition_bytes = bytes / u64::from(count.max(1));
-        Plan { id, ranges, proof, partitions, partition_bytes, common: None }
+        Plan { id, ranges, proof, earlier, partitions, partition_bytes, common: None }
     }
 
     pub fn proof(&self) -> &Proof {
@@ -133,9 +147,8 @@ impl Plan {
         let common = self.common.take().filter(|common| common.list_version == list_version);
         let mut common = common.unwrap_or_else(|| Common { list_version, of_streams: BTreeMap::new() });
         let made = common.of_streams.entry(streams).or_insert_with_key(|streams| {
-            // A log of very many segments is told with fewer sources each, so that it fits.
-            let made = [usize::from(u8::MAX), 2, 1].into_iter().map(|sources| {
-                let streams = self.streams(coordinator, streams, sources);
+            let made = SOURCE_COUNTS.into_iter().map(|sources| {
+                let streams = told_streams(coordinator, &self.proof, streams, sources);
                 Recover::encode_common(&self.ranges, &streams)
             });
             let mut fitting = made.filter(|made| made.len() + OWN_BYTES <= FRAME_BODY_BYTES_MAX as usize);
@@ -144,28 +157,6 @@ impl Plan {
         let made = made.clone();
         self.common = Some(common);
         made
-    }
-
-    fn streams(&self, coordinator: &Coordinator, streams: &Streams, sources: usize) -> Vec<RecoveryStream> {
-        let is_up = |source: &&Source| coordinator.state.is_up(source.backup);
-        let segment = |segment: &SegmentProof| RecoverySegment {
-            segment: segment.segment,
-            end: Some(segment.end).filter(|end| *end != u32::MAX),
-            sources: segment
-                .sources
-                .iter()
-                .filter(is_up)
-                .take(sources)
-                .map(|source| SegmentSource { backup: source.backup, epoch: source.epoch })
-                .collect(),
-        };
-        let wanted = self.proof.streams.iter().filter(|s| streams.contains(&(s.shard, s.stream)));
-        let told = wanted.map(|s| RecoveryStream {
-            shard: s.shard,
-            stream: s.stream,
-            segments: s.segments.iter().map(segment).collect(),
-        });
-        told.collect()
     }
 
     /// What a partition's message has of its own; ranges and streams are the common part.
@@ -177,17 +168,45 @@ impl Plan {
             attempt: self.partitions.get(partition as usize).map_or(0, |p| p.attempt),
             ranges: Vec::new(),
             streams: Vec::new(),
-            safe_version: self.proof.safe_version,
+            safe_version: self.proofs().map(|proof| proof.safe_version).max().unwrap_or_default(),
             version_floor: self.version_floor(coordinator, crashed, partition),
+            earlier: Vec::new(),
         }
+    }
+
+    /// Of its own log, and of those that parts of it are recovered from as well.
+    fn proofs(&self) -> impl Iterator<Item = &Proof> {
+        [&self.proof].into_iter().chain(self.earlier.iter().map(|earlier| &earlier.proof))
+    }
+
+    /// Whether a partition is recovered from other logs as well.
+    pub fn has_earlier(&self, partition: u32) -> bool {
+        self.earlier.iter().any(|earlier| earlier.ranges.iter().any(|r| r.partition == partition))
+    }
+
+    /// What a partition is recovered from as well, with so many sources for each segment.
+    fn earlier_logs(&self, coordinator: &Coordinator, partition: u32, sources: usize) -> Vec<EarlierLog> {
+        let here = self.earlier.iter().filter(|e| e.ranges.iter().any(|r| r.partition == partition));
+        let told = here.map(|EarlierPlan { id, crashed, ranges, proof }| {
+            let own = ranges.iter().filter(|r| r.partition == partition);
+            let streams: Streams = own.map(|r| (r.shard, r.stream)).collect();
+            EarlierLog {
+                crashed: *crashed,
+                recovery: *id,
+                ranges: ranges.clone(),
+                streams: told_streams(coordinator, proof, &streams, sources),
+            }
+        });
+        told.collect()
     }
 
     /// What this recovery itself demands of versions: after a loss nothing that the dead server may have handed out.
     pub fn loss_floor(&self, coordinator: &Coordinator, crashed: ServerId) -> Version {
-        if !self.proof.has_loss() {
-            return Version::NONE;
-        }
-        coordinator.state.servers.get(&crashed).map(|s| s.ceiling).unwrap_or_default()
+        let ceiling = |server: ServerId| coordinator.state.servers.get(&server).map(|s| s.ceiling);
+        let own = [(crashed, &self.proof)].into_iter();
+        let logs = own.chain(self.earlier.iter().map(|earlier| (earlier.crashed, &earlier.proof)));
+        let lost = logs.filter(|(_, proof)| proof.has_loss());
+        lost.filter_map(|(server, _)| ceiling(server)).max().unwrap_or_default()
     }
 
     /// The loss floor, and the floors of earlier losses that the tablets of the partition carry with them.
@@ -199,6 +218,34 @@ impl Plan {
         let floors = self.ranges_of(partition).filter_map(carried);
         floors.fold(self.loss_floor(coordinator, crashed), Version::max)
     }
+}
+
+/// What masters are told of some streams of a log, with so many sources for each segment.
+fn told_streams(
+    coordinator: &Coordinator,
+    proof: &Proof,
+    streams: &Streams,
+    sources: usize,
+) -> Vec<RecoveryStream> {
+    let is_up = |source: &&Source| coordinator.state.is_up(source.backup);
+    let segment = |segment: &SegmentProof| RecoverySegment {
+        segment: segment.segment,
+        end: Some(segment.end).filter(|end| *end != u32::MAX),
+        sources: segment
+            .sources
+            .iter()
+            .filter(is_up)
+            .take(sources)
+            .map(|source| SegmentSource { backup: source.backup, epoch: source.epoch })
+            .collect(),
+    };
+    let wanted = proof.streams.iter().filter(|s| streams.contains(&(s.shard, s.stream)));
+    let told = wanted.map(|s| RecoveryStream {
+        shard: s.shard,
+        stream: s.stream,
+        segments: s.segments.iter().map(segment).collect(),
+    });
+    told.collect()
 }
 
 impl Work {
@@ -351,9 +398,16 @@ impl Coordinator {
         server: ServerId,
     ) -> Option<usize> {
         let common = plan.common_part(self, partition)?;
-        let own = plan.own_part(self, crashed, partition);
+        let room = (FRAME_BODY_BYTES_MAX as usize).saturating_sub(common.len() + OWN_BYTES);
+        let mut own = plan.own_part(self, crashed, partition);
+        let mut bytes = 0;
+        if !plan.earlier.is_empty() {
+            let told = SOURCE_COUNTS.into_iter().map(|sources| plan.earlier_logs(self, partition, sources));
+            let mut told = told.map(|logs| (encoded_len(&logs), logs));
+            (bytes, own.earlier) = told.find(|(bytes, _)| *bytes <= room)?;
+        }
         let asked = Asked::Recover { recovery: id, plan: plan.id, partition, attempt: own.attempt, server };
-        let about = common.len() + OWN_BYTES;
+        let about = common.len() + bytes + OWN_BYTES;
         self.ask_encoded::<Recover>(now, server, asked, about, |out| own.encode_around(&common, out));
         Some(about)
     }

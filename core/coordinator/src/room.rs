@@ -123,8 +123,7 @@ impl Coordinator {
     /// Asks every server for its room when that may matter: when several recoveries are open, and for one alone when there
     /// are few masters, see [`Coordinator::uneven_masters`].
     pub(crate) fn ask_for_room(&mut self, now: Instant) {
-        let is_one_of_few = self.recoveries.len() == 1 && self.masters().count() <= LEVELLED_MASTERS_MAX;
-        if self.recoveries.len() < 2 && !is_one_of_few {
+        if !self.is_asking_for_room() {
             self.rooms = Rooms { is_scarce: self.rooms.is_scarce, ..Rooms::default() };
             return;
         }
@@ -137,6 +136,15 @@ impl Coordinator {
         for server in servers {
             // A message without content always fits.
             let _ = self.ask(now, server, Asked::Room(server), &Room {});
+        }
+    }
+
+    fn is_asking_for_room(&self) -> bool {
+        let is_one_of_few = || self.masters().count() <= LEVELLED_MASTERS_MAX;
+        match self.recoveries.len() {
+            0 => false,
+            1 => is_one_of_few() || self.has_kept_in_the_way(),
+            _ => true,
         }
     }
 
@@ -182,7 +190,7 @@ impl Coordinator {
 
     /// When that is due again.
     pub(crate) fn room_wake(&self) -> Instant {
-        let waits = self.recoveries.len() > 1 && self.recoveries.values().any(Recovery::is_waiting);
+        let waits = self.is_asking_for_room() && self.recoveries.values().any(Recovery::is_waiting);
         if waits { self.rooms.ask_at } else { Instant::FAR }
     }
 
@@ -215,11 +223,13 @@ impl Coordinator {
         let Some(proof) = &recovery.proof else { return true };
         let Some(need) = self.need_of(id, proof) else { return true };
         let is_first = self.recoveries.range(..id).all(|(_, older)| !older.is_waiting());
-        let is_alone = !self.recoveries.values().any(Recovery::is_at_work);
+        let is_alone = !self.recoveries.values().any(Recovery::is_at_work) && !self.has_kept_in_the_way();
         if is_first && (is_alone || (!self.rooms.is_scarce && self.has_room(id, proof))) {
             recovery.admission = Admission::Admitted;
+            recovery.waits_since = None;
             return true;
         }
+        self.may_wait_for_kept(now, recovery);
         if !recovery.is_waiting() {
             let text = format!("{id} waits for room for {} replicas and {} bytes", need.frames, need.bytes);
             self.outbox.report(Level::Info, text);

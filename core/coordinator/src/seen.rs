@@ -38,7 +38,8 @@ impl Coordinator {
     pub fn seen(&self, now: Instant) -> CoordinatorSeen {
         let tablets = || self.state.live_tablets();
         let in_state = |state: ServerState| {
-            self.state.servers.values().filter(|server| server.entry.state == state).count() as u64
+            let servers = self.state.servers.values().map(|server| &server.entry);
+            servers.filter(|entry| entry.state == state && !entry.kept).count() as u64
         };
         let mut recoveries = [0; 4];
         for recovery in self.recoveries.values() {

@@ -178,6 +178,22 @@ pub struct TabletRecord {
     #[n(8)]
     #[cbor(default)]
     pub joined: bool,
+    /// Where it was recovered from, as long as devices may not have all of it here.
+    #[n(9)]
+    pub earlier: Option<EarlierRecord>,
+}
+
+/// A position in the log of a server that is dead (docs/protocols/recovery.md, "Until devices have it").
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct EarlierRecord {
+    #[n(0)]
+    pub server: ServerId,
+    #[n(1)]
+    pub shard: ShardId,
+    #[n(2)]
+    pub stream: StreamId,
+    #[n(3)]
+    pub first_segment: SegmentId,
 }
 
 /// The recovery of one crashed server; kept as a summary when it is over.
@@ -408,15 +424,28 @@ impl State {
             return Err(corrupt("meta", "it does not know ids that are in use"));
         }
         for (id, table) in &self.tables {
-            let gone = table.tablets.iter().find(|t| !self.servers.contains_key(&t.owner));
-            if let (Some(tablet), false) = (gone, table.dropping) {
-                let what = format!("its owner {} is not there", tablet.owner);
-                return Err(corrupt(&Key::Table(*id).to_string(), &what));
+            if table.dropping {
+                continue;
+            }
+            let servers = table
+                .tablets
+                .iter()
+                .flat_map(|t| [Some(t.owner), t.earlier.map(|earlier| earlier.server)].into_iter().flatten());
+            for server in servers {
+                if !self.servers.contains_key(&server) {
+                    let what = format!("{server}, which has a part of it, is not there");
+                    return Err(corrupt(&Key::Table(*id).to_string(), &what));
+                }
             }
         }
         for (id, server) in &self.servers {
-            let recovered = self.recoveries.values().any(|r| r.crashed == *id && !r.done);
-            if (server.entry.state == ServerState::Crashed) != recovered {
+            let mut recoveries = self.recoveries.values().filter(|r| r.crashed == *id);
+            let is_sound = match server.entry.state {
+                ServerState::Up => recoveries.all(|r| r.done),
+                // When it is over, the log may be kept.
+                ServerState::Crashed => recoveries.any(|r| r.done == server.entry.kept),
+            };
+            if !is_sound {
                 let what = "its state does not agree with the recoveries";
                 return Err(corrupt(&Key::Server(*id).to_string(), what));
             }

@@ -56,7 +56,8 @@ impl Coordinator {
     ) -> Result<(), Status> {
         let time = self.time(now);
         let tablets = || self.state.live_tablets();
-        let open = self.state.recoveries.values().filter(|r| !r.done);
+        // A log that is kept is asked for again when an owner of parts of it has died.
+        let open = self.state.recoveries.values().filter(|r| !r.done || self.recoveries.contains_key(&r.id));
         let status = ClusterStatus {
             cluster: self.state.meta.cluster,
             term: self.term,

@@ -58,6 +58,7 @@ impl Coordinator {
                 first_segment: SegmentId::NONE,
                 version_floor: Version::NONE,
                 joined: false,
+                earlier: None,
             }
         };
         let tablets = (0..count).map(|i| tablet(i, least_loaded(&mut masters))).collect();

@@ -82,7 +82,12 @@ impl Coordinator {
         let crashed = record.crashed;
         let backups = self.state.all_up().filter(|server| server.entry.backup).map(|server| server.entry.id);
         let backups: BTreeSet<ServerId> = backups.collect();
-        let asked = if record.done {
+        let is_kept = self.state.servers.get(&crashed).is_some_and(|server| server.entry.kept);
+        let asked = if is_kept {
+            // Nothing is freed before it is let go.
+            watch.ask_at = now + ASK_INTERVAL;
+            BTreeSet::new()
+        } else if record.done {
             if time >= free_deadline(record) {
                 return false;
             }
@@ -152,7 +157,8 @@ impl Coordinator {
 
 /// Until then it is worth asking, in cluster time.
 fn free_deadline(record: &RecoveryRecord) -> u64 {
-    record.detected.0.saturating_add(record.done_millis.unwrap_or(0)).saturating_add(FREE_WAIT_MILLIS)
+    let since = record.steps.settled.or(record.done_millis).unwrap_or(0);
+    record.detected.0.saturating_add(since).saturating_add(FREE_WAIT_MILLIS)
 }
 
 /// `since`: milliseconds from the verdict to now.

@@ -34,6 +34,8 @@ pub struct Wish<'a> {
     /// Whether the heads up to a segment that is whole are on the devices: only then it may be compacted. Copies of what
     /// is compacted wait for the devices, and no device may wait for such a copy.
     pub is_settled: &'a dyn Fn(SegmentId) -> bool,
+    /// Whether a segment may be a source of a combined pass, as far as anybody else is concerned.
+    pub may_leave: &'a dyn Fn(SegmentId) -> bool,
     /// Bytes that the replicas of one backup set may take in frames: beyond it only combined passes are chosen.
     pub disk_bytes_max: u64,
     /// Whether compaction may be used at all; without it every pass is combined.
@@ -114,6 +116,7 @@ impl Log {
         let frame = u64::from(self.config.geometry.segment_bytes);
         let mut best: Vec<Candidate> = self
             .candidates(wish)
+            .filter(|segment| (wish.may_leave)(segment.id))
             .map(|segment| {
                 let is_frame = by_frames && (wish.is_replicated)(segment.stream);
                 let footprint = if is_frame { frame } else { self.memory_bytes(segment) };

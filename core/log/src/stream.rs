@@ -45,8 +45,8 @@ impl Stream {
 /// What a stream is rolled to.
 struct NewHead {
     id: SegmentId,
-    /// The head before it, if it leaves the stream.
-    left: Option<SegmentId>,
+    /// What leaves the stream.
+    left: Vec<SegmentId>,
 }
 
 /// A side log that is not entered yet.
@@ -99,7 +99,7 @@ impl Log {
         now: ClusterTime,
         stats: &[TabletStat],
     ) -> Result<SegmentId, OutOfMemory> {
-        let new = NewHead { id: self.next_segment_id(), left: None };
+        let new = NewHead { id: self.next_segment_id(), left: Vec::new() };
         self.roll_leaving(stream, now, stats, self.floor(Purpose::Freeing), new)
     }
 
@@ -109,23 +109,42 @@ impl Log {
         self.segment_last
     }
 
+    /// An id that no segment will have: a first segment that tells what is recovered from all that was before, and from what
+    /// is recovered beside it.
+    pub fn take_first_segment(&mut self) -> SegmentId {
+        self.segment_last = self.next_segment_id();
+        self.segment_last
+    }
+
     /// The roll to a head whose id was held. Side segments that were made since are not to be entered with it: they would
-    /// be newer. With `leaves_empty` the head before it leaves the stream if nothing was appended to it behind its
-    /// opening, and is told: the caller retires it when no recovery can need it.
+    /// be newer. The dead segments leave the stream, and with `leaves_empty` the head before it, if nothing was appended to
+    /// it behind its opening. What has left is told: the caller retires it when no recovery can need it.
     pub fn roll_held(
         &mut self,
         stream: StreamId,
         id: SegmentId,
         now: ClusterTime,
         stats: &[TabletStat],
+        dead: &[SegmentId],
         leaves_empty: bool,
-    ) -> Result<Option<SegmentId>, OutOfMemory> {
+    ) -> Result<Vec<SegmentId>, OutOfMemory> {
         assert!(id <= self.segment_last);
         assert!(self.head_segment(stream).is_none_or(|head| head < id), "heads rise");
-        let left = self.empty_head(stream).filter(|_| leaves_empty);
-        let new = NewHead { id, left };
+        let mut left = dead.to_vec();
+        left.extend(self.empty_head(stream).filter(|_| leaves_empty));
+        let new = NewHead { id, left: left.clone() };
         self.roll_leaving(stream, now, stats, self.floor(Purpose::Freeing), new)?;
         Ok(left)
+    }
+
+    /// Closed segments of a stream in which nothing lives, and with which nobody is busy.
+    pub fn dead_segments(&self, stream: StreamId) -> impl Iterator<Item = SegmentId> {
+        let own = self.memory.segments.iter().filter(move |segment| segment.stream == stream);
+        let dead = own.filter(|segment| {
+            let is_busy = segment.in_pass || segment.is_image || segment.side.is_some() || segment.is_kept;
+            segment.closed && segment.live_bytes == 0 && segment.doubtful_bytes == 0 && !is_busy
+        });
+        dead.map(|segment| segment.id)
     }
 
     /// The head of a stream, if it holds nothing but its opening.
@@ -141,7 +160,7 @@ impl Log {
         now: ClusterTime,
         stats: &[TabletStat],
     ) -> Result<SegmentId, OutOfMemory> {
-        let new = NewHead { id: self.next_segment_id(), left: None };
+        let new = NewHead { id: self.next_segment_id(), left: Vec::new() };
         self.roll_leaving(stream, now, stats, Floor(0), new)
     }
 
@@ -174,7 +193,7 @@ impl Log {
         NewHead { id, left }: NewHead,
     ) -> Result<SegmentId, OutOfMemory> {
         let header = self.header(stream, id, now);
-        let segments = self.stream(stream).segments.iter().copied().filter(|segment| Some(*segment) != left);
+        let segments = self.stream(stream).segments.iter().copied().filter(|segment| !left.contains(segment));
         let segments = segments.chain([id]);
         let lists = OpeningLists::new(header, segments, self.safe_version(), stats);
         let entries = lists.entries(self.group_bytes_max() as usize).ok_or(OutOfMemory)?;
@@ -183,13 +202,17 @@ impl Log {
         if let Some(before) = self.head(stream) {
             let before = self.memory.segments.at_mut(before);
             before.closed = true;
-            (before.in_pass, before.is_leaving) = (left.is_some(), left.is_some());
+        }
+        for left in &left {
+            let slot = self.memory.segments.slot(*left).expect("only segments in memory leave");
+            let leaving = self.memory.segments.at_mut(slot);
+            (leaving.in_pass, leaving.is_leaving) = (true, true);
         }
         let stream = self.streams.get_mut(&stream).expect("looked up before");
         stream.head = Some(slot);
         stream.segments.insert(id);
-        if let Some(left) = left {
-            assert!(stream.remove(left), "a head is in its stream");
+        for left in left {
+            assert!(stream.remove(left), "what leaves is in its stream");
         }
         Ok(id)
     }

@@ -33,6 +33,8 @@ const PRESSED_WORK: u64 = 256 * 1024;
 const WAITING_COUNT_MAX: usize = 4;
 /// How long nothing is chosen after nothing was worth it.
 const FRUITLESS_PAUSE: Duration = Duration::from_millis(2);
+/// How often a master looks for dead segments while backups lack frames.
+const DEAD_LOOK_INTERVAL: Duration = Duration::from_millis(200);
 const FRUITLESS_PAUSE_MAX: Duration = Duration::from_millis(128);
 
 /// A combined pass and those of its side segments that the replicator knows.
@@ -87,6 +89,9 @@ pub(crate) struct Cleaning {
     compacted: BTreeMap<StreamId, Position>,
     /// The damaged segment at which the pass that copies has stopped.
     waits_for: Option<SegmentId>,
+    /// Streams with segments in which nothing lives, while backups lack frames; and when to look for them again.
+    dead_in: Vec<StreamId>,
+    dead_look_at: Instant,
     /// The expired object that stopped the pass could not be removed: it moves.
     expired_stay: bool,
     fruitless_until: Option<Instant>,
@@ -296,6 +301,7 @@ impl Master {
             is_replicated: &|stream| replicator.replica_count(stream) > 0,
             is_whole: &|segment| replicator.is_complete(segment) && !scrub.is_damaged(segment),
             is_settled: &|segment| replicator.is_settled(segment),
+            may_leave: &|segment| !self.is_settling(segment) || planted(Defect::SettlingCleaned),
             disk_bytes_max: self.config.disk_bytes_max,
             is_two_level: self.config.two_level_cleaning,
             is_pressed: self.cleaning.is_pressed,
@@ -428,17 +434,62 @@ impl Master {
         }
     }
 
-    /// A head without anything in it has left its stream with the roll to this one.
+    /// Segments in which nothing lives have left their stream with the roll to this head.
     pub(crate) fn retire_left(
         &mut self,
         stream: StreamId,
         head: SegmentId,
-        left: SegmentId,
+        left: Vec<SegmentId>,
         effects: &mut Effects,
     ) {
-        let retiring = Retiring { stream, head, sources: vec![left], survivors: Vec::new() };
-        self.cleaning.retiring.push(retiring);
+        self.cleaning.retiring.push(Retiring { stream, head, sources: left, survivors: Vec::new() });
         effects.report(Level::Debug, "mark:empty_head_left");
+    }
+
+    /// Segments in which nothing lives and that may leave their stream with the next head: as sources of a pass without
+    /// survivors.
+    pub(crate) fn dead_segments(&self, stream: StreamId) -> Vec<SegmentId> {
+        if self.replicator.replica_count(stream) == 0 {
+            return Vec::new();
+        }
+        let may_leave = |segment: &SegmentId| {
+            self.replicator.is_complete(*segment)
+                && !self.scrub.is_damaged(*segment)
+                && !self.is_settling(*segment)
+        };
+        self.log.dead_segments(stream).filter(may_leave).collect()
+    }
+
+    /// Backups have no frames for something of this master: so it looks for its own segments in which nothing lives, such as
+    /// a recovery leaves behind that was taken back. They leave with the next head, which is rolled as soon as its frames
+    /// are held, since a stream must not wait for the frames of a head that nobody needs.
+    pub(crate) fn look_for_dead(&mut self, now: Instant) {
+        if !self.replicator.has_refusals() {
+            self.cleaning.dead_in.clear();
+        } else if self.cleaning.dead_look_at <= now {
+            self.cleaning.dead_look_at = now + DEAD_LOOK_INTERVAL;
+            let streams: Vec<StreamId> = self.replicator.streams().map(|(stream, ..)| stream).collect();
+            self.cleaning.dead_in =
+                streams.into_iter().filter(|stream| !self.dead_segments(*stream).is_empty()).collect();
+        }
+    }
+
+    /// Rolls the heads with which dead segments leave.
+    pub(crate) fn leave_dead(&mut self, now: Instant, view: &View, effects: &mut Effects) {
+        for stream in std::mem::take(&mut self.cleaning.dead_in) {
+            let held = self.held_from(stream, SegmentId::NONE).filter(|held| self.replicator.is_held(*held));
+            match held.filter(|_| self.replicator.is_head_open(stream)) {
+                Some(held) => {
+                    self.roll_held(now, stream, held, view, effects);
+                }
+                None => self.cleaning.dead_in.push(stream),
+            }
+        }
+    }
+
+    /// Streams for whose next heads frames are to be held, so that dead segments can leave.
+    pub(crate) fn dead_wanted(&self) -> impl Iterator<Item = (StreamId, SegmentId)> {
+        self.cleaning.dead_in.iter().map(|stream| (*stream, SegmentId::NONE))
     }
 
     /// What must be on the devices before sources are retired: the head that does not name them, hence every head before
@@ -450,9 +501,10 @@ impl Master {
         survivors.map(|id| FlushWish::Whole(*id)).chain([FlushWish::UpTo(retiring.stream, opened)])
     }
 
-    /// Asks the backups for what passes, copies and a tablet on its way wait for.
+    /// Asks the backups for what passes, copies, a tablet on its way and what was recovered wait for.
     pub(crate) fn wish_flushed(&mut self) {
-        let moving = self.migration_wishes();
+        let mut moving = self.migration_wishes();
+        moving.extend(self.settling_wishes());
         if !self.cleaning.is_waiting() && self.cleaning.compacted.is_empty() && moving.is_empty() {
             return;
         }

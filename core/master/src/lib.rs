@@ -32,6 +32,7 @@ mod read_lease;
 mod repair;
 mod replay;
 mod scan;
+mod settling;
 mod status;
 mod streams;
 mod tablets;
@@ -167,6 +168,8 @@ enum Context {
     ReadLease,
     /// Which tablets of this table are stored as ours.
     Confirm(TableId),
+    /// What was recovered to this position is on devices.
+    Settled(StreamId, SegmentId),
     /// This stretch lies in another stream now.
     Migrated(ramhold_log::HashRange),
     Fetch(replay::Fetch),
@@ -214,6 +217,8 @@ pub struct Master {
     recount_waits_for: Option<SegmentId>,
     migrating: migration::Migrating,
     replays: BTreeMap<replay::PartitionKey, replay::PartitionReplay>,
+    /// What was recovered and may not be on devices yet.
+    settling: settling::Settlings,
     /// The head of each stream into which something is to be entered: not rolled yet, its frames held.
     heads_held: BTreeMap<StreamId, SegmentId>,
     ceiling: Ceiling,
@@ -286,6 +291,7 @@ impl Master {
             sweeps: Vec::new(),
             migrating: migration::Migrating::default(),
             replays: BTreeMap::new(),
+            settling: settling::Settlings::default(),
             heads_held: BTreeMap::new(),
             ceiling: Ceiling::new(ceiling),
             calls,
@@ -413,6 +419,9 @@ impl Master {
                 }
                 Context::Confirm(table) => self.on_described(table, header.status(), body, view),
                 Context::Migrated(range) => self.on_migrated(now, range, header.status(), effects),
+                Context::Settled(stream, first) => {
+                    self.on_settled(now, (stream, first), header.status(), effects);
+                }
                 Context::Fetch(fetch) => {
                     self.on_fetched(now, fetch, (header.status(), body), view, effects);
                 }
@@ -454,7 +463,7 @@ impl Master {
         let own = earliest(earliest(own, self.scrub_deadline()), self.ceiling.deadline());
         let own = earliest(own, self.leases.deadline(self.log.leases().next().is_some()));
         let own = earliest(earliest(own, self.read_lease.deadline()), self.touching_deadline());
-        let own = earliest(own, self.migrating.deadline());
+        let own = earliest(earliest(own, self.migrating.deadline()), self.settling.deadline());
         earliest(earliest(own, replays), earliest(self.calls.deadline(), self.replicator.deadline()))
     }
 
@@ -468,6 +477,7 @@ impl Master {
             Context::ReadLease => self.on_read_lease(now, None),
             Context::Confirm(table) => self.confirming.not_answered(table),
             Context::Migrated(range) => self.migrating.not_answered(now, range),
+            Context::Settled(stream, first) => self.settled_unanswered(now, (stream, first)),
             Context::Fetch(fetch) => self.on_fetch_failed(fetch),
             Context::ReadBack(read) => self.on_read_back_unanswered(now, read),
             Context::Recovered { key, attempt, done } => {
@@ -499,6 +509,8 @@ impl Master {
         self.advance_leases(now, view, effects);
         self.advance_replays(now, view, effects);
         self.advance_migration(now, view, effects);
+        self.look_for_dead(now);
+        self.leave_dead(now, view, effects);
         self.hold_heads();
         self.replicator.tell_short(self.wants_cleaning());
         self.replicator.advance(now, &LogSegments(&self.log), view, effects);
@@ -514,6 +526,7 @@ impl Master {
         }
         self.advance_repairs(now, view, effects);
         self.clean_when_idle(now, view, effects);
+        self.advance_settling(now, view, effects);
         self.advance_cleaning(now, view, effects);
         self.replicate_cleaning(now, view, effects);
         self.advance_takes(effects);
@@ -550,7 +563,8 @@ impl Master {
         Some(segment)
     }
 
-    /// The head whose frames backups hold already. A head before it that holds nothing leaves the stream.
+    /// The head whose frames backups hold already. A head before it that holds nothing leaves the stream, and so do segments
+    /// in which nothing lives.
     fn roll_held(
         &mut self,
         now: Instant,
@@ -561,9 +575,10 @@ impl Master {
     ) -> Option<SegmentId> {
         let will = self.log.will();
         let is_intact = self.log.head_segment(stream).is_some_and(|head| !self.scrub.is_damaged(head));
-        let left = self.log.roll_held(stream, held, view.time(now), &will, is_intact).ok()?;
+        let dead = self.dead_segments(stream);
+        let left = self.log.roll_held(stream, held, view.time(now), &will, &dead, is_intact).ok()?;
         self.rolled(stream, held, effects);
-        if let Some(left) = left {
+        if !left.is_empty() {
             self.retire_left(stream, held, left, effects);
         }
         Some(held)

@@ -434,7 +434,8 @@ impl Master {
         }
         self.cleaning.has_refused = !self.clean_for_room(now, purpose, view, effects);
         if self.cleaning.has_refused {
-            return Err(Status::OutOfMemory);
+            // What was recovered can be cleaned as soon as devices have it.
+            return Err(if self.settling.is_empty() { Status::OutOfMemory } else { Status::Retry });
         }
         // What was found before may have moved.
         self.append_or_roll(now, tablet, view, effects, |master| group(master, true)).map_err(|status| {

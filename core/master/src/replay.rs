@@ -12,11 +12,12 @@
 mod entering;
 mod fetching;
 
+use crate::settling::Settling;
 use crate::streams::Sweep;
 use crate::tablets::{Tablet, TabletState};
 use crate::{Context, LogSegments, Master};
 pub(crate) use fetching::Fetch;
-use fetching::{Fetching, micros};
+use fetching::{Fetching, Source, micros};
 use ramhold_base::limits::REPLICA_COUNT_MAX;
 use ramhold_base::{
     ConnId, Effects, Instant, Level, Peer, RecoveryId, SegmentId, ServerId, Status, StreamId, TableId,
@@ -25,9 +26,7 @@ use ramhold_base::{
 use ramhold_log::{Cursor, HashRange, Ranges, SideId};
 use ramhold_replication::Segments;
 use ramhold_wire::membership::Durability;
-use ramhold_wire::recovery::{
-    Assignment, PartitionRange, Recover, Recovered, RecoveryOutcome, ReplayTimes, ranges_digest,
-};
+use ramhold_wire::recovery::{Assignment, PartitionRange, Recover, Recovered, RecoveryOutcome, ReplayTimes};
 use ramhold_wire::{Header, View, decode, reply, request};
 use std::time::Duration;
 
@@ -89,9 +88,6 @@ pub(crate) struct PartitionReplay {
     attempt: u32,
     crashed: ServerId,
     mine: Vec<PartitionRange>,
-    all: Vec<PartitionRange>,
-    /// Of `all`.
-    digest: u64,
     fetching: Fetching,
     /// Who takes in what.
     intake: Ranges<SideId>,
@@ -108,6 +104,10 @@ pub(crate) struct PartitionReplay {
     times: ReplayTimes,
     /// Tables that were dropped when it was too late to fail: given up as soon as the rest is published.
     dropped: Vec<TableId>,
+    /// It is reported when devices have it: it was recovered from what its dead owner had recovered from, too.
+    settles_first: bool,
+    /// What devices are to have, once it is entered.
+    settling: Settling,
 }
 
 #[derive(Debug)]
@@ -134,6 +134,10 @@ pub(crate) fn head_from(begun: &[SegmentId], first_segment: SegmentId) -> Segmen
 }
 
 impl PartitionReplay {
+    pub fn settling(&self) -> &Settling {
+        &self.settling
+    }
+
     pub fn crashed(&self) -> ServerId {
         self.crashed
     }
@@ -280,7 +284,7 @@ impl Master {
             }
             streams.push(stream);
         }
-        let first_segment = self.log.next_segment_id();
+        let first_segment = self.log.take_first_segment();
         let mut sides: Vec<Side> = Vec::new();
         for stream in &streams {
             if !sides.iter().any(|s| s.stream == *stream) {
@@ -312,17 +316,18 @@ impl Master {
             .zip(&streams)
             .map(|(range, stream)| (hash_range(range), range.placement(), side_of(stream)));
         let intake = Ranges::new(intake).expect("the ranges are sound");
+        let settles_first = !recover.earlier.is_empty();
+        let own = Source::new(recover.crashed, recover.recovery, recover.ranges, recover.streams);
+        let logs = [own].into_iter().chain(recover.earlier.into_iter().map(Source::from)).collect();
         let replay = PartitionReplay {
             attempt: recover.attempt,
             crashed: recover.crashed,
             mine,
-            digest: ranges_digest(&recover.ranges),
-            all: recover.ranges,
-            fetching: Fetching::new(
-                recover.streams,
-                recover.partition as usize * self.config.fetches_max,
-                |backup| view.list.entry(backup).map_or(0, |entry| entry.read_speed),
-            ),
+            settles_first,
+            settling: Settling::default(),
+            fetching: Fetching::new(logs, recover.partition as usize * self.config.fetches_max, |backup| {
+                view.list.entry(backup).map_or(0, |entry| entry.read_speed)
+            }),
             intake,
             sides,
             streams,
@@ -399,7 +404,7 @@ impl Master {
             let durable = heads.iter().all(|(stream, head)| {
                 self.replicator.is_registered(*stream) && self.durable(*stream).segment >= *head
             });
-            if durable {
+            if durable && (!replay.settles_first || self.is_settled(&mut replay.settling)) {
                 replay.times.durable = micros(now.since(replay.begun));
                 effects.report(Level::Debug, "mark:recovery_durable");
                 replay.phase = Phase::Reporting { next: now, asked: false };
@@ -502,7 +507,12 @@ impl Master {
                     }
                 }
                 let dropped = std::mem::take(&mut replay.dropped);
+                let settling = std::mem::take(&mut replay.settling);
+                let settles_first = replay.settles_first;
                 self.replays.remove(&key);
+                if !settles_first {
+                    self.begin_settling(settling);
+                }
                 self.touch_later(now);
                 effects.report(Level::Debug, "mark:recovery_published");
                 for table in dropped {

@@ -110,6 +110,7 @@ impl ServerNode {
             | Opcode::TableDivide
             | Opcode::TableAlter
             | Opcode::TabletMigrated
+            | Opcode::Settled
             | Opcode::ClusterStatus
             | Opcode::Recoveries
             | Opcode::LossAcknowledge

@@ -23,6 +23,7 @@ fn view(labels: &[Vec<Label>]) -> View {
             backup: true,
             read_speed: 100,
             directory: DirectoryId(i as u64 * 77 + 5),
+            kept: false,
         })
         .collect();
     update(&mut view, changed, vec![]);

@@ -429,7 +429,8 @@ impl Replicator {
 
     /// The server list changed: whatever was on a server that is not Up is lost.
     pub fn on_list(&mut self, now: Instant, view: &View) {
-        let is_recovering = view.list.entries().any(|entry| entry.state == ServerState::Crashed);
+        let is_recovering =
+            view.list.entries().any(|entry| entry.state == ServerState::Crashed && !entry.kept);
         self.copies.tell_recovering(now, is_recovering);
         let ids: Vec<SegmentId> = self.segments.keys().copied().collect();
         for id in ids {

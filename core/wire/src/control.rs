@@ -25,6 +25,13 @@ pub fn encode_into<T: minicbor::Encode<()>>(out: &mut Vec<u8>, value: &T) {
     minicbor::encode(value, out).expect("writing to a vector cannot fail");
 }
 
+/// How long the message's encoding is.
+pub fn encoded_len<T: minicbor::Encode<()>>(value: &T) -> usize {
+    let mut bytes = Vec::new();
+    encode_into(&mut bytes, value);
+    bytes.len()
+}
+
 /// Sends a request; `header` brings the identity fields, the opcode is the message's.
 pub fn request<M: Message>(effects: &mut Effects, to: Peer, header: &Header, rpc: RpcId, message: &M) {
     let header = Header { opcode: M::OPCODE.code(), rpc, kind: frame::Kind::Request, ..*header };

@@ -48,6 +48,11 @@ pub struct ServerEntry {
     pub read_speed: u32,
     #[n(7)]
     pub directory: DirectoryId,
+    /// Crashed, and recovered: nobody waits for it, but its log is still the second position of what was recovered from it
+    /// (docs/protocols/recovery.md, "Until devices have it").
+    #[n(8)]
+    #[cbor(default)]
+    pub kept: bool,
 }
 
 /// Coordinator to server: what changed of the server list. Answered with the version that the server has reached.

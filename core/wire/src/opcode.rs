@@ -78,6 +78,7 @@ opcodes! {
     LeaseCheck = 56;
     ReadLease = 57;
     TabletMigrated = 58;
+    Settled = 59;
 
     // Coordinator to servers.
     ServerListUpdate = 60;

@@ -104,6 +104,23 @@ pub struct RecoveryStream {
     pub segments: Vec<RecoverySegment>,
 }
 
+/// Another dead log of which some ranges of a partition were recovered by the server that is dead now, and whose devices may
+/// not have had all of that.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct EarlierLog {
+    #[n(0)]
+    pub crashed: ServerId,
+    /// The division of this log for this recovery, with a number of its own.
+    #[n(1)]
+    pub recovery: RecoveryId,
+    /// Of all partitions, as far as they were in this log, at their positions there.
+    #[n(2)]
+    #[cbor(with = "packed")]
+    pub ranges: Vec<PartitionRange>,
+    #[n(3)]
+    pub streams: Vec<RecoveryStream>,
+}
+
 /// Coordinator to recovery master: recover this partition. Accepted at once; the end is told with `Recovered`.
 /// Idempotent by (recovery, partition, attempt); a higher attempt replaces a lower one.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -129,6 +146,10 @@ pub struct Recover {
     /// After a reported loss, of this log or of an earlier owner's: versions jump to here, also of existing keys; else 0.
     #[n(7)]
     pub version_floor: Version,
+    /// What ranges of the partition are to be recovered from as well. With any, success is reported when devices have all.
+    #[n(8)]
+    #[cbor(default)]
+    pub earlier: Vec<EarlierLog>,
 }
 
 impl Message for Recover {
@@ -149,7 +170,7 @@ impl Recover {
 
     /// Encodes the message with this for its ranges and streams.
     pub fn encode_around(&self, common: &[u8], out: &mut Vec<u8>) {
-        minicbor::Encoder::new(&mut *out).array(8).expect("writing to a vector cannot fail");
+        minicbor::Encoder::new(&mut *out).array(9).expect("writing to a vector cannot fail");
         encode_into(out, &self.recovery);
         encode_into(out, &self.crashed);
         encode_into(out, &self.partition);
@@ -157,6 +178,7 @@ impl Recover {
         out.extend_from_slice(common);
         encode_into(out, &self.safe_version);
         encode_into(out, &self.version_floor);
+        encode_into(out, &self.earlier);
     }
 }
 
@@ -232,6 +254,23 @@ pub struct ReplayTimes {
     /// Of `fetching`: from the backup having the question to its answer.
     #[n(8)]
     pub waiting: u64,
+}
+
+/// Recovery master to coordinator: all that I recovered to this position is on the devices of its backups, and the opening of
+/// a head that names it; nothing else need be kept of it. Repeated until answered. Idempotent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Settled {
+    #[n(0)]
+    pub shard: ShardId,
+    #[n(1)]
+    pub stream: StreamId,
+    #[n(2)]
+    pub first_segment: SegmentId,
+}
+
+impl Message for Settled {
+    const OPCODE: Opcode = Opcode::Settled;
+    type Reply = Empty;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
@@ -343,6 +382,10 @@ pub struct RecoveryRead {
     /// Which they are: `ranges_digest` of them.
     #[n(8)]
     pub digest: u64,
+    /// Whose recovery it is: the log's own server, or one that had recovered it. None: the log's own.
+    #[n(9)]
+    #[cbor(default)]
+    pub crashed: ServerId,
 }
 
 /// What tells the ranges of one division of a dead log from those of any other: the placement hash, with seed 0, of the
@@ -402,6 +445,12 @@ pub(crate) mod tests {
             streams,
             safe_version: Version(5),
             version_floor: Version(1 << 40),
+            earlier: vec![EarlierLog {
+                crashed: ServerId(2),
+                recovery: RecoveryId(9),
+                ranges: vec![range(0, 3, 9)],
+                streams: Vec::new(),
+            }],
         };
         let common = Recover::encode_common(&recover.ranges, &recover.streams);
         let mut around = Vec::new();

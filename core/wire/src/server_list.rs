@@ -184,6 +184,7 @@ mod tests {
             backup: true,
             read_speed: 1,
             directory: Default::default(),
+            kept: false,
         };
         let changed = ids.iter().map(entry).collect();
         ServerListUpdate {

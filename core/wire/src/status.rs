@@ -415,6 +415,10 @@ pub struct RecoverySteps {
     #[n(5)]
     #[cbor(default)]
     pub freed: Option<u64>,
+    /// Devices had all that was recovered, so the dead log was kept no longer; none also where it never was.
+    #[n(6)]
+    #[cbor(default)]
+    pub settled: Option<u64>,
 }
 
 /// What a backup has done for a recovery.

@@ -26,7 +26,9 @@ master fared with its partition; and what each backup did.
   read        backups read segments, divide: verified them and cut them up for the recovery masters; ahead of demand.
               'busy' is the time in which any of it was under way, of all backups together
   transfer    records travelled from backups to recovery masters, until publish: as in the second table
-  free        backups freed what they held of the dead server: goes on when the recovery is over, nobody waits for it
+  settle      backups wrote to their devices what was recovered; until then the dead server's log is kept beside it, in
+              case all power goes
+  free        backups freed what they held of the dead server. For neither anybody waits
 In the second table:
   fetched     the last records had come from the backups
   replayed    and were taken in; replicated: and stood on their backups; durable: and a head named them

@@ -426,6 +426,7 @@ impl Cluster {
             backup: true,
             read_speed: 100,
             directory: DirectoryId(id),
+            kept: false,
         };
         let address = self.address.unwrap();
         // Nobody listens on port 1 of this machine.

@@ -57,6 +57,7 @@ pub fn read_of(log: &Log, ranges: &[PartitionRange], partition: u32) -> Recovery
         partition,
         ranges: ranges.to_vec(),
         digest: ranges_digest(ranges),
+        crashed: ServerId::NONE,
     }
 }
 

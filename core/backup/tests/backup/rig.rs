@@ -150,6 +150,7 @@ pub fn entry(id: ServerId, state: ServerState) -> ServerEntry {
         backup: true,
         read_speed: 1,
         directory: DirectoryId(id.raw()),
+        kept: false,
     }
 }
 

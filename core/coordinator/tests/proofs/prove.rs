@@ -216,8 +216,11 @@ fn a_fixed_end_is_kept_or_waited_for() {
     assert_eq!(head(&proof), (5, 500));
     assert_eq!(sources(&proof, 5), [3]);
     let shorter = vec![(3, open(5, 0, 400, &[4, 5])), (2, closed(4))];
-    let missing = with(stream(1, 0), &shorter, &ends, Evidence::Final).unwrap_err();
-    assert!(matches!(missing[..], [Missing::FixedEnd { end: 500, .. }]), "also when nothing more can come");
+    let missing = with(stream(1, 0), &shorter, &ends, Evidence::Partial).unwrap_err();
+    assert!(matches!(missing[..], [Missing::FixedEnd { end: 500, .. }]));
+    let lost = with(stream(1, 0), &shorter, &ends, Evidence::Final).unwrap();
+    assert_eq!(head(&lost), (5, 400), "when nothing more can come");
+    assert!(lost.has_loss(), "and that is said");
     let older = vec![(7, open(4, 0, 50, &[4])), (1, open(5, 0, 500, &[4, 5])), (2, closed(4))];
     assert_eq!(head(&with(stream(1, 0), &older, &ends, Evidence::Partial).unwrap()), (5, 500));
 }

@@ -4,7 +4,7 @@ use ramhold_base::{
     ConnId, DirectoryId, Effect, Effects, Input, Instant, KeyHash, LeaseId, Lost, Machine, Peer, RpcId,
     SegmentId, Sequence, ServerId, ShardId, Status, StoreRequest, StoreResult, StoreToken, StreamId,
 };
-use ramhold_coordinator::{Coordinator, CoordinatorConfig, State};
+use ramhold_coordinator::{Coordinator, CoordinatorConfig, State, TabletRecord};
 use ramhold_wire::control::{Address, Empty, encode_into};
 use ramhold_wire::lease::LeaseOpen;
 use ramhold_wire::membership::*;
@@ -446,6 +446,22 @@ impl World {
         let outcome =
             RecoveryOutcome::Done { assignments, bytes: 1000, records: 10, times: Default::default() };
         self.post(at, &recovered(recover, outcome));
+    }
+
+    /// The devices have all that recovery masters have told of, and they say so.
+    pub fn settle_recovered(&mut self) {
+        let state = self.state();
+        let pieces = state.tables.values().flat_map(|table| &table.tablets);
+        let unsettled = pieces.filter(|piece| piece.earlier.is_some() && state.is_up(piece.owner));
+        let told: Vec<(SocketAddr, Settled)> = unsettled
+            .map(|piece| {
+                let TabletRecord { shard, stream, first_segment, .. } = *piece;
+                (state.servers[&piece.owner].entry.address.0, Settled { shard, stream, first_segment })
+            })
+            .collect();
+        for (at, settled) in told {
+            assert_eq!(self.server(at, &settled), Some(Ok(Empty {})));
+        }
     }
 
     /// A server sends a request; its answer is found in `sent`.

@@ -58,6 +58,8 @@ fn a_crash_is_followed_by_a_recovery_and_the_tablet_serves_elsewhere() {
     assert_eq!(description.table, id);
     assert_covered(&description);
     assert!(description.tablets.iter().all(|t| t.state == TabletState::Serving && t.owner != ServerId(1)));
+    assert!(world.state().servers[&ServerId(1)].entry.kept, "devices may not have all");
+    world.settle_recovered();
     assert!(!world.state().servers.contains_key(&ServerId(1)));
     let report = &world.client(&RecoveriesRequest {}).unwrap().unwrap().recoveries[0];
     assert_eq!(report.phase, RecoveryPhase::Done);
@@ -65,6 +67,43 @@ fn a_crash_is_followed_by_a_recovery_and_the_tablet_serves_elsewhere() {
     assert!(report.done_millis.is_some());
     assert!(report.cause.contains("refuses"), "{}", report.cause);
     assert!(world.state().losses.is_empty());
+}
+
+// D2, F6: by its own number, at the positions that its ranges had there, also under the next coordinator.
+#[test]
+fn what_is_not_settled_is_recovered_from_two_logs() {
+    let (mut world, id) = killed();
+    world.give_head(ServerId(1), 2, &[2, 3, 4]);
+    world.run_until("told", |w| running(w).is_some());
+    let (at, first) = running(&world).unwrap();
+    assert!(first.earlier.is_empty());
+    world.finish(at, &first);
+    world.run_until("recovered", |w| w.is_over(ServerId(1)));
+    world.run(Duration::from_secs(60));
+    assert!(world.state().servers[&ServerId(1)].entry.kept, "for as long as nobody has told");
+    world.restart();
+    let piece = world.state().tables[&id].tablets[0];
+    let earlier = piece.earlier.unwrap();
+    let there = first.ranges[0];
+    assert_eq!(
+        (earlier.server, earlier.stream, earlier.first_segment),
+        (ServerId(1), there.stream, there.first_segment)
+    );
+    let backups: Vec<u16> = (2..=4).filter(|port| addr(*port) != at).collect();
+    world.give_head(piece.owner, 2, &backups);
+    world.kill(at.port());
+    world.run_until("told", |w| running(w).is_some_and(|(_, r)| r.crashed == piece.owner));
+    let (again, second) = running(&world).unwrap();
+    let [log] = &second.earlier[..] else { panic!("{second:?}") };
+    assert_eq!((log.crashed, log.ranges.len()), (ServerId(1), 1));
+    assert!(log.recovery > second.recovery, "a number of its own");
+    assert_eq!((log.ranges[0].stream, log.ranges[0].first_segment), (there.stream, there.first_segment));
+    assert_eq!(second.ranges[0].first_segment, piece.first_segment);
+    assert_eq!(log.streams[0].segments.len(), 1);
+    world.finish(again, &second);
+    world.run_until("recovered", |w| w.is_over(piece.owner));
+    assert_eq!(world.state().tables[&id].tablets[0].earlier, None, "it was told of when devices had it");
+    assert!(world.state().all_up().count() == world.state().servers.len(), "both logs are let go");
 }
 
 // F2
@@ -548,6 +587,7 @@ fn the_floor_of_a_loss_outlives_the_next_owners() {
         assert_eq!(recover.version_floor, ceiling, "crash {crash}");
         world.finish(at, &recover);
         world.run_until("recovered", |w| w.is_over(crashed));
+        world.settle_recovered();
         world.restart();
         let tablet = world.state().tables[&id].tablets[0];
         assert_eq!(tablet.version_floor, ceiling);

@@ -63,6 +63,8 @@ fn finish_one(world: &mut World) {
     world.finish(at, &recover);
     world.run(Duration::from_millis(100));
     assert!(world.is_over(recover.crashed));
+    world.settle_recovered();
+    world.run(Duration::from_millis(100));
 }
 
 // F7

@@ -41,6 +41,7 @@ fn finish(world: &mut World) {
     let (at, recover) = running(world).expect("a partition is replayed");
     world.finish(at, &recover);
     world.run_until("recovered", |w| w.is_over(ServerId(1)));
+    world.settle_recovered();
 }
 
 // F11

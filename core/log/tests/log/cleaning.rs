@@ -164,6 +164,7 @@ impl Rig {
             is_settled: &|_| true,
             disk_bytes_max: 2 * self.harness.log.config().log_bytes,
             is_two_level: self.two_level,
+            may_leave: &|_| true,
             is_pressed: self.pressed,
         });
         match choice {

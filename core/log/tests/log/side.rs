@@ -66,8 +66,8 @@ fn a_head_that_was_held_takes_the_place_of_an_empty_one() {
     let held = harness.log.hold_head();
     let other = harness.roll(OTHER).unwrap();
     assert!(empty < held && held < other, "ids are given out once");
-    let left = harness.log.roll_held(STREAM, held, ClusterTime(50), &[], true).unwrap();
-    assert_eq!(left, Some(empty));
+    let left = harness.log.roll_held(STREAM, held, ClusterTime(50), &[], &[], true).unwrap();
+    assert_eq!(left, [empty]);
     assert_eq!(harness.log.head_segment(STREAM), Some(held));
     let opening = ramhold_log::opening::parse(&segment_bytes(&harness.log, held)).unwrap();
     assert_eq!(opening.digest, Some(vec![held]));
@@ -78,14 +78,25 @@ fn a_head_that_was_held_takes_the_place_of_an_empty_one() {
     harness.log.append(STREAM, Purpose::Freeing, &[Entry::SafeVersion(Version(9))]).unwrap();
     let next = harness.log.hold_head();
     assert_eq!(
-        harness.log.roll_held(STREAM, next, ClusterTime(60), &[], true).unwrap(),
-        None,
+        harness.log.roll_held(STREAM, next, ClusterTime(60), &[], &[], true).unwrap(),
+        [],
         "it is not empty"
     );
     let after = harness.log.hold_head();
-    let kept = harness.log.roll_held(STREAM, after, ClusterTime(70), &[], false).unwrap();
-    assert_eq!(kept, None, "an empty one stays when it is to");
+    let kept = harness.log.roll_held(STREAM, after, ClusterTime(70), &[], &[], false).unwrap();
+    assert_eq!(kept, [], "an empty one stays when it is to");
     assert_eq!(harness.log.stream_segments(STREAM).collect::<Vec<_>>(), [held, next, after]);
+    harness.log.check_invariants();
+    // Nothing lives in the closed ones: they may go all at once.
+    let dead: std::collections::BTreeSet<_> = harness.log.dead_segments(STREAM).collect();
+    assert_eq!(dead, [held, next].into());
+    let last = harness.log.hold_head();
+    let left = harness.log.roll_held(STREAM, last, ClusterTime(80), &[], &[held, next], true).unwrap();
+    assert_eq!(left, [held, next, after]);
+    assert_eq!(harness.log.stream_segments(STREAM).collect::<Vec<_>>(), [last]);
+    assert_eq!(harness.log.dead_segments(STREAM).count(), 0, "they have left");
+    harness.log.check_invariants();
+    left.into_iter().for_each(|segment| harness.log.retire(segment));
     harness.log.check_invariants();
 }
 

@@ -40,6 +40,7 @@ impl Master {
             .flat_map(|replay| &replay.sides)
             .map(|side| (side.stream, side.head_from()))
             .chain(self.migrating.head_wanted())
+            .chain(self.dead_wanted())
             .collect();
         // One that is older than everything that is to be entered is of no use any more.
         let is_wanted =
@@ -85,13 +86,17 @@ impl Master {
         for side in &mut replay.sides {
             let held = self.head_held(side).filter(|_| self.replicator.is_head_open(side.stream));
             self.log.enter_side(side.side);
-            side.begun.drain(..).for_each(|segment| self.replicator.settled(segment));
+            let entered: Vec<SegmentId> = side.begun.drain(..).collect();
+            entered.iter().for_each(|segment| self.replicator.settled(*segment));
             let rolled = match held {
                 Some(held) => self.roll_held(now, side.stream, held, view, effects),
                 None => self.roll(now, side.stream, view, effects),
             };
             match rolled {
-                Some(head) => heads.push((side.stream, head)),
+                Some(head) => {
+                    heads.push((side.stream, head));
+                    replay.settling.add(side.stream, side.first_segment, head, entered);
+                }
                 None => {
                     // Its digest has outgrown a segment. What was entered stays in the log as dead entries.
                     self.forget_ranges(&replay.mine);

@@ -19,9 +19,14 @@
 use super::{PartitionKey, PartitionReplay, Phase};
 use crate::{Context, Master};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Effects, Instant, LogId, Peer, SegmentId, ServerId, ShardId, Status, StreamId};
+use ramhold_base::{
+    Effects, Instant, LogId, Peer, RecoveryId, SegmentId, ServerId, ShardId, Status, StreamId,
+};
 use ramhold_log::{AppendRefusal, INTAKE_SLICE_BYTES, IntakeStop, Purpose};
-use ramhold_wire::recovery::{ReadTimes, RecoveryRead, RecoveryStream, ReplayTimes, SegmentSource};
+use ramhold_wire::recovery::{
+    EarlierLog, PartitionRange, ReadTimes, RecoveryRead, RecoveryStream, ReplayTimes, SegmentSource,
+    ranges_digest,
+};
 use ramhold_wire::{View, request};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -57,8 +62,38 @@ enum JobState {
     Done,
 }
 
+/// A dead log that is read, and by what it is divided.
+#[derive(Debug)]
+pub(super) struct Source {
+    crashed: ServerId,
+    recovery: RecoveryId,
+    /// Of all partitions.
+    ranges: Vec<PartitionRange>,
+    digest: u64,
+    streams: Vec<RecoveryStream>,
+}
+
+impl Source {
+    pub fn new(
+        crashed: ServerId,
+        recovery: RecoveryId,
+        ranges: Vec<PartitionRange>,
+        streams: Vec<RecoveryStream>,
+    ) -> Source {
+        Source { crashed, recovery, digest: ranges_digest(&ranges), ranges, streams }
+    }
+}
+
+impl From<EarlierLog> for Source {
+    fn from(log: EarlierLog) -> Source {
+        Source::new(log.crashed, log.recovery, log.ranges, log.streams)
+    }
+}
+
 #[derive(Debug)]
 struct Job {
+    /// Of the logs that are read.
+    log: usize,
     shard: ShardId,
     stream: StreamId,
     segment: SegmentId,
@@ -82,6 +117,7 @@ struct Arrived {
 
 #[derive(Debug)]
 pub(super) struct Fetching {
+    logs: Vec<Source>,
     /// In the order in which they are asked for.
     jobs: Vec<Job>,
     /// Those that may be asked for.
@@ -107,21 +143,25 @@ pub(super) struct Fetching {
 impl Fetching {
     /// `apart`: by so many segments this master begins each round behind the first. `read_speed`: of a backup's device, in
     /// megabytes a second; 0: not known.
-    pub fn new(streams: Vec<RecoveryStream>, apart: usize, read_speed: impl Fn(ServerId) -> u32) -> Fetching {
+    pub fn new(mut logs: Vec<Source>, apart: usize, read_speed: impl Fn(ServerId) -> u32) -> Fetching {
         let mut jobs: Vec<Job> = Vec::new();
-        for RecoveryStream { shard, stream, segments } in streams {
-            jobs.extend(segments.into_iter().map(|segment| Job {
-                shard,
-                stream,
-                segment: segment.segment,
-                end: segment.end,
-                sources: segment.sources,
-                state: JobState::Todo,
-                source: 0,
-                tells: false,
-            }));
+        for (log, source) in logs.iter_mut().enumerate() {
+            for RecoveryStream { shard, stream, segments } in std::mem::take(&mut source.streams) {
+                jobs.extend(segments.into_iter().map(|segment| Job {
+                    log,
+                    shard,
+                    stream,
+                    segment: segment.segment,
+                    end: segment.end,
+                    sources: segment.sources,
+                    state: JobState::Todo,
+                    source: 0,
+                    tells: false,
+                }));
+            }
         }
-        jobs.sort_by_key(|job| Reverse(job.segment));
+        // Of the newest log first, the later ones are what it was recovered from.
+        jobs.sort_by_key(|job| (job.log, Reverse(job.segment)));
         // By when each backup is expected to have read it: with equal devices each one's newest, then each one's second
         // newest, and so on.
         let mut counts: BTreeMap<Option<ServerId>, u64> = BTreeMap::new();
@@ -138,6 +178,7 @@ impl Fetching {
             round.rotate_left(apart % round.len());
         }
         Fetching {
+            logs,
             todo: (0..ranked.len()).collect(),
             jobs: ranked.into_iter().map(|(_, job)| job).collect(),
             put_off: VecDeque::new(),
@@ -268,16 +309,18 @@ impl Master {
             let source = job.sources[job.source];
             let fetch = Fetch { key, attempt: replay.attempt, job: index, source: job.source, asked: now };
             let rpc = self.calls.open(address, now, now + FETCH_TIMEOUT, Context::Fetch(fetch));
+            let log = &replay.fetching.logs[job.log];
             let message = RecoveryRead {
-                recovery: key.recovery,
-                log: LogId { server: replay.crashed, shard: job.shard },
+                recovery: log.recovery,
+                log: LogId { server: log.crashed, shard: job.shard },
                 stream: job.stream,
                 segment: job.segment,
                 epoch: source.epoch,
                 end: job.end.unwrap_or(u32::MAX),
                 partition: key.partition,
-                ranges: if job.tells { replay.all.clone() } else { Vec::new() },
-                digest: replay.digest,
+                ranges: if job.tells { log.ranges.clone() } else { Vec::new() },
+                digest: log.digest,
+                crashed: replay.crashed,
             };
             request(effects, Peer::Addr(address), &view.to_server(source.backup), rpc, &message);
             replay.fetching.begin(index);
@@ -472,8 +515,9 @@ mod tests {
             sources: vec![SegmentSource { backup: ServerId(*backup), epoch: Epoch(0) }],
         });
         let stream = RecoveryStream { shard: ShardId(0), stream: StreamId(1), segments: segments.collect() };
+        let log = Source::new(ServerId(3), RecoveryId(1), Vec::new(), vec![stream]);
         let speeds: BTreeMap<u64, u32> = primaries.iter().copied().collect();
-        let fetching = Fetching::new(vec![stream], apart, |backup| speeds[&backup.raw()]);
+        let fetching = Fetching::new(vec![log], apart, |backup| speeds[&backup.raw()]);
         fetching.jobs.iter().map(|job| job.sources[0].backup.raw()).collect()
     }
 

@@ -430,6 +430,7 @@ fn recover(rig: &mut Rig, entries: &[Entry<'_>]) {
         streams: vec![RecoveryStream { shard: ShardId(0), stream: StreamId(1), segments: vec![segment] }],
         safe_version: Version(5),
         version_floor: Version(0),
+        earlier: Vec::new(),
     };
     assert_eq!(rig.request(&recover), Status::Ok);
     let at = rig.asked.iter().position(|(h, _)| h.opcode() == Some(Opcode::RecoveryRead)).unwrap();

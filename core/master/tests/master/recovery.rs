@@ -39,6 +39,7 @@ fn recover(attempt: u32, segments: Vec<RecoverySegment>) -> Recover {
         streams: vec![RecoveryStream { shard: ShardId(0), stream: StreamId(1), segments }],
         safe_version: Version(5),
         version_floor: Version(0),
+        earlier: Vec::new(),
     }
 }
 fn unusable() -> Vec<RecoverySegment> {
@@ -338,6 +339,63 @@ fn a_partition_without_records_is_not_entered_with_a_head_held_before_it_came() 
     let RecoveryOutcome::Done { assignments, .. } = report.outcome else { panic!("{report:?}") };
     let head = rig.master.log().head_segment(assignments[0].stream).expect("it has a head");
     assert!(head >= assignments[0].first_segment, "{head}, {assignments:?}");
+}
+
+/// Writes one key again and again, a second apart, until this is reported.
+fn write_until(rig: &mut Rig, mark: &str) {
+    for _ in 0..500 {
+        let mut body = Vec::new();
+        let rules = RejectRules::default();
+        WriteRequest { table: TableId(5), rules, expiry: None, key: b"a", value: &[1; 3000] }
+            .encode(&mut body);
+        rig.send(Opcode::Write, &body);
+        rig.settle();
+        pass(rig, 2);
+        if rig.reports.iter().any(|report| report == mark) {
+            return;
+        }
+    }
+    panic!("{mark} never came");
+}
+
+// D2, F6: tombstones that name them keep what was removed since removed, should the dead log be read again.
+#[test]
+fn side_segments_stay_until_devices_have_what_was_recovered() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.request(&recover(1, readable())), Status::Ok);
+    answer_records(&mut rig, &records());
+    for _ in 0..5 {
+        rig.settle();
+        rig.tick();
+    }
+    let (asked, _) = rig.recovered().expect("it is durable");
+    let live = |segment: &&ramhold_log::SegmentInfo| segment.closed && segment.live_bytes > 0;
+    let sides: Vec<SegmentId> = rig.master.log().segments().filter(live).map(|segment| segment.id).collect();
+    assert_eq!(sides.len(), 1);
+    rig.answer(&asked, Status::Ok);
+    rig.confirm_lease(4);
+    write_until(&mut rig, "mark:combined_begun");
+    let side = |rig: &Rig| rig.master.log().segment(sides[0]).map(|segment| segment.in_pass);
+    let told = |rig: &Rig| rig.asked.iter().rposition(|(asked, _)| asked.opcode() == Some(Opcode::Settled));
+    assert_eq!((side(&rig), told(&rig)), (Some(false), None));
+    rig.flushes = true;
+    rig.reports.clear();
+    write_until(&mut rig, "mark:sources_retired");
+    assert_eq!(side(&rig), Some(false), "the coordinator has not answered");
+    // What was told before is given up by now, and told again.
+    while let Some(old) = told(&rig) {
+        rig.asked.remove(old);
+    }
+    let again = (0..4).find_map(|_| {
+        pass(&mut rig, 1);
+        told(&rig)
+    });
+    let (asked, body) = rig.asked.remove(again.expect("devices have it"));
+    assert!(decode::<Settled>(&body).unwrap().first_segment < sides[0]);
+    rig.answer(&asked, Status::Ok);
+    assert!(rig.reports.iter().any(|report| report == "mark:recovery_settled"));
+    pass(&mut rig, 10);
+    assert_eq!(told(&rig), None, "it is told until it is answered");
 }
 
 // F6, F7: its side segments are whole meanwhile, and others need their frames.

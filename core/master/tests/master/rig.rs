@@ -31,6 +31,9 @@ pub struct Rig {
     pub stored: Vec<TabletDescription>,
     /// Appends that backups refuse for want of frames.
     pub refused: fn(&AppendRequest<'_>) -> bool,
+    /// Whether devices have whatever backups were sent, and what that is.
+    pub flushes: bool,
+    pub replicas: std::collections::BTreeMap<(ServerId, SegmentId), (u32, bool)>,
 }
 impl Rig {
     pub fn new() -> Rig {
@@ -67,6 +70,8 @@ impl Rig {
             lease_millis: 1_000_000_000,
             stored: vec![],
             refused: |_| false,
+            flushes: false,
+            replicas: Default::default(),
         }
     }
     pub fn request<M: ramhold_wire::Message>(&mut self, message: &M) -> Status {
@@ -108,10 +113,10 @@ impl Rig {
             }
         }
     }
-    /// Backups and the coordinator answer all but `Recovered` and `RecoveryRead`.
+    /// Backups and the coordinator answer all but `Recovered`, `Settled` and `RecoveryRead`.
     pub fn settle(&mut self) {
         for _ in 0..200 {
-            let by_test = [Some(Opcode::Recovered), Some(Opcode::RecoveryRead)];
+            let by_test = [Some(Opcode::Recovered), Some(Opcode::RecoveryRead), Some(Opcode::Settled)];
             let Some(at) = self.asked.iter().position(|(h, _)| !by_test.contains(&h.opcode())) else {
                 break;
             };
@@ -128,12 +133,18 @@ impl Rig {
                 let is_refused = (self.refused)(&r);
                 let status = if is_refused { Status::OpenRefused } else { Status::Ok };
                 let end = r.offset + r.data.len() as u32;
+                let replica = self.replicas.entry((h.target, h.segment)).or_default();
+                let is_probe = r.data.is_empty() && r.certificate.is_none() && !r.open && !r.close;
+                if !is_refused && !is_probe {
+                    *replica = (end, r.close);
+                }
+                let (length, closed) = if is_probe { *replica } else { (end, r.close) };
                 AppendReply {
-                    length: end,
-                    certified: if r.certificate.is_some() { end } else { 0 },
+                    length,
+                    certified: if r.certificate.is_some() || is_probe { length } else { 0 },
                     epoch: h.epoch,
-                    closed: r.close,
-                    flushed: 0,
+                    closed,
+                    flushed: if self.flushes { length } else { 0 },
                 }
                 .encode(&mut body);
                 let mut effects = Effects::new();
@@ -334,5 +345,6 @@ pub fn entry(id: u64) -> ServerEntry {
         backup: true,
         read_speed: 1,
         directory: Default::default(),
+        kept: false,
     }
 }

@@ -228,6 +228,7 @@ impl Bench {
                 backup: true,
                 read_speed: 1,
                 directory: Default::default(),
+                kept: false,
             })
             .collect();
         self.view.list.apply(&ServerListUpdate {

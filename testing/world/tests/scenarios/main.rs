@@ -12,6 +12,7 @@ mod commits;
 mod coordinator;
 mod copysets;
 mod heads;
+mod kept;
 mod leases;
 mod masters;
 mod migration;

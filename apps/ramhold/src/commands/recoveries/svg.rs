@@ -17,7 +17,7 @@ const ROW_COUNT_MAX: usize = 200;
 const STEP_COLOR: &str = "#76b7b2";
 
 /// A color for each kind of span, and in which part of a row it is drawn: those that overlap lie below each other.
-const KINDS: [(&str, &str, f64, f64); 9] = [
+const KINDS: [(&str, &str, f64, f64); 10] = [
     ("read", "#edc948", 0.0, 0.5),
     ("divide", "#d37295", 0.5, 0.5),
     ("assign", "#9e9e9e", 0.0, 1.0),
@@ -26,6 +26,7 @@ const KINDS: [(&str, &str, f64, f64); 9] = [
     ("replicate", "#59a14f", 0.66, 0.34),
     ("enter", "#b07aa1", 0.0, 1.0),
     ("publish", "#e15759", 0.0, 1.0),
+    ("settle", "#bab0ac", 0.0, 1.0),
     ("free", "#9c755f", 0.0, 1.0),
 ];
 

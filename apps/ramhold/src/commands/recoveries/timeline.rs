@@ -90,7 +90,16 @@ pub fn steps(report: &RecoveryReport) -> Vec<Span> {
     add("publish", first(|part| part.times.durable), at(steps.last_live), live);
     add("forget the server", at(steps.last_live), at(report.done_millis), nothing);
     let freed = Amount::of(all.free.count, "replicas").and_bytes(all.free.bytes);
-    add("free", at(report.done_millis), at(steps.freed), freed);
+    // Of synced tables nothing is kept.
+    if steps.settled.is_some() || steps.freed.is_none() {
+        add("settle", at(report.done_millis), at(steps.settled), nothing);
+    }
+    add(
+        "free",
+        at(steps.settled.or(report.done_millis).filter(|_| report.done_millis.is_some())),
+        at(steps.freed),
+        freed,
+    );
     spans
 }
 
@@ -266,6 +275,7 @@ pub fn steps_json(report: &RecoveryReport) -> Value {
         "first_live_millis": report.first_live_millis,
         "last_live_millis": steps.last_live,
         "done_millis": report.done_millis,
+        "settled_millis": steps.settled,
         "freed_millis": steps.freed,
     })
 }

@@ -53,7 +53,12 @@ fn server(picture: &Picture, entry: &ServerEntry) -> Value {
     let mut fields = json!({
         "id": entry.id.raw(),
         "address": entry.address.0.to_string(),
-        "state": match entry.state { ServerState::Up => "up", ServerState::Crashed => "crashed" },
+        "state": match entry.state {
+            ServerState::Up => "up",
+            // Its log is kept until devices have what was recovered from it.
+            ServerState::Crashed if entry.kept => "recovered",
+            ServerState::Crashed => "crashed",
+        },
         "labels": labels,
         "master": entry.master,
         "takes_replicas": entry.backup,

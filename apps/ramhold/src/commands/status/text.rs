@@ -75,6 +75,7 @@ fn servers(picture: &Picture) -> String {
     for server in &picture.cluster.servers {
         let state = match server.state {
             ServerState::Up => "up",
+            ServerState::Crashed if server.kept => "recovered",
             ServerState::Crashed => "crashed",
         };
         let process = picture.processes.get(&server.id);

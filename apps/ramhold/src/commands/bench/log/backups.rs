@@ -50,6 +50,7 @@ pub fn view(me: ServerId, backups: u64) -> View {
         backup: id != MASTER,
         read_speed: 100,
         directory: DirectoryId(id.raw()),
+        kept: false,
     };
     let update = ServerListUpdate {
         from: 0,

@@ -186,6 +186,7 @@ fn view(servers: u64, me: u64) -> View {
         backup: true,
         read_speed: 100,
         directory: DirectoryId(id * 7919),
+        kept: false,
     };
     let mut view = View::new(address);
     view.me = ServerId(me);

@@ -1,0 +1,273 @@
+//! Dead logs that are kept after their recovery, until devices have what was recovered from them.
+//!
+//! What is recovered of a `buffered` table is live when the buffers of its backups have it. Until the new owner tells that
+//! their devices do, the dead log is a second position of it: pieces of tablets name it, and the dead server stays in the
+//! list. If the owner dies before, such a piece is recovered from both logs, and published when devices have it; so it has
+//! one earlier position at most.
+//!
+//! Invariants:
+//! - a server that a piece names, as owner or as earlier position, is in the list;
+//! - a dead log is proven again by the ends with which it was replayed, unless nobody can have them any more.
+//!
+//! Protocol: docs/protocols/recovery.md, "Until devices have it". Catalogue: D2, F6.
+
+use crate::machine::Coordinator;
+use crate::membership::sender_of;
+use crate::prove::Proof;
+use crate::recovery::Recovery;
+use crate::state::{EarlierRecord, Key, TabletRecord};
+use ramhold_base::planted::{Defect, planted};
+use ramhold_base::{ClusterTime, Instant, Level, Peer, RecoveryId, ServerId, Status, TableId};
+use ramhold_wire::Header;
+use ramhold_wire::control::Empty;
+use ramhold_wire::recovery::{PartitionRange, Settled, TabletStat};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// How long a recovery waits for room beside a log that is kept: longer than devices need for a recovery, unless they stand
+/// still for want of the very frames that the log takes.
+const KEPT_PATIENCE: Duration = Duration::from_secs(20);
+
+/// Another log from which parts of a division are to be recovered as well.
+#[derive(Debug)]
+pub(crate) struct EarlierPlan {
+    /// Of its own: backups tell divisions of one log apart by it.
+    pub id: RecoveryId,
+    pub crashed: ServerId,
+    /// Parts of the division, at their positions in this log.
+    pub ranges: Vec<PartitionRange>,
+    pub proof: Proof,
+}
+
+impl Coordinator {
+    /// All pieces that are not being dropped.
+    fn live_pieces(&self) -> impl Iterator<Item = &TabletRecord> {
+        self.state.tables.values().filter(|t| !t.dropping).flat_map(|t| &t.tablets)
+    }
+
+    /// Whether a piece names this log as its earlier position.
+    pub(crate) fn is_needed(&self, crashed: ServerId) -> bool {
+        self.live_pieces().any(|piece| piece.earlier.is_some_and(|earlier| earlier.server == crashed))
+    }
+
+    /// The logs from which pieces of this server are to be recovered as well.
+    fn earlier_logs_of(&self, owner: ServerId) -> BTreeSet<ServerId> {
+        let own = self.live_pieces().filter(|piece| piece.owner == owner);
+        own.filter_map(|piece| piece.earlier).map(|earlier| earlier.server).collect()
+    }
+
+    /// All of it is live, and not all on devices.
+    pub(crate) fn keep_log(&mut self, crashed: ServerId) {
+        let Some(server) = self.state.servers.get_mut(&crashed) else { return };
+        server.entry.kept = true;
+        self.list_changed(crashed);
+        self.outbox.report(Level::Debug, "mark:log_kept");
+    }
+
+    /// The master of a position tells that devices have all of it.
+    pub(crate) fn on_settled(&mut self, to: Peer, header: &Header, message: &Settled) -> Result<(), Status> {
+        let server = sender_of(header)?;
+        self.state.up(server).ok_or(Status::Fenced)?;
+        let Settled { shard, stream, first_segment } = *message;
+        let is_there = |piece: &TabletRecord| {
+            (piece.owner, piece.shard, piece.stream, piece.first_segment)
+                == (server, shard, stream, first_segment)
+        };
+        self.forget_earlier(is_there);
+        self.outbox.report(Level::Debug, "mark:settled");
+        self.outbox.reply_with(to, header, &Empty {});
+        Ok(())
+    }
+
+    fn forget_earlier(&mut self, which: impl Fn(&TabletRecord) -> bool) {
+        let mut changed: Vec<TableId> = Vec::new();
+        for (id, table) in &mut self.state.tables {
+            let mut pieces = table.tablets.iter_mut().filter(|p| p.earlier.is_some() && which(p)).peekable();
+            if pieces.peek().is_some() {
+                pieces.for_each(|piece| piece.earlier = None);
+                changed.push(*id);
+            }
+        }
+        changed.into_iter().for_each(|table| self.outbox.touch(Key::Table(table)));
+        self.wake_recoveries();
+    }
+
+    /// Kept logs that nothing names any more leave the list.
+    pub(crate) fn let_go(&mut self, now: Instant) {
+        let kept: Vec<ServerId> =
+            self.state.servers.values().filter(|s| s.entry.kept).map(|s| s.entry.id).collect();
+        for server in kept {
+            if self.is_needed(server) || self.progress.is_dropping_at(server) {
+                continue;
+            }
+            if let Some(id) = self.state.recovery_of(server).map(|record| record.id) {
+                self.note_step(now, id, |steps| &mut steps.settled);
+                self.recoveries.remove(&id);
+                self.let_go_of(now, id, server);
+            }
+        }
+    }
+
+    /// Nothing of this log is needed: its replicas are freed.
+    pub(crate) fn let_go_of(&mut self, now: Instant, id: RecoveryId, crashed: ServerId) {
+        if let Some(record) = self.state.recoveries.get_mut(&id) {
+            record.ends.clear();
+            self.outbox.touch(Key::Recovery(id));
+        }
+        self.room_may_be_free();
+        self.watch_freeing(now, id);
+        self.remove_server(now, crashed);
+    }
+
+    /// A log that is kept, while the recovery of an owner of parts of it needs it. `true`: none does.
+    pub(crate) fn advance_kept(
+        &mut self,
+        now: Instant,
+        id: RecoveryId,
+        crashed: ServerId,
+        recovery: &mut Recovery,
+    ) -> bool {
+        if !self.is_needed_by_dead(crashed) {
+            return true;
+        }
+        let was_proven = recovery.proof.is_some();
+        self.ask_backups(now, id, crashed, recovery);
+        self.look(now, id, recovery);
+        if recovery.proof.is_some() && !recovery.all_answered() {
+            recovery.wake = recovery.wake.min(now + self.config.ask_wait);
+        }
+        if recovery.proof.is_some() || was_proven {
+            for (other, waiting) in &mut self.recoveries {
+                if self.state.recoveries.get(other).is_some_and(|record| !record.done) {
+                    waiting.wake = Instant::ZERO;
+                }
+            }
+        }
+        false
+    }
+
+    /// Whether a piece of an owner that is being recovered names this log.
+    fn is_needed_by_dead(&self, crashed: ServerId) -> bool {
+        let naming = self.live_pieces().filter(|piece| piece.earlier.is_some_and(|e| e.server == crashed));
+        naming.map(|piece| piece.owner).any(|owner| !self.state.is_up(owner))
+    }
+
+    /// Whether there are kept logs that only owners who are up can let go.
+    pub(crate) fn has_kept_in_the_way(&self) -> bool {
+        let kept = self.state.servers.values().filter(|s| s.entry.kept);
+        kept.map(|s| s.entry.id).any(|crashed| !self.is_needed_by_dead(crashed))
+    }
+
+    /// A recovery has waited for room for long: kept logs may be what takes it, and wait for frames themselves. What they
+    /// are kept for is in the buffers of R backups.
+    pub(crate) fn may_wait_for_kept(&mut self, now: Instant, recovery: &mut Recovery) {
+        let since = *recovery.waits_since.get_or_insert(now);
+        if now < since + KEPT_PATIENCE {
+            recovery.wake = recovery.wake.min(since + KEPT_PATIENCE);
+        } else if self.has_kept_in_the_way() {
+            let text =
+                "dead logs are let go for want of room, though devices may not have all that was recovered";
+            self.outbox.report(Level::Warn, text);
+            self.outbox.report(Level::Debug, "mark:kept_log_let_go");
+            let dead: BTreeSet<ServerId> =
+                self.state.servers.keys().copied().filter(|id| !self.state.is_up(*id)).collect();
+            self.forget_earlier(|piece| !dead.contains(&piece.owner));
+        }
+    }
+
+    /// Whether the logs are proven that parts of this one are to be recovered from as well; those that are not are asked
+    /// for.
+    pub(crate) fn has_earlier(&mut self, now: Instant, crashed: ServerId, recovery: &Recovery) -> bool {
+        if recovery.plan.is_some() {
+            return true;
+        }
+        let mut all = true;
+        for server in self.earlier_logs_of(crashed) {
+            let Some(id) = self.state.recovery_of(server).map(|record| record.id) else { continue };
+            let kept = self.recoveries.entry(id).or_insert_with(|| Recovery::new(now, Instant::ZERO));
+            all &= kept.is_proven(now, &self.config);
+        }
+        all
+    }
+
+    /// Takes over what is known by now of the logs that a division is recovered from as well. If they are not what they
+    /// were it is made anew.
+    pub(crate) fn refresh_earlier(&mut self, recovery: &mut Recovery) {
+        let Some(plan) = &mut recovery.plan else { return };
+        let (mut is_other, mut has_moved) = (false, false);
+        for earlier in &mut plan.earlier {
+            let id = self.state.recovery_of(earlier.crashed).map(|record| record.id);
+            let proof = id.and_then(|id| self.recoveries.get(&id)).and_then(|kept| kept.proof.as_ref());
+            let Some(proof) = proof.filter(|proof| **proof != earlier.proof) else { continue };
+            is_other |= !proof.replays_like(&earlier.proof);
+            has_moved = true;
+            earlier.proof = proof.clone();
+        }
+        if is_other {
+            recovery.plan = None;
+        } else if has_moved {
+            self.outbox.report(Level::Debug, "mark:earlier_log_moved");
+        }
+    }
+
+    /// Everybody is asked anew about a log, and about those that it is recovered with.
+    pub(crate) fn ask_anew(&mut self, id: RecoveryId) {
+        let plan = self.recoveries.get(&id).and_then(|recovery| recovery.plan.as_ref());
+        let others: Vec<ServerId> = plan.iter().flat_map(|p| &p.earlier).map(|e| e.crashed).collect();
+        let others = others.into_iter().filter_map(|server| Some(self.state.recovery_of(server)?.id));
+        for id in others.chain([id]).collect::<Vec<_>>() {
+            if let Some(recovery) = self.recoveries.get_mut(&id) {
+                recovery.ask_anew(&self.config);
+            }
+        }
+    }
+
+    /// The parts of a division that are to be recovered from other logs as well, and where they lie there.
+    pub(crate) fn divide_earlier(
+        &mut self,
+        crashed: ServerId,
+        time: ClusterTime,
+        ranges: &[PartitionRange],
+    ) -> Vec<EarlierPlan> {
+        let mut by_log: BTreeMap<ServerId, Vec<PartitionRange>> = BTreeMap::new();
+        for range in ranges.iter().filter(|_| !planted(Defect::EarlierLogIgnored)) {
+            let Some(earlier) = self.earlier_of(crashed, range) else { continue };
+            let EarlierRecord { server, shard, stream, first_segment } = earlier;
+            let there = PartitionRange { shard, stream, first_segment, ..*range };
+            by_log.entry(server).or_default().push(there);
+        }
+        let mut plans = Vec::new();
+        for (server, ranges) in by_log {
+            let Some(id) = self.state.recovery_of(server).map(|record| record.id) else { continue };
+            let Some(proof) = self.recoveries.get(&id).and_then(|kept| kept.proof.clone()) else { continue };
+            let ends = proof.ends();
+            if self.state.recoveries.get(&id).is_some_and(|record| record.ends != ends) {
+                let losses = self.file_losses(id, server, time, &proof);
+                let record = self.state.recoveries.get_mut(&id).expect("looked at before");
+                record.ends = ends;
+                record.losses = losses.unwrap_or(std::mem::take(&mut record.losses));
+                self.outbox.touch(Key::Recovery(id));
+            }
+            let number = self.state.meta.recoveries.next();
+            self.state.meta.recoveries = number;
+            self.outbox.report(Level::Debug, "mark:recovered_from_two_logs");
+            plans.push(EarlierPlan { id: number, crashed: server, ranges, proof });
+        }
+        plans
+    }
+
+    fn earlier_of(&self, crashed: ServerId, range: &PartitionRange) -> Option<EarlierRecord> {
+        let table = self.state.tables.get(&range.table)?;
+        table.tablets[table.covering(crashed, range.first, range.last)?].earlier
+    }
+
+    /// What the head of the log that a piece was recovered from told of its weight.
+    pub(crate) fn earlier_stats(&self, table: TableId, piece: &TabletRecord) -> Vec<TabletStat> {
+        let Some(earlier) = piece.earlier else { return Vec::new() };
+        let id = self.state.recovery_of(earlier.server).map(|record| record.id);
+        let proof = id.and_then(|id| self.recoveries.get(&id)).and_then(|kept| kept.proof.as_ref());
+        let streams = proof.into_iter().flat_map(|proof| &proof.streams);
+        let own = streams.filter(|s| (s.shard, s.stream) == (earlier.shard, earlier.stream));
+        own.flat_map(|s| &s.stats).filter(|s| s.table == table).copied().collect()
+    }
+}

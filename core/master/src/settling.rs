@@ -1,0 +1,178 @@
+//! What was recovered, until the devices of its backups have it: only then the dead log need not be kept any more.
+//!
+//! A partition is published when buffers have it. From when it is entered on, its side segments are no sources of combined
+//! passes: the tombstones that name them are what keeps removed objects of the dead log dead. When devices have all of them,
+//! and the opening of the head that names them, the coordinator is told, until it has answered.
+//!
+//! Invariants:
+//! - what was on devices once counts as being there, even if a replica of it is lost and made anew later;
+//! - side segments of what is not settled stay in the log.
+//!
+//! Protocol: docs/protocols/recovery.md, "Until devices have it". Catalogue: D2, F6.
+
+use crate::{Context, Master};
+use ramhold_base::planted::{Defect, planted};
+use ramhold_base::{Effects, Instant, Level, Peer, Position, SegmentId, Status, StreamId, time::earliest};
+use ramhold_replication::FlushWish;
+use ramhold_wire::recovery::Settled;
+use ramhold_wire::{View, request};
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+
+const REPORT_TIMEOUT: Duration = Duration::from_millis(500);
+const REPORT_PAUSE: Duration = Duration::from_millis(50);
+/// Segments of one position that backups are asked about at a time.
+const ASKED_COUNT: usize = 8;
+
+/// One partition's, in each stream that it is in.
+#[derive(Debug, Default)]
+pub(crate) struct Settling {
+    positions: Vec<Unsettled>,
+}
+
+/// What was recovered to one position.
+#[derive(Debug)]
+struct Unsettled {
+    stream: StreamId,
+    first_segment: SegmentId,
+    /// That names the side segments.
+    head: SegmentId,
+    segments: BTreeSet<SegmentId>,
+    /// Those that devices were not seen to have yet.
+    unflushed: VecDeque<SegmentId>,
+    report_at: Instant,
+    asked: bool,
+}
+
+/// Of all partitions that were published.
+#[derive(Debug, Default)]
+pub(crate) struct Settlings {
+    positions: Vec<Unsettled>,
+}
+
+impl Settling {
+    pub fn add(
+        &mut self,
+        stream: StreamId,
+        first_segment: SegmentId,
+        head: SegmentId,
+        segments: Vec<SegmentId>,
+    ) {
+        self.positions.push(Unsettled {
+            stream,
+            first_segment,
+            head,
+            segments: segments.iter().copied().collect(),
+            unflushed: segments.into(),
+            report_at: Instant::ZERO,
+            asked: false,
+        });
+    }
+}
+
+impl Settlings {
+    pub fn is_empty(&self) -> bool {
+        self.positions.is_empty()
+    }
+
+    pub fn deadline(&self) -> Option<Instant> {
+        let due = self.positions.iter().filter(|p| p.unflushed.is_empty() && !p.asked);
+        due.map(|p| p.report_at).filter(|at| *at != Instant::ZERO).fold(None, |a, b| earliest(a, Some(b)))
+    }
+}
+
+impl Master {
+    /// What a partition's positions wait for.
+    fn wishes_to_settle(&self, position: &Unsettled) -> impl Iterator<Item = FlushWish> {
+        let opening = self.log.segment(position.head).map_or(0, |head| head.opening_bytes);
+        let opened = Position { segment: position.head, offset: opening };
+        let segments = position.unflushed.iter().take(ASKED_COUNT).map(|id| FlushWish::Whole(*id));
+        segments.chain([FlushWish::UpTo(position.stream, opened)])
+    }
+
+    fn unsettled(&self) -> impl Iterator<Item = &Unsettled> {
+        let entered = self.replays.values().flat_map(|replay| &replay.settling().positions);
+        self.settling.positions.iter().chain(entered)
+    }
+
+    /// For what backups are to be asked.
+    pub(crate) fn settling_wishes(&self) -> Vec<FlushWish> {
+        self.unsettled().filter(|p| !p.asked).flat_map(|p| self.wishes_to_settle(p)).collect()
+    }
+
+    /// Whether this is a side segment of a recovery that is not settled.
+    pub(crate) fn is_settling(&self, segment: SegmentId) -> bool {
+        self.unsettled().any(|position| position.segments.contains(&segment))
+    }
+
+    /// Whether devices have all of a partition.
+    pub(crate) fn is_settled(&self, settling: &mut Settling) -> bool {
+        settling.positions.iter_mut().all(|position| self.is_on_devices(position))
+    }
+
+    fn is_on_devices(&self, position: &mut Unsettled) -> bool {
+        if planted(Defect::SettledEarly) {
+            position.unflushed.clear();
+            return true;
+        }
+        while position.unflushed.pop_front_if(|segment| self.replicator.is_flushed(*segment)).is_some() {}
+        position.unflushed.is_empty()
+            && self.wishes_to_settle(position).all(|wish| self.replicator.is_fulfilled(wish))
+    }
+
+    /// A partition is published.
+    pub(crate) fn begin_settling(&mut self, settling: Settling) {
+        self.settling.positions.extend(settling.positions);
+    }
+
+    pub(crate) fn advance_settling(&mut self, now: Instant, view: &View, effects: &mut Effects) {
+        if self.settling.is_empty() {
+            return;
+        }
+        let mut positions = std::mem::take(&mut self.settling.positions);
+        for position in &mut positions {
+            if position.asked || position.report_at > now || !self.is_on_devices(position) {
+                continue;
+            }
+            (position.asked, position.report_at) = (true, now + REPORT_PAUSE);
+            let context = Context::Settled(position.stream, position.first_segment);
+            let rpc = self.calls.open(view.coordinator, now, now + REPORT_TIMEOUT, context);
+            let message = Settled {
+                shard: self.config.shard,
+                stream: position.stream,
+                first_segment: position.first_segment,
+            };
+            request(effects, Peer::Addr(view.coordinator), &view.to_coordinator(), rpc, &message);
+        }
+        self.settling.positions = positions;
+    }
+
+    /// The coordinator's answer.
+    pub(crate) fn on_settled(
+        &mut self,
+        now: Instant,
+        (stream, first_segment): (StreamId, SegmentId),
+        status: Status,
+        effects: &mut Effects,
+    ) {
+        if status != Status::Ok {
+            return self.settled_unanswered(now, (stream, first_segment));
+        }
+        let before = self.settling.positions.len();
+        self.settling.positions.retain(|p| (p.stream, p.first_segment) != (stream, first_segment));
+        if self.settling.positions.len() < before {
+            effects.report(Level::Debug, "mark:recovery_settled");
+        }
+    }
+
+    pub(crate) fn settled_unanswered(
+        &mut self,
+        now: Instant,
+        (stream, first_segment): (StreamId, SegmentId),
+    ) {
+        let same = |p: &&mut Unsettled| (p.stream, p.first_segment) == (stream, first_segment);
+        for position in self.settling.positions.iter_mut().filter(same) {
+            (position.asked, position.report_at) = (false, now + REPORT_PAUSE);
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Dead logs that are kept until devices have what was recovered from them. Catalogue: D2, F6.
+
+use ramhold_base::{ServerId, TableId};
+use ramhold_world::stage::{Setting, Stage, filling};
+
+fn is_live(stage: &Stage, crashed: ServerId) -> bool {
+    stage.state().and_then(|state| state.recovery_of(crashed)).is_some_and(|record| record.done)
+}
+
+fn losses_of(stage: &Stage, crashed: ServerId) -> usize {
+    stage.state().unwrap().losses.values().filter(|loss| loss.crashed == crashed).count()
+}
+
+/// A table of 200 keys that are on devices, and its owner just recovered: the stage, the table, the dead owner.
+fn recovered(seed: u64, servers: u8, replicas: u8) -> (Stage, TableId, (usize, ServerId)) {
+    let mut stage = Stage::with(Setting { seed, ..Setting::of(servers) });
+    let table = stage.table("t", replicas);
+    stage.fill(table, "key", 200);
+    stage.pass(3000);
+    let dead = recover(&mut stage, table);
+    (stage, table, dead)
+}
+
+/// The owner of the first tablet dies, and all that it had is live elsewhere.
+fn recover(stage: &mut Stage, table: TableId) -> (usize, ServerId) {
+    let owner = stage.owner(table).unwrap();
+    let id = stage.id(owner);
+    stage.crash(owner);
+    stage.wait("it is live", |stage| is_live(stage, id));
+    (owner, id)
+}
+
+fn change_coordinator(stage: &mut Stage) {
+    stage.world.crash(stage.coordinator);
+    stage.pass(200);
+    stage.world.restart(stage.coordinator);
+    stage.wait("one is in charge", |stage| stage.state().is_some());
+}
+
+/// D2: however soon after a recovery all power goes, what was on devices before is there again.
+#[test]
+fn power_that_goes_just_after_a_recovery_takes_nothing_that_was_on_devices() {
+    for seed in 1..=12 {
+        let (mut stage, table, (dead, id)) = recovered(seed, 4, 2);
+        assert!(stage.marks("log_kept") > 0, "seed {seed}: devices had it at once");
+        stage.pass(seed % 4 * 20);
+        stage.others(&[dead]).into_iter().for_each(|server| stage.cut_power(server));
+        (0..4).for_each(|server| stage.restart(server));
+        stage.expect_filled(table, "key", 200);
+        assert!(stage.marks("recovered_from_two_logs") > 0, "seed {seed}");
+        assert_eq!(losses_of(&stage, id), 0, "seed {seed}: what its devices had was as long as before");
+        stage.close();
+    }
+}
+
+/// The same when power comes and goes, at any moment of the recoveries that follow.
+#[test]
+fn power_may_come_and_go() {
+    let mut again = 0;
+    for seed in 1..=12 {
+        let (mut stage, table, _) = recovered(seed, 5, 3);
+        for round in 0..6 {
+            (0..5)
+                .filter(|server| stage.node(*server).is_some())
+                .collect::<Vec<_>>()
+                .into_iter()
+                .for_each(|server| stage.cut_power(server));
+            (0..5).for_each(|server| stage.restart(server));
+            if (seed + round) % 3 == 0 {
+                stage.expect(table, "key7", &filling("key", 7));
+            }
+            stage.pass((seed * 37 + round * 61) % 800);
+        }
+        stage.expect_filled(table, "key", 200);
+        again += stage.marks("recovered_from_two_logs");
+        stage.close();
+    }
+    assert!(again > 0, "nothing was recovered from two logs");
+}
+
+/// D1: the new owner dies before devices have what it recovered; what was written to it counts, and what was removed stays so.
+#[test]
+fn an_owner_that_dies_before_it_is_settled_is_recovered_from_both_logs() {
+    for seed in 1..=8 {
+        let (mut stage, table, _) = recovered(seed, 6, 3);
+        for n in 0..40 {
+            stage.remove(table, &format!("key{n}"));
+            stage.write(table, &format!("new{n}"), &[n]);
+        }
+        stage.write(table, "key50", b"changed");
+        let kept = stage.state().unwrap().servers.values().any(|server| server.entry.kept);
+        recover(&mut stage, table);
+        assert!(!kept || stage.marks("recovered_from_two_logs") > 0, "seed {seed}");
+        for n in 0..40 {
+            assert_eq!(stage.peek(table, &format!("key{n}")), None, "seed {seed}: {n}");
+            stage.expect(table, &format!("new{n}"), &[n]);
+        }
+        stage.expect(table, "key50", b"changed");
+        assert_eq!(stage.count(table), 200, "seed {seed}");
+        stage.close();
+    }
+}
+
+/// A backup of the kept log dies, then the new owner: others have replicas of both.
+#[test]
+fn a_kept_log_is_read_from_what_is_left_of_it() {
+    for seed in 1..=8 {
+        let (mut stage, table, (dead, _)) = recovered(seed, 7, 3);
+        let owner = stage.owner(table).unwrap();
+        let backup = stage.others(&[dead, owner])[seed as usize % 5];
+        stage.crash(backup);
+        recover(&mut stage, table);
+        stage.expect_filled(table, "key", 200);
+        stage.close();
+    }
+}
+
+/// The coordinator dies at any moment of it.
+#[test]
+fn a_new_coordinator_knows_which_logs_are_kept() {
+    for seed in 1..=6 {
+        let (mut stage, table, _) = recovered(seed, 5, 2);
+        change_coordinator(&mut stage);
+        stage.pass(seed % 3 * 10);
+        recover(&mut stage, table);
+        change_coordinator(&mut stage);
+        stage.expect_filled(table, "key", 200);
+        stage.close();
+    }
+}
+
+/// Nothing is kept for ever: a dead server leaves the list when devices have what was recovered, or nobody has use for it.
+#[test]
+fn a_kept_log_is_let_go() {
+    let (mut stage, table, (_, id)) = recovered(1, 5, 3);
+    assert!(!stage.is_recovered(id));
+    stage.wait("it is let go", |stage| stage.is_recovered(id));
+    let (mut other, dropped, (_, id)) = recovered(2, 5, 3);
+    other.drop_table(dropped);
+    other.wait("it is let go", |stage| stage.is_recovered(id));
+    other.close();
+    stage.expect_filled(table, "key", 200);
+    stage.close();
+}
