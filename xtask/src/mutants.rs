@@ -77,6 +77,7 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
     ("OldMoveTaken", "ramhold-world", "scenarios", "migration::what_comes_late"),
     ("LogNotKept", "ramhold-world", "scenarios", "kept::power_that_goes"),
     ("SettledEarly", "ramhold-world", "scenarios", "kept::power_that_goes"),
+    ("EarlyInOldHead", "ramhold-world", "scenarios", "kept::an_owner_that_dies"),
     ("EarlierLogIgnored", "ramhold-world", "scenarios", "kept::power_that_goes"),
     ("SettlingCleaned", "ramhold-master", "master", "recovery::side_segments_stay"),
     ("EnteredUnheld", "ramhold-master", "master", "recovery::nothing_is_entered_before_backups"),

@@ -111,6 +111,7 @@ pub fn measure() -> String {
         safe_version: Version(1 << 40),
         version_floor: Version(0),
         earlier: Vec::new(),
+        early: false,
     };
     [
         told("RecoveryRead", &read(&[])),

@@ -182,6 +182,8 @@ defects! {
     SettledEarly;
     /// Side segments of a recovery are cleaned away while the dead log is kept.
     SettlingCleaned;
+    /// What goes live before it is replicated is written to in heads that may be older than its first segment.
+    EarlyInOldHead;
     /// What was recovered, and not settled, is recovered from its new owner's log alone.
     EarlierLogIgnored;
 

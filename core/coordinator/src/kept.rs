@@ -68,23 +68,36 @@ impl Coordinator {
     pub(crate) fn on_settled(&mut self, to: Peer, header: &Header, message: &Settled) -> Result<(), Status> {
         let server = sender_of(header)?;
         self.state.up(server).ok_or(Status::Fenced)?;
-        let Settled { shard, stream, first_segment } = *message;
+        let Settled { shard, stream, first_segment, flushed } = *message;
         let is_there = |piece: &TabletRecord| {
             (piece.owner, piece.shard, piece.stream, piece.first_segment)
                 == (server, shard, stream, first_segment)
         };
-        self.forget_earlier(is_there);
-        self.outbox.report(Level::Debug, "mark:settled");
+        if flushed {
+            self.change_earlier(is_there, |_| None);
+            self.outbox.report(Level::Debug, "mark:settled");
+        } else {
+            self.change_earlier(is_there, |earlier| Some(EarlierRecord { replicated: true, ..earlier }));
+        }
         self.outbox.reply_with(to, header, &Empty {});
         Ok(())
     }
 
-    fn forget_earlier(&mut self, which: impl Fn(&TabletRecord) -> bool) {
+    /// Changes the earlier positions of some pieces.
+    fn change_earlier(
+        &mut self,
+        which: impl Fn(&TabletRecord) -> bool,
+        change: impl Fn(EarlierRecord) -> Option<EarlierRecord>,
+    ) {
         let mut changed: Vec<TableId> = Vec::new();
         for (id, table) in &mut self.state.tables {
-            let mut pieces = table.tablets.iter_mut().filter(|p| p.earlier.is_some() && which(p)).peekable();
-            if pieces.peek().is_some() {
-                pieces.for_each(|piece| piece.earlier = None);
+            let mut is_changed = false;
+            for piece in table.tablets.iter_mut().filter(|piece| which(piece)) {
+                let after = piece.earlier.and_then(&change);
+                is_changed |= after != piece.earlier;
+                piece.earlier = after;
+            }
+            if is_changed {
                 changed.push(*id);
             }
         }
@@ -158,11 +171,16 @@ impl Coordinator {
         kept.map(|s| s.entry.id).any(|crashed| !self.is_needed_by_dead(crashed))
     }
 
+    /// Whether a recovery has waited long enough for kept logs to be let go.
+    pub(crate) fn is_patience_over(&self, now: Instant, recovery: &Recovery) -> bool {
+        recovery.waits_since.is_some_and(|since| since + KEPT_PATIENCE <= now)
+    }
+
     /// A recovery has waited for room for long: kept logs may be what takes it, and wait for frames themselves. What they
-    /// are kept for is in the buffers of R backups.
+    /// are kept for is in the buffers of R backups, or else they stay, and are not waited for any more.
     pub(crate) fn may_wait_for_kept(&mut self, now: Instant, recovery: &mut Recovery) {
         let since = *recovery.waits_since.get_or_insert(now);
-        if now < since + KEPT_PATIENCE {
+        if !self.is_patience_over(now, recovery) {
             recovery.wake = recovery.wake.min(since + KEPT_PATIENCE);
         } else if self.has_kept_in_the_way() {
             let text =
@@ -171,7 +189,8 @@ impl Coordinator {
             self.outbox.report(Level::Debug, "mark:kept_log_let_go");
             let dead: BTreeSet<ServerId> =
                 self.state.servers.keys().copied().filter(|id| !self.state.is_up(*id)).collect();
-            self.forget_earlier(|piece| !dead.contains(&piece.owner));
+            let is_replicated = |piece: &TabletRecord| piece.earlier.is_some_and(|e| e.replicated);
+            self.change_earlier(|piece| !dead.contains(&piece.owner) && is_replicated(piece), |_| None);
         }
     }
 
@@ -192,13 +211,15 @@ impl Coordinator {
 
     /// Takes over what is known by now of the logs that a division is recovered from as well. If they are not what they
     /// were it is made anew.
-    pub(crate) fn refresh_earlier(&mut self, recovery: &mut Recovery) {
+    pub(crate) fn refresh_earlier(&mut self, now: Instant, recovery: &mut Recovery) {
         let Some(plan) = &mut recovery.plan else { return };
         let (mut is_other, mut has_moved) = (false, false);
-        for earlier in &mut plan.earlier {
-            let id = self.state.recovery_of(earlier.crashed).map(|record| record.id);
-            let proof = id.and_then(|id| self.recoveries.get(&id)).and_then(|kept| kept.proof.as_ref());
-            let Some(proof) = proof.filter(|proof| **proof != earlier.proof) else { continue };
+        let is_there = |earlier: &&mut EarlierPlan| self.state.servers.contains_key(&earlier.crashed);
+        for earlier in plan.earlier.iter_mut().filter(is_there) {
+            let Some(id) = self.state.recovery_of(earlier.crashed).map(|record| record.id) else { continue };
+            // It may have been at work for itself until now.
+            let kept = self.recoveries.entry(id).or_insert_with(|| Recovery::new(now, Instant::ZERO));
+            let Some(proof) = kept.proof.as_ref().filter(|proof| **proof != earlier.proof) else { continue };
             is_other |= !proof.replays_like(&earlier.proof);
             has_moved = true;
             earlier.proof = proof.clone();
@@ -232,7 +253,7 @@ impl Coordinator {
         let mut by_log: BTreeMap<ServerId, Vec<PartitionRange>> = BTreeMap::new();
         for range in ranges.iter().filter(|_| !planted(Defect::EarlierLogIgnored)) {
             let Some(earlier) = self.earlier_of(crashed, range) else { continue };
-            let EarlierRecord { server, shard, stream, first_segment } = earlier;
+            let EarlierRecord { server, shard, stream, first_segment, .. } = earlier;
             let there = PartitionRange { shard, stream, first_segment, ..*range };
             by_log.entry(server).or_default().push(there);
         }

@@ -123,8 +123,11 @@ impl Coordinator {
         let plan = self.recoveries.get(&id).and_then(|r| r.plan.as_ref()).ok_or(Status::NotAllowed)?;
         let ranges: Vec<PartitionRange> = plan.ranges_of(partition).copied().collect();
         let floor = plan.loss_floor(self, crashed);
-        // Its new owner has told of it when devices had it.
-        let is_settled = plan.has_earlier(partition);
+        let origin = match (plan.has_earlier(partition), plan.early) {
+            (true, _) => Origin::Settled,
+            (false, true) => Origin::Early,
+            (false, false) => Origin::Replicated,
+        };
         if ranges.len() != assignments.len() {
             self.fail_partition(now, id, partition, &format!("{server} told other ranges than it was given"));
             return Err(Status::BadRequest);
@@ -157,7 +160,7 @@ impl Coordinator {
             if table.tablets.iter().any(|t| t.joined && t.owner == crashed) {
                 self.outbox.report(Level::Debug, "mark:recovered_from_pieces");
             }
-            table.adopt(crashed, range, server, *assignment, (floor, is_settled));
+            table.adopt(crashed, range, server, *assignment, (floor, origin));
             self.outbox.touch(Key::Table(range.table));
         }
         Ok(())
@@ -198,12 +201,23 @@ impl Coordinator {
     }
 }
 
-/// What a range that is published keeps as its earlier position: that in the log which it was recovered from, unless nothing
-/// counts in its stream that is not on devices.
-fn earlier_of(dead: ServerId, range: &PartitionRange) -> Option<EarlierRecord> {
+/// Where what is published of a partition is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Origin {
+    /// At its new owner alone.
+    Early,
+    /// In the buffers of R backups, too.
+    Replicated,
+    /// And on their devices: it was recovered from what its dead owner had recovered from, too.
+    Settled,
+}
+
+/// What a range that is published keeps as its earlier position: that in the log which it was recovered from, unless devices
+/// have all that counts in its stream. `early`: it is not even replicated yet.
+fn earlier_of(dead: ServerId, range: &PartitionRange, early: bool) -> Option<EarlierRecord> {
     let PartitionRange { shard, stream, first_segment, .. } = *range;
-    let keeps = range.durability == Durability::Buffered && !planted(Defect::LogNotKept);
-    keeps.then_some(EarlierRecord { server: dead, shard, stream, first_segment })
+    let keeps = (early || range.durability == Durability::Buffered) && !planted(Defect::LogNotKept);
+    keeps.then_some(EarlierRecord { server: dead, shard, stream, first_segment, replicated: !early })
 }
 
 impl TableRecord {
@@ -213,7 +227,7 @@ impl TableRecord {
     }
 
     /// The range leaves its dead owner's tablet (or piece of one) and becomes one of its own; the rest stays as it was. It keeps the floor
-    /// of its versions or rises to `floor`: keys that nobody writes before the next crash need it then. Unless it `is_settled`
+    /// of its versions or rises to `floor`: keys that nobody writes before the next crash need it then. Unless it is settled
     /// it notes where it came from.
     pub(crate) fn adopt(
         &mut self,
@@ -221,7 +235,7 @@ impl TableRecord {
         range: &PartitionRange,
         owner: ServerId,
         assignment: Assignment,
-        (floor, is_settled): (Version, bool),
+        (floor, origin): (Version, Origin),
     ) {
         let at = self.covering(dead, range.first, range.last).expect("the caller has looked");
         let old = self.tablets[at];
@@ -235,7 +249,7 @@ impl TableRecord {
             first_segment: assignment.first_segment,
             version_floor: old.version_floor.max(floor),
             joined: false,
-            earlier: earlier_of(dead, range).filter(|_| !is_settled),
+            earlier: earlier_of(dead, range, origin == Origin::Early).filter(|_| origin != Origin::Settled),
         };
         let mut parts = Vec::with_capacity(3);
         if old.first < range.first {

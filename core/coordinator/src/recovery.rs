@@ -254,7 +254,7 @@ impl Coordinator {
                 return true;
             }
         }
-        self.refresh_earlier(recovery);
+        self.refresh_earlier(now, recovery);
         let may_divide = self.may_divide(now, id, recovery, cold_ready)
             && self.has_earlier(now, crashed, recovery)
             && self.admit(now, id, recovery);
@@ -470,7 +470,8 @@ impl Coordinator {
         let plan_id = self.state.meta.recoveries.next();
         self.state.meta.recoveries = plan_id;
         let earlier = self.divide_earlier(crashed, time, &ranges);
-        let plan = Plan::new(plan_id, ranges, weight, proof.clone(), earlier);
+        let early = self.may_go_early(id, &proof);
+        let plan = Plan::new(plan_id, ranges, weight, proof.clone(), earlier, early);
         let losses = self.file_losses(id, crashed, time, &proof);
         let Some(record) = self.state.recoveries.get_mut(&id) else { return };
         record.plan = plan_id;

@@ -44,6 +44,8 @@ pub(crate) struct Plan {
     proof: Proof,
     /// Other logs that parts of it are to be recovered from as well.
     pub earlier: Vec<EarlierPlan>,
+    /// Partitions go live before they are replicated: there is room for all of it, whatever comes.
+    pub early: bool,
     pub partitions: Vec<Partition>,
     /// What a partition has about, in bytes of log.
     partition_bytes: u64,
@@ -100,6 +102,7 @@ impl Plan {
         bytes: u64,
         proof: Proof,
         earlier: Vec<EarlierPlan>,
+        early: bool,
     ) -> Plan {
         let count = ranges.iter().map(|r| r.partition + 1).max().unwrap_or(0);
         let partition = || Partition {
@@ -111,7 +114,7 @@ impl Plan {
         };
         let partitions = (0..count).map(|_| partition()).collect();
         let partition_bytes = bytes / u64::from(count.max(1));
-        Plan { id, ranges, proof, earlier, partitions, partition_bytes, common: None }
+        Plan { id, ranges, proof, earlier, early, partitions, partition_bytes, common: None }
     }
 
     pub fn proof(&self) -> &Proof {
@@ -171,6 +174,7 @@ impl Plan {
             safe_version: self.proofs().map(|proof| proof.safe_version).max().unwrap_or_default(),
             version_floor: self.version_floor(coordinator, crashed, partition),
             earlier: Vec::new(),
+            early: self.early && !self.has_earlier(partition),
         }
     }
 

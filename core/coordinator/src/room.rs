@@ -120,8 +120,7 @@ impl Recovery {
 }
 
 impl Coordinator {
-    /// Asks every server for its room when that may matter: when several recoveries are open, and for one alone when there
-    /// are few masters, see [`Coordinator::uneven_masters`].
+    /// Asks every server for its room while recoveries are open.
     pub(crate) fn ask_for_room(&mut self, now: Instant) {
         if !self.is_asking_for_room() {
             self.rooms = Rooms { is_scarce: self.rooms.is_scarce, ..Rooms::default() };
@@ -140,12 +139,7 @@ impl Coordinator {
     }
 
     fn is_asking_for_room(&self) -> bool {
-        let is_one_of_few = || self.masters().count() <= LEVELLED_MASTERS_MAX;
-        match self.recoveries.len() {
-            0 => false,
-            1 => is_one_of_few() || self.has_kept_in_the_way(),
-            _ => true,
-        }
+        !self.recoveries.is_empty()
     }
 
     fn masters(&self) -> impl Iterator<Item = &ServerRecord> {
@@ -223,7 +217,9 @@ impl Coordinator {
         let Some(proof) = &recovery.proof else { return true };
         let Some(need) = self.need_of(id, proof) else { return true };
         let is_first = self.recoveries.range(..id).all(|(_, older)| !older.is_waiting());
-        let is_alone = !self.recoveries.values().any(Recovery::is_at_work) && !self.has_kept_in_the_way();
+        // Kept logs are let go when devices have what came of them; but that may wait for frames itself.
+        let is_held_up = !self.is_patience_over(now, recovery) && self.has_kept_in_the_way();
+        let is_alone = !self.recoveries.values().any(Recovery::is_at_work) && !is_held_up;
         if is_first && (is_alone || (!self.rooms.is_scarce && self.has_room(id, proof))) {
             recovery.admission = Admission::Admitted;
             recovery.waits_since = None;
@@ -240,8 +236,19 @@ impl Coordinator {
         false
     }
 
+    /// Whether what a recovery brings may go live before it is replicated: when everybody has told of room, and there is twice
+    /// as much as all that is at work needs. What is live cannot be taken back to make room for others.
+    pub(crate) fn may_go_early(&self, id: RecoveryId, proof: &Proof) -> bool {
+        let all_told = self.state.all_up().all(|server| self.rooms.reports.contains_key(&server.entry.id));
+        all_told && !self.rooms.is_scarce && self.has_times_room(id, proof, 2)
+    }
+
     /// Whether what a recovery needs fits besides all that is at work.
     fn has_room(&self, id: RecoveryId, proof: &Proof) -> bool {
+        self.has_times_room(id, proof, 1)
+    }
+
+    fn has_times_room(&self, id: RecoveryId, proof: &Proof, times: u32) -> bool {
         let at_work = self.recoveries.iter().filter(|(_, other)| other.is_at_work());
         let others = at_work.filter_map(|(id, other)| Some((*id, other.proof.as_ref()?)));
         let mut need = Need::default();
@@ -251,6 +258,7 @@ impl Coordinator {
             kinds.extend(self.kinds_of(id, proof));
         }
         need = need.plus(self.first_heads(&kinds));
+        let need = (1..times).fold(need, |sum, _| sum.plus(need));
         let mut bytes: u64 = 0;
         let mut frames: BTreeMap<String, u64> = BTreeMap::new();
         for server in self.state.all_up() {

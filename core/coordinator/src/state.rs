@@ -194,6 +194,9 @@ pub struct EarlierRecord {
     pub stream: StreamId,
     #[n(3)]
     pub first_segment: SegmentId,
+    /// The buffers of R backups have all that was recovered from there.
+    #[n(4)]
+    pub replicated: bool,
 }
 
 /// The recovery of one crashed server; kept as a summary when it is over.

@@ -181,6 +181,13 @@ impl Profiles {
         }
     }
 
+    /// An entry went without anybody knowing where it was counted: what comes from now on is counted anew.
+    pub(crate) fn end_all(&mut self) {
+        for root in std::mem::take(&mut self.roots) {
+            self.give_up(root.array);
+        }
+    }
+
     /// An entry has come to live. `next` is the first segment id that is not given out yet. Whether the table has a profile.
     #[inline]
     pub(crate) fn add(&mut self, entry: &Counted, next: SegmentId) -> bool {

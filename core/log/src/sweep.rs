@@ -104,6 +104,7 @@ impl Log {
                     None => {
                         log.index.remove_from(bucket, at);
                         log.memory.segments.at_mut(slot).indexed_count -= 1;
+                        log.counters.profiles.end_all();
                     }
                 }
                 ControlFlow::Continue(())

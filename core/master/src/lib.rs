@@ -168,8 +168,13 @@ enum Context {
     ReadLease,
     /// Which tablets of this table are stored as ours.
     Confirm(TableId),
-    /// What was recovered to this position is on devices.
-    Settled(StreamId, SegmentId),
+    /// What was recovered to this position is on its backups.
+    Settled {
+        stream: StreamId,
+        first: SegmentId,
+        /// That it is on devices, too.
+        flushed: bool,
+    },
     /// This stretch lies in another stream now.
     Migrated(ramhold_log::HashRange),
     Fetch(replay::Fetch),
@@ -419,8 +424,8 @@ impl Master {
                 }
                 Context::Confirm(table) => self.on_described(table, header.status(), body, view),
                 Context::Migrated(range) => self.on_migrated(now, range, header.status(), effects),
-                Context::Settled(stream, first) => {
-                    self.on_settled(now, (stream, first), header.status(), effects);
+                Context::Settled { stream, first, flushed } => {
+                    self.on_settled(now, (stream, first, flushed), header.status(), effects);
                 }
                 Context::Fetch(fetch) => {
                     self.on_fetched(now, fetch, (header.status(), body), view, effects);
@@ -477,7 +482,7 @@ impl Master {
             Context::ReadLease => self.on_read_lease(now, None),
             Context::Confirm(table) => self.confirming.not_answered(table),
             Context::Migrated(range) => self.migrating.not_answered(now, range),
-            Context::Settled(stream, first) => self.settled_unanswered(now, (stream, first)),
+            Context::Settled { stream, first, .. } => self.settled_unanswered(now, (stream, first)),
             Context::Fetch(fetch) => self.on_fetch_failed(fetch),
             Context::ReadBack(read) => self.on_read_back_unanswered(now, read),
             Context::Recovered { key, attempt, done } => {

@@ -5,6 +5,7 @@
 //!
 //! Invariants:
 //! - the first segment of the recovered ranges is older than their side segments, and the head entered after them newer;
+//! - what is live before it is replicated does not give up, and is written to in heads behind its first segment;
 //! - a side log is entered only when it is closed and whole on its R backups, and the head that names it wants no frame.
 //!
 //! Protocol: docs/protocols/recovery.md, steps 5 to 7. Catalogue: F4, F5, F6, D9. Source: SOSP11 3.4-3.6.
@@ -19,6 +20,7 @@ use crate::{Context, LogSegments, Master};
 pub(crate) use fetching::Fetch;
 use fetching::{Fetching, Source, micros};
 use ramhold_base::limits::REPLICA_COUNT_MAX;
+use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{
     ConnId, Effects, Instant, Level, Peer, RecoveryId, SegmentId, ServerId, Status, StreamId, TableId,
     Version,
@@ -28,10 +30,13 @@ use ramhold_replication::Segments;
 use ramhold_wire::membership::Durability;
 use ramhold_wire::recovery::{Assignment, PartitionRange, Recover, Recovered, RecoveryOutcome, ReplayTimes};
 use ramhold_wire::{Header, View, decode, reply, request};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 const REPORT_TIMEOUT: Duration = Duration::from_millis(500);
 const REPORT_PAUSE: Duration = Duration::from_millis(50);
+/// How long a partition that is to go live at once waits for its stream to be registered before it looks again.
+const REGISTER_PAUSE: Duration = Duration::from_millis(1);
 /// Index buckets looked at in one turn.
 const SWEEP_BUCKETS: u64 = 4096;
 /// Steps by which the index becomes smaller in one turn.
@@ -104,6 +109,13 @@ pub(crate) struct PartitionReplay {
     times: ReplayTimes,
     /// Tables that were dropped when it was too late to fail: given up as soon as the rest is published.
     dropped: Vec<TableId>,
+    /// It is reported when it is taken in, before anything is replicated; and whether it is live.
+    early: bool,
+    is_live: bool,
+    /// All that was to be done for it is done.
+    is_over: bool,
+    /// It waits for memory until then; what is live does not give up.
+    retry: Option<Instant>,
     /// It is reported when devices have it: it was recovered from what its dead owner had recovered from, too.
     settles_first: bool,
     /// What devices are to have, once it is entered.
@@ -166,9 +178,9 @@ impl PartitionReplay {
             Phase::Reporting { .. }
             | Phase::Failed { .. }
             | Phase::Finishing { .. }
-            | Phase::Replicating
             | Phase::Entered { .. }
             | Phase::Abandoning { .. } => None,
+            Phase::Replicating => self.retry,
         }
     }
 
@@ -195,7 +207,18 @@ impl PartitionReplay {
 
     /// Whether it can be taken back as if it had never been.
     fn is_outside(&self) -> bool {
-        matches!(self.phase, Phase::Fetching | Phase::Finishing { .. } | Phase::Replicating)
+        !self.is_live && matches!(self.phase, Phase::Fetching | Phase::Finishing { .. } | Phase::Replicating)
+    }
+
+    /// Whether it is reported, and nothing of it is entered.
+    fn is_told_early(&self) -> bool {
+        self.early && !self.is_live && matches!(self.phase, Phase::Reporting { .. })
+    }
+
+    /// Nobody wants it, though it was told to be done.
+    fn abandon(&mut self, reason: &str) {
+        let failure = Failure { reason: reason.into(), no_room: false };
+        self.phase = Phase::Abandoning { side: 0, cursor: Cursor::default(), failure };
     }
 
     fn fail(&mut self, reason: impl Into<String>) {
@@ -241,6 +264,13 @@ impl Master {
                 return if recover.attempt == present.attempt { Status::Ok } else { Status::NotAllowed };
             }
             // A newer attempt: the old one has to be taken back first.
+            if present.is_live {
+                return Status::NotAllowed;
+            }
+            if present.is_told_early() {
+                present.abandon("replaced by a newer attempt");
+                return Status::Retry;
+            }
             match &present.phase {
                 Phase::Entered { .. } | Phase::Reporting { .. } => self.take_back(key),
                 Phase::Failed { .. } => {
@@ -285,6 +315,14 @@ impl Master {
             streams.push(stream);
         }
         let first_segment = self.log.take_first_segment();
+        // What is written to a partition that is live before it is entered must not be before its first segment.
+        let new_heads: BTreeSet<StreamId> =
+            streams.iter().copied().filter(|_| recover.early && !planted(Defect::EarlyInOldHead)).collect();
+        for stream in new_heads {
+            if self.roll(now, stream, view, effects).is_none() {
+                return Status::OutOfMemory;
+            }
+        }
         let mut sides: Vec<Side> = Vec::new();
         for stream in &streams {
             if !sides.iter().any(|s| s.stream == *stream) {
@@ -323,6 +361,10 @@ impl Master {
             attempt: recover.attempt,
             crashed: recover.crashed,
             mine,
+            early: recover.early,
+            is_live: false,
+            is_over: false,
+            retry: None,
             settles_first,
             settling: Settling::default(),
             fetching: Fetching::new(logs, recover.partition as usize * self.config.fetches_max, |backup| {
@@ -350,7 +392,9 @@ impl Master {
         for key in keys {
             let Some(mut replay) = self.replays.remove(&key) else { continue };
             self.advance_replay(now, key, &mut replay, view, effects);
-            self.replays.insert(key, replay);
+            if !replay.is_over {
+                self.replays.insert(key, replay);
+            }
         }
         self.hold_heads();
     }
@@ -363,7 +407,7 @@ impl Master {
         view: &View,
         effects: &mut Effects,
     ) {
-        if self.is_starved(now, replay) {
+        if !replay.is_live && self.is_starved(now, replay) {
             replay.fail_for_room("no backup had room for what was replayed, or for a head");
         }
         if matches!(replay.phase, Phase::Fetching) {
@@ -392,8 +436,16 @@ impl Master {
                     for entry in &replay.sides {
                         self.log.close_side(entry.side);
                     }
-                    self.begin_side_segments(replay);
-                    replay.phase = Phase::Replicating;
+                    if replay.early {
+                        self.raise_safe_version(replay);
+                        replay.times.replicated = micros(now.since(replay.begun));
+                        replay.times.durable = replay.times.replicated;
+                        replay.phase = Phase::Reporting { next: now, asked: false };
+                        effects.report(Level::Debug, "mark:recovery_told_early");
+                    } else {
+                        self.begin_side_segments(replay);
+                        replay.phase = Phase::Replicating;
+                    }
                 }
             }
         }
@@ -404,6 +456,12 @@ impl Master {
             let durable = heads.iter().all(|(stream, head)| {
                 self.replicator.is_registered(*stream) && self.durable(*stream).segment >= *head
             });
+            if durable && replay.is_live {
+                self.begin_settling(std::mem::take(&mut replay.settling), true);
+                replay.is_over = true;
+                effects.report(Level::Debug, "mark:recovery_durable");
+                return;
+            }
             if durable && (!replay.settles_first || self.is_settled(&mut replay.settling)) {
                 replay.times.durable = micros(now.since(replay.begun));
                 effects.report(Level::Debug, "mark:recovery_durable");
@@ -439,8 +497,19 @@ impl Master {
         self.report(now, key, replay, view, effects);
     }
 
-    /// Tells the replicator of side segments that have come into being.
+    /// Nothing that it writes has a version that the dead log may have.
+    pub(super) fn raise_safe_version(&mut self, replay: &PartitionReplay) {
+        if !planted(Defect::SafeVersionNotReplayed) {
+            self.log.raise_safe_version(replay.safe_version);
+        }
+    }
+
+    /// Tells the replicator of side segments that have come into being. Those of a partition that goes live before it is
+    /// replicated wait for that: the dead log is there, and what clients wait for comes first.
     fn begin_side_segments(&mut self, replay: &mut PartitionReplay) {
+        if replay.early && !replay.is_live {
+            return;
+        }
         for entry in &mut replay.sides {
             for segment in self.log.side_segments(entry.side) {
                 if !entry.begun.contains(&segment) {
@@ -461,6 +530,14 @@ impl Master {
         effects: &mut Effects,
     ) {
         let shard = self.config.shard;
+        if replay.is_told_early()
+            && !replay.streams.iter().all(|stream| self.replicator.is_registered(*stream))
+            && let Phase::Reporting { next, asked: false } = &mut replay.phase
+        {
+            // What is written to it when it is live has to be found.
+            *next = now + REGISTER_PAUSE;
+            return;
+        }
         let outcome = match &replay.phase {
             Phase::Reporting { next, asked: false } if *next <= now => RecoveryOutcome::Done {
                 assignments: replay
@@ -501,17 +578,21 @@ impl Master {
         let Some(replay) = awaited else { return };
         match (&replay.phase, status) {
             (Phase::Reporting { .. }, Status::Ok) => {
+                let mut replay = self.replays.remove(&key).expect("looked at just now");
                 for range in &replay.mine {
                     if let Some(tablet) = self.tablets.exact_mut(hash_range(range)) {
                         tablet.state = TabletState::Serving;
                     }
                 }
                 let dropped = std::mem::take(&mut replay.dropped);
-                let settling = std::mem::take(&mut replay.settling);
-                let settles_first = replay.settles_first;
-                self.replays.remove(&key);
-                if !settles_first {
-                    self.begin_settling(settling);
+                if replay.early {
+                    replay.is_live = true;
+                    replay.phase = Phase::Replicating;
+                    self.begin_side_segments(&mut replay);
+                    self.side_appended = true;
+                    self.replays.insert(key, replay);
+                } else if !replay.settles_first {
+                    self.begin_settling(replay.settling, false);
                 }
                 self.touch_later(now);
                 effects.report(Level::Debug, "mark:recovery_published");
@@ -520,6 +601,9 @@ impl Master {
                         self.give_up(range);
                     }
                 }
+            }
+            (Phase::Reporting { .. }, Status::NotAllowed) if replay.is_told_early() => {
+                replay.abandon("it is not wanted any more");
             }
             (Phase::Reporting { .. }, Status::NotAllowed) => self.take_back(key),
             (Phase::Failed { .. }, Status::Ok | Status::NotAllowed) => {
@@ -548,7 +632,9 @@ impl Master {
 
     /// A table was dropped while parts of it are being recovered to here.
     pub(crate) fn drop_from_replays(&mut self, table: TableId) {
-        for replay in self.replays.values_mut().filter(|r| r.mine.iter().any(|range| range.table == table)) {
+        let is_concerned =
+            |r: &&mut PartitionReplay| !r.is_live && r.mine.iter().any(|range| range.table == table);
+        for replay in self.replays.values_mut().filter(is_concerned) {
             replay.fail("a table was dropped meanwhile");
             if matches!(replay.phase, Phase::Entered { .. } | Phase::Reporting { .. })
                 && !replay.dropped.contains(&table)

@@ -1,8 +1,9 @@
 //! What was recovered, until the devices of its backups have it: only then the dead log need not be kept any more.
 //!
-//! A partition is published when buffers have it. From when it is entered on, its side segments are no sources of combined
-//! passes: the tombstones that name them are what keeps removed objects of the dead log dead. When devices have all of them,
-//! and the opening of the head that names them, the coordinator is told, until it has answered.
+//! A partition is published when buffers have it, or before it is replicated; then the coordinator is told when they do.
+//! From when it is entered on, its side segments are no sources of combined passes: the tombstones that name them are what
+//! keeps removed objects of the dead log dead. When devices have all of them, and the opening of the head that names them, the
+//! coordinator is told, until it has answered.
 //!
 //! Invariants:
 //! - what was on devices once counts as being there, even if a replica of it is lost and made anew later;
@@ -40,6 +41,10 @@ struct Unsettled {
     segments: BTreeSet<SegmentId>,
     /// Those that devices were not seen to have yet.
     unflushed: VecDeque<SegmentId>,
+    /// The coordinator does not know yet that buffers have it.
+    is_new: bool,
+    /// Devices were seen to have all of it.
+    is_flushed: bool,
     report_at: Instant,
     asked: bool,
 }
@@ -48,6 +53,8 @@ struct Unsettled {
 #[derive(Debug, Default)]
 pub(crate) struct Settlings {
     positions: Vec<Unsettled>,
+    /// Side segments that are being entered in this very step.
+    entering: Vec<SegmentId>,
 }
 
 impl Settling {
@@ -64,6 +71,8 @@ impl Settling {
             head,
             segments: segments.iter().copied().collect(),
             unflushed: segments.into(),
+            is_new: false,
+            is_flushed: false,
             report_at: Instant::ZERO,
             asked: false,
         });
@@ -76,8 +85,8 @@ impl Settlings {
     }
 
     pub fn deadline(&self) -> Option<Instant> {
-        let due = self.positions.iter().filter(|p| p.unflushed.is_empty() && !p.asked);
-        due.map(|p| p.report_at).filter(|at| *at != Instant::ZERO).fold(None, |a, b| earliest(a, Some(b)))
+        let due = self.positions.iter().filter(|p| (p.is_new || p.is_flushed) && !p.asked);
+        due.map(|p| p.report_at).fold(None, |a, b| earliest(a, Some(b)))
     }
 }
 
@@ -97,12 +106,18 @@ impl Master {
 
     /// For what backups are to be asked.
     pub(crate) fn settling_wishes(&self) -> Vec<FlushWish> {
-        self.unsettled().filter(|p| !p.asked).flat_map(|p| self.wishes_to_settle(p)).collect()
+        self.unsettled().filter(|p| !p.is_flushed).flat_map(|p| self.wishes_to_settle(p)).collect()
     }
 
     /// Whether this is a side segment of a recovery that is not settled.
     pub(crate) fn is_settling(&self, segment: SegmentId) -> bool {
-        self.unsettled().any(|position| position.segments.contains(&segment))
+        self.settling.entering.contains(&segment)
+            || self.unsettled().any(|position| position.segments.contains(&segment))
+    }
+
+    /// These are entered with the roll that follows.
+    pub(crate) fn set_entering(&mut self, segments: Vec<SegmentId>) {
+        self.settling.entering = segments;
     }
 
     /// Whether devices have all of a partition.
@@ -111,18 +126,17 @@ impl Master {
     }
 
     fn is_on_devices(&self, position: &mut Unsettled) -> bool {
-        if planted(Defect::SettledEarly) {
-            position.unflushed.clear();
-            return true;
-        }
         while position.unflushed.pop_front_if(|segment| self.replicator.is_flushed(*segment)).is_some() {}
-        position.unflushed.is_empty()
-            && self.wishes_to_settle(position).all(|wish| self.replicator.is_fulfilled(wish))
+        position.is_flushed |= planted(Defect::SettledEarly)
+            || (position.unflushed.is_empty()
+                && self.wishes_to_settle(position).all(|wish| self.replicator.is_fulfilled(wish)));
+        position.is_flushed
     }
 
-    /// A partition is published.
-    pub(crate) fn begin_settling(&mut self, settling: Settling) {
-        self.settling.positions.extend(settling.positions);
+    /// A partition is published and durable. `is_new`: the coordinator knows only that it was taken in.
+    pub(crate) fn begin_settling(&mut self, settling: Settling, is_new: bool) {
+        let positions = settling.positions.into_iter().map(|position| Unsettled { is_new, ..position });
+        self.settling.positions.extend(positions);
     }
 
     pub(crate) fn advance_settling(&mut self, now: Instant, view: &View, effects: &mut Effects) {
@@ -131,16 +145,22 @@ impl Master {
         }
         let mut positions = std::mem::take(&mut self.settling.positions);
         for position in &mut positions {
-            if position.asked || position.report_at > now || !self.is_on_devices(position) {
+            if position.asked
+                || position.report_at > now
+                || !(position.is_new || self.is_on_devices(position))
+            {
                 continue;
             }
             (position.asked, position.report_at) = (true, now + REPORT_PAUSE);
-            let context = Context::Settled(position.stream, position.first_segment);
+            let flushed = !position.is_new;
+            let context =
+                Context::Settled { stream: position.stream, first: position.first_segment, flushed };
             let rpc = self.calls.open(view.coordinator, now, now + REPORT_TIMEOUT, context);
             let message = Settled {
                 shard: self.config.shard,
                 stream: position.stream,
                 first_segment: position.first_segment,
+                flushed,
             };
             request(effects, Peer::Addr(view.coordinator), &view.to_coordinator(), rpc, &message);
         }
@@ -151,12 +171,19 @@ impl Master {
     pub(crate) fn on_settled(
         &mut self,
         now: Instant,
-        (stream, first_segment): (StreamId, SegmentId),
+        (stream, first_segment, flushed): (StreamId, SegmentId, bool),
         status: Status,
         effects: &mut Effects,
     ) {
         if status != Status::Ok {
             return self.settled_unanswered(now, (stream, first_segment));
+        }
+        if !flushed {
+            let same = |p: &&mut Unsettled| (p.stream, p.first_segment) == (stream, first_segment);
+            for position in self.settling.positions.iter_mut().filter(same) {
+                (position.is_new, position.asked, position.report_at) = (false, false, now);
+            }
+            return;
         }
         let before = self.settling.positions.len();
         self.settling.positions.retain(|p| (p.stream, p.first_segment) != (stream, first_segment));

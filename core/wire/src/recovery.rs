@@ -150,6 +150,10 @@ pub struct Recover {
     #[n(8)]
     #[cbor(default)]
     pub earlier: Vec<EarlierLog>,
+    /// Success is reported when all is taken in, before anything of it is replicated; else when it is durable.
+    #[n(9)]
+    #[cbor(default)]
+    pub early: bool,
 }
 
 impl Message for Recover {
@@ -170,7 +174,7 @@ impl Recover {
 
     /// Encodes the message with this for its ranges and streams.
     pub fn encode_around(&self, common: &[u8], out: &mut Vec<u8>) {
-        minicbor::Encoder::new(&mut *out).array(9).expect("writing to a vector cannot fail");
+        minicbor::Encoder::new(&mut *out).array(10).expect("writing to a vector cannot fail");
         encode_into(out, &self.recovery);
         encode_into(out, &self.crashed);
         encode_into(out, &self.partition);
@@ -179,6 +183,7 @@ impl Recover {
         encode_into(out, &self.safe_version);
         encode_into(out, &self.version_floor);
         encode_into(out, &self.earlier);
+        encode_into(out, &self.early);
     }
 }
 
@@ -256,8 +261,9 @@ pub struct ReplayTimes {
     pub waiting: u64,
 }
 
-/// Recovery master to coordinator: all that I recovered to this position is on the devices of its backups, and the opening of
-/// a head that names it; nothing else need be kept of it. Repeated until answered. Idempotent.
+/// Recovery master to coordinator: all that I recovered to this position is on its backups, and the opening of a head that
+/// names it: in their buffers, or on their devices, and then nothing else need be kept of it. Repeated until answered.
+/// Idempotent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Settled {
     #[n(0)]
@@ -266,6 +272,9 @@ pub struct Settled {
     pub stream: StreamId,
     #[n(2)]
     pub first_segment: SegmentId,
+    /// On devices.
+    #[n(3)]
+    pub flushed: bool,
 }
 
 impl Message for Settled {
@@ -451,6 +460,7 @@ pub(crate) mod tests {
                 ranges: vec![range(0, 3, 9)],
                 streams: Vec::new(),
             }],
+            early: true,
         };
         let common = Recover::encode_common(&recover.ranges, &recover.streams);
         let mut around = Vec::new();

@@ -456,7 +456,10 @@ impl World {
         let told: Vec<(SocketAddr, Settled)> = unsettled
             .map(|piece| {
                 let TabletRecord { shard, stream, first_segment, .. } = *piece;
-                (state.servers[&piece.owner].entry.address.0, Settled { shard, stream, first_segment })
+                (
+                    state.servers[&piece.owner].entry.address.0,
+                    Settled { shard, stream, first_segment, flushed: true },
+                )
             })
             .collect();
         for (at, settled) in told {

@@ -72,6 +72,7 @@ fn finish_one(world: &mut World) {
 fn recoveries_for_which_there_is_room_run_side_by_side() {
     let world = three_dead(room(1000, 1 << 30));
     assert_eq!(dead_at_work(&world), [ServerId(1), ServerId(2), ServerId(3)]);
+    assert!(at_work(&world).iter().all(|(_, recover)| recover.early), "before they are replicated");
 }
 
 // F7
@@ -82,6 +83,7 @@ fn without_room_for_all_dead_logs_are_replayed_one_after_the_other() {
         for number in 1..=3 {
             let dead = ServerId(number);
             assert_eq!(dead_at_work(&world), [dead], "{short:?}");
+            assert!(!at_work(&world)[0].1.early, "what is live cannot make room");
             let first = report_of(&mut world, dead);
             assert_eq!((first.phase, first.waits_for), (RecoveryPhase::Replaying, None));
             for waiting in number + 1..=3 {

@@ -16,6 +16,8 @@ use std::time::Duration;
 
 /// How long a recovery waits for room on the backups while it holds what it has.
 const ROOM_PATIENCE: Duration = Duration::from_secs(5);
+/// How long what is live waits for memory before it looks again.
+const MEMORY_PAUSE: Duration = Duration::from_millis(10);
 /// An opening's header, safe version and list heads, with some room.
 const OPENING_FIXED_BYTES: u64 = 256;
 
@@ -77,23 +79,34 @@ impl Master {
         let needed: u64 =
             replay.sides.iter().map(|side| self.opening_bytes(side.stream, side.begun.len())).sum();
         if self.log.usage().free_bytes < needed + self.config.cleaning_reserve_bytes {
+            if replay.is_live {
+                replay.retry = Some(now + MEMORY_PAUSE);
+                return;
+            }
             return replay.fail_for_room("not enough memory on the recovery master for another head");
         }
-        if !planted(Defect::SafeVersionNotReplayed) {
-            self.log.raise_safe_version(replay.safe_version);
-        }
+        replay.retry = None;
+        self.raise_safe_version(replay);
         let mut heads = Vec::new();
         for side in &mut replay.sides {
             let held = self.head_held(side).filter(|_| self.replicator.is_head_open(side.stream));
             self.log.enter_side(side.side);
             let entered: Vec<SegmentId> = side.begun.drain(..).collect();
             entered.iter().for_each(|segment| self.replicator.settled(*segment));
+            self.set_entering(entered.clone());
             let rolled = match held {
                 Some(held) => self.roll_held(now, side.stream, held, view, effects),
                 None => self.roll(now, side.stream, view, effects),
             };
+            self.set_entering(Vec::new());
             match rolled {
                 Some(head) => {
+                    heads.push((side.stream, head));
+                    replay.settling.add(side.stream, side.first_segment, head, entered);
+                }
+                None if replay.is_live => {
+                    // Its digest has outgrown a segment, or another head was rolled meanwhile. The next one names them.
+                    let head = self.log.head_segment(side.stream).unwrap_or_default().next();
                     heads.push((side.stream, head));
                     replay.settling.add(side.stream, side.first_segment, head, entered);
                 }

@@ -431,6 +431,7 @@ fn recover(rig: &mut Rig, entries: &[Entry<'_>]) {
         safe_version: Version(5),
         version_floor: Version(0),
         earlier: Vec::new(),
+        early: false,
     };
     assert_eq!(rig.request(&recover), Status::Ok);
     let at = rig.asked.iter().position(|(h, _)| h.opcode() == Some(Opcode::RecoveryRead)).unwrap();

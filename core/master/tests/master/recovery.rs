@@ -40,6 +40,7 @@ fn recover(attempt: u32, segments: Vec<RecoverySegment>) -> Recover {
         safe_version: Version(5),
         version_floor: Version(0),
         earlier: Vec::new(),
+        early: false,
     }
 }
 fn unusable() -> Vec<RecoverySegment> {
@@ -339,6 +340,82 @@ fn a_partition_without_records_is_not_entered_with_a_head_held_before_it_came() 
     let RecoveryOutcome::Done { assignments, .. } = report.outcome else { panic!("{report:?}") };
     let head = rig.master.log().head_segment(assignments[0].stream).expect("it has a head");
     assert!(head >= assignments[0].first_segment, "{head}, {assignments:?}");
+}
+
+/// The reports of what is settled, as far as they have not been taken; those that were given up among them.
+fn settled(rig: &mut Rig) -> Vec<(Header, Settled)> {
+    let is_report = |(asked, _): &(Header, Vec<u8>)| asked.opcode() == Some(Opcode::Settled);
+    let reports: Vec<(Header, Vec<u8>)> = rig.asked.extract_if(.., |asked| is_report(asked)).collect();
+    reports.into_iter().map(|(asked, body)| (asked, decode(&body).unwrap())).collect()
+}
+
+// D2, F6: the dead log is there as long as that takes.
+#[test]
+fn what_is_live_before_it_is_replicated_does_not_give_up() {
+    let mut rig = Rig::new();
+    rig.refused = |request| request.side;
+    assert_eq!(rig.request(&Recover { early: true, ..recover(1, readable()) }), Status::Ok);
+    answer_records(&mut rig, &records());
+    for _ in 0..5 {
+        rig.tick();
+    }
+    let (asked, report) = rig.recovered().expect("all is taken in");
+    let RecoveryOutcome::Done { assignments, .. } = report.outcome else { panic!("{report:?}") };
+    let head = rig.master.log().head_segment(assignments[0].stream).unwrap();
+    assert!(head > assignments[0].first_segment, "what is written from now on must count");
+    assert!(!is_entered(&rig));
+    rig.answer(&asked, Status::Ok);
+    assert!(rig.master.tablets_seen().all(|t| t.serving));
+    pass(&mut rig, 60);
+    assert!(rig.recovered().is_none() && !is_entered(&rig) && settled(&mut rig).is_empty());
+    assert!(rig.master.tablets_seen().all(|t| t.serving), "nobody can take it back");
+    // A newer attempt is of somebody who does not know.
+    assert_eq!(rig.request(&Recover { early: true, ..recover(2, readable()) }), Status::NotAllowed);
+    rig.refused = |_| false;
+    pass(&mut rig, 1);
+    assert!(is_entered(&rig));
+    let told = settled(&mut rig);
+    let (asked, report) = told.last().expect("buffers have it");
+    assert_eq!((report.first_segment, report.flushed), (assignments[0].first_segment, false));
+    rig.answer(asked, Status::Ok);
+    pass(&mut rig, 4);
+    assert!(settled(&mut rig).is_empty(), "no device has it");
+    rig.flushes = true;
+    let again = (0..4).find_map(|_| {
+        pass(&mut rig, 1);
+        settled(&mut rig).pop()
+    });
+    let (asked, report) = again.expect("devices have it");
+    assert!(report.flushed);
+    rig.answer(&asked, Status::Ok);
+    assert!(rig.reports.iter().any(|report| report == "mark:recovery_settled"));
+    rig.master.check_invariants();
+}
+
+// F6
+#[test]
+fn what_is_not_wanted_though_it_is_taken_in_leaves_nothing() {
+    for is_newer in [false, true] {
+        let mut rig = Rig::new();
+        assert_eq!(rig.request(&Recover { early: true, ..recover(1, readable()) }), Status::Ok);
+        answer_records(&mut rig, &records());
+        for _ in 0..5 {
+            rig.tick();
+        }
+        let (asked, _) = rig.recovered().expect("all is taken in");
+        if is_newer {
+            assert_eq!(rig.request(&Recover { early: true, ..recover(2, readable()) }), Status::Retry);
+        } else {
+            rig.answer(&asked, Status::NotAllowed);
+        }
+        pass(&mut rig, 1);
+        let (asked, report) = rig.recovered().expect("it is taken back");
+        assert!(matches!(report.outcome, RecoveryOutcome::Failed { no_room: false, .. }), "{report:?}");
+        rig.answer(&asked, Status::NotAllowed);
+        assert_eq!(rig.master.tablets_seen().count(), 0);
+        assert_eq!(rig.master.log().key_count(), 0);
+        rig.master.check_invariants();
+    }
 }
 
 /// Writes one key again and again, a second apart, until this is reported.

@@ -26,7 +26,7 @@ fn recover(stage: &mut Stage, table: TableId) -> (usize, ServerId) {
     let owner = stage.owner(table).unwrap();
     let id = stage.id(owner);
     stage.crash(owner);
-    stage.wait("it is live", |stage| is_live(stage, id));
+    stage.wait("it is live", |stage| is_live(stage, id) && stage.owner(table).is_some());
     (owner, id)
 }
 
@@ -113,6 +113,35 @@ fn a_kept_log_is_read_from_what_is_left_of_it() {
         stage.expect_filled(table, "key", 200);
         stage.close();
     }
+}
+
+/// A new owner dies while other parts of the log are still being recovered; then that is over, and all who hold the log come
+/// back in new lives.
+#[test]
+fn a_log_that_is_over_is_still_asked_for_while_it_is_needed() {
+    let mut again = 0;
+    for seed in 1..=10 {
+        let mut stage = Stage::with(Setting { seed, ..Setting::of(6) });
+        let table = stage.table("t", 3);
+        stage.fill(table, "key", 200);
+        stage.pass(3000);
+        let dead = stage.owner(table).unwrap();
+        let rest = stage.others(&[dead]);
+        // One of those who recover a part of it dies when its part is live.
+        stage.arm(&rest[..3], "recovery_published");
+        stage.crash(dead);
+        let died = stage.wait_for_death_at("recovery_published");
+        for server in rest.into_iter().filter(|server| *server != died) {
+            stage.pass(seed * 7);
+            stage.crash(server);
+            stage.pass(20);
+            stage.restart(server);
+        }
+        stage.expect_filled(table, "key", 200);
+        again += stage.marks("recovered_from_two_logs");
+        stage.close();
+    }
+    assert!(again > 0, "nothing was recovered from two logs");
 }
 
 /// The coordinator dies at any moment of it.

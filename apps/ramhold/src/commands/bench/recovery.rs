@@ -55,7 +55,9 @@ every 10 ms; times count from the kill.
 
 The floor is what this machine needs for the same bytes, measured in the same run: every byte that was fetched or
 replicated once through the loopback, every byte fetched once verified and once copied, over all processors; or, if that is
-longer, what has to leave the buffers at the device's rate with fdatasync.";
+longer, what has to leave the buffers at the device's rate with fdatasync. Where there is room a partition is readable
+before it is replicated, so the last key is also compared with what fetching alone takes, and it is told when devices had
+all of it.";
 
 /// Measure how fast the data of a dead server can be read again.
 #[derive(Args, Clone, Debug)]
@@ -115,6 +117,14 @@ struct Outcome {
     wrong: u64,
     steal: Option<f64>,
     beside: Option<Beside>,
+}
+
+impl Outcome {
+    /// From the kill until devices had all that was recovered, if they have.
+    fn settled(&self) -> Option<Duration> {
+        let after = self.report.steps.settled?.checked_sub(self.report.done_millis?)?;
+        Some(self.over + Duration::from_millis(after))
+    }
 }
 
 impl Recovery {
@@ -248,10 +258,19 @@ impl Recovery {
         ];
         lines.extend(floor.lines());
         lines.push(format!(
-            "of the floor {:.2} x ({} of buffers)",
+            "of the floor {:.2} x for the last key ({} of buffers), {:.2} x of what fetching alone takes",
             last.as_secs_f64() / floor.seconds(),
-            bytes_text(outcome.buffer_bytes)
+            bytes_text(outcome.buffer_bytes),
+            last.as_secs_f64() / floor.fetching_seconds()
         ));
+        if let Some(settled) = outcome.settled() {
+            lines.push(format!(
+                "settled      all of it on {} devices after {}: {:.2} x of the floor",
+                self.replicas,
+                seconds(settled),
+                settled.as_secs_f64() / floor.seconds()
+            ));
+        }
         if let Some(steal) = outcome.steal {
             lines.push(format!("steal        {steal:.1} % of the processors' time while recovering"));
         }
@@ -277,6 +296,8 @@ impl Recovery {
             "over_seconds": over.as_secs_f64(),
             "floor": floor.json(),
             "of_floor": last.as_secs_f64() / floor.seconds(),
+            "of_fetching": last.as_secs_f64() / floor.fetching_seconds(),
+            "settled_seconds": outcome.settled().map(|settled| settled.as_secs_f64()),
             "buffer_bytes": outcome.buffer_bytes,
             "recovery": crate::commands::recoveries::report_json(report),
             "wrong": outcome.wrong,

@@ -70,6 +70,12 @@ impl Floor {
         (sent + worked) / 1e9 / self.processors as f64
     }
 
+    /// What it takes to fetch and take in alone.
+    pub fn fetching_seconds(&self) -> f64 {
+        let each = self.loopback_nanos + self.checksum_nanos + self.copy_nanos;
+        self.fetched as f64 * each / 1e9 / self.processors as f64
+    }
+
     fn device_seconds(&self) -> f64 {
         self.flushed as f64 / self.device_bytes_per_second
     }
