@@ -152,7 +152,7 @@ pub struct Found<'a> {
 
 impl Found<'_> {
     /// The end of the group that wrote it. An answer that tells of it waits until its stream is durable up to here. What
-    /// a combined pass has moved was durable before.
+    /// a combined pass has moved was durable before, and so is what is recovered while the dead log stays.
     pub fn position(&self) -> Position {
         if self.segment().is_survivor {
             return Position::default();

@@ -48,7 +48,7 @@ pub struct SegmentInfo {
     pub is_image: bool,
     /// A source of a pass that is entered: no later digest names it.
     pub is_leaving: bool,
-    /// Made by a combined pass: what is in it was durable before.
+    /// Made by a combined pass, or by a recovery while the dead log stays: what is in it was durable before.
     pub is_survivor: bool,
     /// It holds copies that do not count yet: not to be cleaned.
     pub is_kept: bool,

@@ -35,6 +35,8 @@ use std::time::Duration;
 
 const REPORT_TIMEOUT: Duration = Duration::from_millis(500);
 const REPORT_PAUSE: Duration = Duration::from_millis(50);
+/// Side segments that are replicated at a time when their partition is live: clients are served beside it.
+const LIVE_SEGMENTS_MAX: usize = 2;
 /// How long a partition that is to go live at once waits for its stream to be registered before it looks again.
 const REGISTER_PAUSE: Duration = Duration::from_millis(1);
 /// Index buckets looked at in one turn.
@@ -326,7 +328,13 @@ impl Master {
         let mut sides: Vec<Side> = Vec::new();
         for stream in &streams {
             if !sides.iter().any(|s| s.stream == *stream) {
-                let side = self.log.open_side(*stream, view.time(now));
+                let time = view.time(now);
+                // What goes live before it is replicated is durable in the dead log.
+                let side = if recover.early {
+                    self.log.open_side_for_survivors(*stream, time)
+                } else {
+                    self.log.open_side(*stream, time)
+                };
                 sides.push(Side { stream: *stream, side, first_segment, begun: Vec::new() });
             }
         }
@@ -450,6 +458,7 @@ impl Master {
             }
         }
         if matches!(replay.phase, Phase::Replicating) {
+            self.begin_side_segments(replay);
             self.enter_when_whole(now, replay, view, effects);
         }
         if let Phase::Entered { heads } = &replay.phase {
@@ -510,9 +519,13 @@ impl Master {
         if replay.early && !replay.is_live {
             return;
         }
+        let most = if replay.is_live { LIVE_SEGMENTS_MAX } else { usize::MAX };
+        let begun = replay.sides.iter().flat_map(|side| &side.begun);
+        let mut busy = begun.filter(|segment| !self.replicator.is_complete(**segment)).count();
         for entry in &mut replay.sides {
             for segment in self.log.side_segments(entry.side) {
-                if !entry.begun.contains(&segment) {
+                if busy < most && !entry.begun.contains(&segment) {
+                    busy += 1;
                     let tail = LogSegments(&self.log).tail(segment).expect("side segments are in memory");
                     self.replicator.side_begun(entry.stream, segment, tail);
                     entry.begun.push(segment);

@@ -129,7 +129,8 @@ impl Master {
     fn may_enter(&self, side: &Side) -> bool {
         let has_frames = self.replicator.is_head_open(side.stream)
             && self.head_held(side).is_some_and(|held| self.replicator.is_held(held));
-        side.begun.iter().all(|segment| self.replicator.is_complete(*segment))
+        self.log.side_segments(side.side).count() == side.begun.len()
+            && side.begun.iter().all(|segment| self.replicator.is_complete(*segment))
             && (has_frames || planted(Defect::EnteredUnheld))
     }
 
