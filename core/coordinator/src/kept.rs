@@ -28,6 +28,9 @@ use std::time::Duration;
 /// still for want of the very frames that the log takes.
 const KEPT_PATIENCE: Duration = Duration::from_secs(20);
 
+/// How often a recovery looks whether the other logs that it needs are proven.
+const EARLIER_INTERVAL: Duration = Duration::from_millis(50);
+
 /// Another log from which parts of a division are to be recovered as well.
 #[derive(Debug)]
 pub(crate) struct EarlierPlan {
@@ -48,6 +51,12 @@ impl Coordinator {
     /// Whether a piece names this log as its earlier position.
     pub(crate) fn is_needed(&self, crashed: ServerId) -> bool {
         self.live_pieces().any(|piece| piece.earlier.is_some_and(|earlier| earlier.server == crashed))
+    }
+
+    /// Logs from which something is live that is not replicated yet.
+    pub(crate) fn unreplicated_logs(&self) -> BTreeSet<ServerId> {
+        let earlier = self.live_pieces().filter_map(|piece| piece.earlier);
+        earlier.filter(|earlier| !earlier.replicated).map(|earlier| earlier.server).collect()
     }
 
     /// The logs from which pieces of this server are to be recovered as well.
@@ -88,7 +97,7 @@ impl Coordinator {
         &mut self,
         which: impl Fn(&TabletRecord) -> bool,
         change: impl Fn(EarlierRecord) -> Option<EarlierRecord>,
-    ) {
+    ) -> bool {
         let mut changed: Vec<TableId> = Vec::new();
         for (id, table) in &mut self.state.tables {
             let mut is_changed = false;
@@ -101,16 +110,35 @@ impl Coordinator {
                 changed.push(*id);
             }
         }
+        if changed.is_empty() {
+            return false;
+        }
         changed.into_iter().for_each(|table| self.outbox.touch(Key::Table(table)));
-        self.wake_recoveries();
+        self.look_at_kept();
+        true
+    }
+
+    /// Something may be kept for nobody now, or wait for less room.
+    pub(crate) fn look_at_kept(&mut self) {
+        self.kept_changed = true;
+        self.wake_waiting();
+        self.recovery_wake = Instant::ZERO;
     }
 
     /// Kept logs that nothing names any more leave the list.
     pub(crate) fn let_go(&mut self, now: Instant) {
+        if !std::mem::take(&mut self.kept_changed) {
+            return;
+        }
         let kept: Vec<ServerId> =
             self.state.servers.values().filter(|s| s.entry.kept).map(|s| s.entry.id).collect();
+        if kept.is_empty() {
+            return;
+        }
+        let needed: BTreeSet<ServerId> =
+            self.live_pieces().filter_map(|piece| piece.earlier).map(|earlier| earlier.server).collect();
         for server in kept {
-            if self.is_needed(server) || self.progress.is_dropping_at(server) {
+            if needed.contains(&server) || self.progress.is_dropping_at(server) {
                 continue;
             }
             if let Some(id) = self.state.recovery_of(server).map(|record| record.id) {
@@ -182,21 +210,21 @@ impl Coordinator {
         let since = *recovery.waits_since.get_or_insert(now);
         if !self.is_patience_over(now, recovery) {
             recovery.wake = recovery.wake.min(since + KEPT_PATIENCE);
-        } else if self.has_kept_in_the_way() {
-            let text =
-                "dead logs are let go for want of room, though devices may not have all that was recovered";
-            self.outbox.report(Level::Warn, text);
-            self.outbox.report(Level::Debug, "mark:kept_log_let_go");
+        } else {
             let dead: BTreeSet<ServerId> =
                 self.state.servers.keys().copied().filter(|id| !self.state.is_up(*id)).collect();
             let is_replicated = |piece: &TabletRecord| piece.earlier.is_some_and(|e| e.replicated);
-            self.change_earlier(|piece| !dead.contains(&piece.owner) && is_replicated(piece), |_| None);
+            if self.change_earlier(|piece| !dead.contains(&piece.owner) && is_replicated(piece), |_| None) {
+                let text = "dead logs are let go for want of room, though devices may not have all that was recovered";
+                self.outbox.report(Level::Warn, text);
+                self.outbox.report(Level::Debug, "mark:kept_log_let_go");
+            }
         }
     }
 
     /// Whether the logs are proven that parts of this one are to be recovered from as well; those that are not are asked
     /// for.
-    pub(crate) fn has_earlier(&mut self, now: Instant, crashed: ServerId, recovery: &Recovery) -> bool {
+    pub(crate) fn has_earlier(&mut self, now: Instant, crashed: ServerId, recovery: &mut Recovery) -> bool {
         if recovery.plan.is_some() {
             return true;
         }
@@ -205,6 +233,9 @@ impl Coordinator {
             let Some(id) = self.state.recovery_of(server).map(|record| record.id) else { continue };
             let kept = self.recoveries.entry(id).or_insert_with(|| Recovery::new(now, Instant::ZERO));
             all &= kept.is_proven(now, &self.config);
+        }
+        if !all {
+            recovery.wake = recovery.wake.min(now + EARLIER_INTERVAL);
         }
         all
     }

@@ -158,6 +158,8 @@ pub struct Coordinator {
     /// One per crashed server.
     pub(crate) recoveries: BTreeMap<RecoveryId, Recovery>,
     pub(crate) recovery_wake: Instant,
+    /// A dead log may be kept for nobody.
+    pub(crate) kept_changed: bool,
     pub(crate) cold_until: Instant,
     pub(crate) rooms: Rooms,
     /// Of recoveries that are not over, and of those whose replicas are not freed.
@@ -201,6 +203,7 @@ impl Coordinator {
             read_leases: ReadLeases::default(),
             recoveries: BTreeMap::new(),
             recovery_wake: Instant::FAR,
+            kept_changed: true,
             cold_until: Instant::ZERO,
             rooms: Rooms::default(),
             watches: BTreeMap::new(),

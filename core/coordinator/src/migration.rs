@@ -171,6 +171,7 @@ impl Coordinator {
             ..piece
         });
         self.outbox.report(Level::Debug, "mark:stretch_stored");
+        self.look_at_kept();
         self.outbox.touch(Key::Table(id));
         let table = &self.state.tables[&id];
         if self.is_migrating(table) {

@@ -123,7 +123,7 @@ impl Coordinator {
         let plan = self.recoveries.get(&id).and_then(|r| r.plan.as_ref()).ok_or(Status::NotAllowed)?;
         let ranges: Vec<PartitionRange> = plan.ranges_of(partition).copied().collect();
         let floor = plan.loss_floor(self, crashed);
-        let origin = match (plan.has_earlier(partition), plan.early) {
+        let origin = match (plan.has_earlier(partition), plan.is_early(partition)) {
             (true, _) => Origin::Settled,
             (false, true) => Origin::Early,
             (false, false) => Origin::Replicated,

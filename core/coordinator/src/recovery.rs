@@ -167,6 +167,7 @@ impl Coordinator {
             recovery.check_done = true;
             recovery.wake = Instant::ZERO;
         }
+        self.kept_changed = true;
         self.recovery_wake = Instant::ZERO;
     }
 

@@ -16,6 +16,7 @@ use crate::state::Key;
 use ramhold_base::limits::FRAME_BODY_BYTES_MAX;
 use ramhold_base::{Instant, Level, RecoveryId, ServerId, ShardId, Status, StreamId, TableId, Version};
 use ramhold_wire::control::encoded_len;
+use ramhold_wire::membership::Durability;
 use ramhold_wire::recovery::{
     EarlierLog, PartitionRange, Recover, RecoverySegment, RecoveryStream, SegmentSource,
 };
@@ -174,13 +175,20 @@ impl Plan {
             safe_version: self.proofs().map(|proof| proof.safe_version).max().unwrap_or_default(),
             version_floor: self.version_floor(coordinator, crashed, partition),
             earlier: Vec::new(),
-            early: self.early && !self.has_earlier(partition),
+            early: self.is_early(partition),
         }
     }
 
     /// Of its own log, and of those that parts of it are recovered from as well.
     fn proofs(&self) -> impl Iterator<Item = &Proof> {
         [&self.proof].into_iter().chain(self.earlier.iter().map(|earlier| &earlier.proof))
+    }
+
+    /// Whether a partition goes live before it is replicated. Of a synced table what is read has to be on devices, and what
+    /// the dead log ends with may be in the buffers of its backups alone.
+    pub fn is_early(&self, partition: u32) -> bool {
+        let is_buffered = |range: &PartitionRange| range.durability == Durability::Buffered;
+        self.early && !self.has_earlier(partition) && self.ranges_of(partition).all(is_buffered)
     }
 
     /// Whether a partition is recovered from other logs as well.

@@ -202,7 +202,7 @@ impl Coordinator {
         self.wake_waiting();
     }
 
-    fn wake_waiting(&mut self) {
+    pub(crate) fn wake_waiting(&mut self) {
         for recovery in self.recoveries.values_mut().filter(|recovery| recovery.is_waiting()) {
             recovery.wake = Instant::ZERO;
             self.recovery_wake = Instant::ZERO;
@@ -217,10 +217,12 @@ impl Coordinator {
         let Some(proof) = &recovery.proof else { return true };
         let Some(need) = self.need_of(id, proof) else { return true };
         let is_first = self.recoveries.range(..id).all(|(_, older)| !older.is_waiting());
-        // Kept logs are let go when devices have what came of them; but that may wait for frames itself.
-        let is_held_up = !self.is_patience_over(now, recovery) && self.has_kept_in_the_way();
-        let is_alone = !self.recoveries.values().any(Recovery::is_at_work) && !is_held_up;
-        if is_first && (is_alone || (!self.rooms.is_scarce && self.has_room(id, proof))) {
+        let is_alone = || {
+            // Kept logs are let go when devices have what came of them; but that may wait for frames itself.
+            !self.recoveries.values().any(Recovery::is_at_work)
+                && (self.is_patience_over(now, recovery) || !self.has_kept_in_the_way())
+        };
+        if is_first && ((!self.rooms.is_scarce && self.has_room(id, proof)) || is_alone()) {
             recovery.admission = Admission::Admitted;
             recovery.waits_since = None;
             return true;
@@ -257,7 +259,7 @@ impl Coordinator {
             need = need.plus(self.need_of(id, proof).unwrap_or_default());
             kinds.extend(self.kinds_of(id, proof));
         }
-        need = need.plus(self.first_heads(&kinds));
+        need = need.plus(self.first_heads(&kinds)).plus(self.owed());
         let need = (1..times).fold(need, |sum, _| sum.plus(need));
         let mut bytes: u64 = 0;
         let mut frames: BTreeMap<String, u64> = BTreeMap::new();
@@ -268,6 +270,19 @@ impl Coordinator {
             *domain = domain.saturating_add(report.frames);
         }
         need.fits(bytes, frames.into_values())
+    }
+
+    /// What is live and not replicated yet takes frames, of which nobody has told. Its memory it has.
+    fn owed(&self) -> Need {
+        let owing = self.unreplicated_logs();
+        let records = self.state.recoveries.values().filter(|record| owing.contains(&record.crashed));
+        let replicas = self.state.tables.values().map(|table| table.options.replicas).max().unwrap_or(0);
+        let needs = records.map(|record| {
+            let full = record.bytes.div_ceil(u64::from(self.config.segment_bytes));
+            let segments = full + 2 * u64::from(record.partitions);
+            Need { bytes: 0, segments, frames: segments.saturating_mul(u64::from(replicas)) }
+        });
+        needs.fold(Need::default(), Need::plus)
     }
 
     /// What a recovery has still to write; none: nothing.

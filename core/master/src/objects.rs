@@ -435,7 +435,7 @@ impl Master {
         self.cleaning.has_refused = !self.clean_for_room(now, purpose, view, effects);
         if self.cleaning.has_refused {
             // What was recovered can be cleaned as soon as devices have it.
-            return Err(if self.settling.is_empty() { Status::OutOfMemory } else { Status::Retry });
+            return Err(if self.has_unsettled() { Status::Retry } else { Status::OutOfMemory });
         }
         // What was found before may have moved.
         self.append_or_roll(now, tablet, view, effects, |master| group(master, true)).map_err(|status| {

@@ -148,6 +148,10 @@ pub(crate) fn head_from(begun: &[SegmentId], first_segment: SegmentId) -> Segmen
 }
 
 impl PartitionReplay {
+    pub fn is_live(&self) -> bool {
+        self.is_live
+    }
+
     pub fn settling(&self) -> &Settling {
         &self.settling
     }

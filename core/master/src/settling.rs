@@ -104,6 +104,11 @@ impl Master {
         self.settling.positions.iter().chain(entered)
     }
 
+    /// Whether there is something that cleaning has to leave alone for a while.
+    pub(crate) fn has_unsettled(&self) -> bool {
+        self.unsettled().next().is_some() || self.replays.values().any(|replay| replay.is_live())
+    }
+
     /// For what backups are to be asked.
     pub(crate) fn settling_wishes(&self) -> Vec<FlushWish> {
         self.unsettled().filter(|p| !p.is_flushed).flat_map(|p| self.wishes_to_settle(p)).collect()

@@ -78,11 +78,12 @@ impl Master {
         // A head for every stream must be possible before anything is entered.
         let needed: u64 =
             replay.sides.iter().map(|side| self.opening_bytes(side.stream, side.begun.len())).sum();
-        if self.log.usage().free_bytes < needed + self.config.cleaning_reserve_bytes {
-            if replay.is_live {
-                replay.retry = Some(now + MEMORY_PAUSE);
-                return;
-            }
+        let side_segments = replay.sides.iter().map(|side| side.begun.len()).sum();
+        if replay.is_live && !self.log.may_roll(side_segments) {
+            replay.retry = Some(now + MEMORY_PAUSE);
+            return;
+        }
+        if !replay.is_live && self.log.usage().free_bytes < needed + self.config.cleaning_reserve_bytes {
             return replay.fail_for_room("not enough memory on the recovery master for another head");
         }
         replay.retry = None;
@@ -97,6 +98,11 @@ impl Master {
             let rolled = match held {
                 Some(held) => self.roll_held(now, side.stream, held, view, effects),
                 None => self.roll(now, side.stream, view, effects),
+            };
+            // What is live is entered with the last memory that there is, as what cleaning leaves.
+            let rolled = match rolled {
+                None if replay.is_live => self.roll_entering(now, side.stream, view, effects),
+                rolled => rolled,
             };
             self.set_entering(Vec::new());
             match rolled {
