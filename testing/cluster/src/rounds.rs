@@ -103,7 +103,8 @@ pub fn run(rounds: Rounds, mut tell: impl FnMut(&str)) -> Result<Outcome, Failur
         outcome.waits.push(wait);
         tell(&format!(
             "round {round}: killed {victims:?} with {} MB of log; noticed after {:.2} s, recovered and \
-             settled after {:.2} s, replicated after {:.2} s with {} frames in use for {} replicas; longest wait {:.2} s; {} writes so far",
+             settled after {:.2} s, replicated after {:.2} s with {} frames in use for {} replicas; longest wait {:.2} s; \
+             {} writes so far",
             log_bytes / 1_000_000,
             noticed.as_secs_f64(),
             recovered.as_secs_f64(),

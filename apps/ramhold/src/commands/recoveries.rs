@@ -26,6 +26,8 @@ master fared with its partition; and what each backup did.
   read        backups read segments, divide: verified them and cut them up for the recovery masters; ahead of demand.
               'busy' is the time in which any of it was under way, of all backups together
   transfer    records travelled from backups to recovery masters, until publish: as in the second table
+  replicate   copies were made. Where there is room a partition is readable before that: then this tells when all of it
+              was taken in, and the copies are made under 'settle'
   settle      backups wrote to their devices what was recovered; until then the dead server's log is kept beside it, in
               case all power goes
   free        backups freed what they held of the dead server. For neither anybody waits
