@@ -1,6 +1,6 @@
 //! Dead logs that are kept after their recovery, until devices have what was recovered from them.
 //!
-//! What is recovered of a `buffered` table is live when the buffers of its backups have it. Until the new owner tells that
+//! What is recovered of a `buffered` table is live when the buffers of its backups have it, or before that. Until the new owner tells that
 //! their devices do, the dead log is a second position of it: pieces of tablets name it, and the dead server stays in the
 //! list. If the owner dies before, such a piece is recovered from both logs, and published when devices have it; so it has
 //! one earlier position at most.

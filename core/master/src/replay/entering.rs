@@ -71,6 +71,7 @@ impl Master {
         view: &View,
         effects: &mut Effects,
     ) {
+        replay.retry = None;
         let is_ready = replay.sides.iter().all(|side| self.may_enter(side));
         if !is_ready && !planted(Defect::RecoveredEarly) {
             return;
@@ -86,7 +87,6 @@ impl Master {
         if !replay.is_live && self.log.usage().free_bytes < needed + self.config.cleaning_reserve_bytes {
             return replay.fail_for_room("not enough memory on the recovery master for another head");
         }
-        replay.retry = None;
         self.raise_safe_version(replay);
         let mut heads = Vec::new();
         for side in &mut replay.sides {
