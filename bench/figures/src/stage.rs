@@ -211,6 +211,7 @@ impl Plan {
                 buffers_survive_power: false,
                 flush_interval: Duration::from_millis(100),
                 recovery_cache_bytes: self.recovery_cache_bytes(),
+                found_cache_bytes: 0,
                 needed_interval: Duration::from_secs(2),
                 mode: "buffers".into(),
             },

@@ -19,6 +19,8 @@ use ramhold_wire::{Header, View, frame};
 
 /// Appends to one replica that wait for the disk; more are refused with `TooMany`.
 const OPERATION_COUNT_MAX: usize = 256;
+/// This part of the buffers is not given to side segments.
+const SPARED_PART: u32 = 4;
 
 /// What an accepted append makes of a replica.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -129,7 +131,9 @@ impl Backup {
         }
         let frame = self.space.take_frame();
         // With all buffers in use it is written straight into its frame: slower to flush, just as safe.
-        let buffer = if needs_buffer { self.space.take_buffer() } else { None };
+        // Side segments leave some to heads, for which clients wait.
+        let spared = if request.side { self.config.buffer_count() / SPARED_PART } else { 0 };
+        let buffer = if needs_buffer { self.space.take_buffer(spared) } else { None };
         if let Some(before) = before {
             self.replace(now, key, before);
         }

@@ -235,7 +235,9 @@ impl Backup {
         }
         let flush = self.next_flush().map(|(at, _)| at);
         let ask = self.ask_at.filter(|_| self.is_serving);
-        earliest(earliest(flush, ask), self.calls.deadline())
+        let find = self.divisions.find_deadline(self.config.found_cache_bytes);
+        let find = find.filter(|_| self.start_error.is_none());
+        earliest(earliest(flush, ask), earliest(find, self.calls.deadline()))
     }
 
     /// Whether a request is for this server and from somebody who may ask: the coordinator, or a server that is Up.
@@ -276,7 +278,7 @@ impl Backup {
             self.grow(effects);
             self.advance_fences(now, effects);
             self.advance_stop(effects);
-            self.divisions.shrink(now);
+            self.divisions.find(now, self.config.found_cache_bytes, self.config.segment_bytes);
             self.disk.advance(effects);
         }
         if cfg!(debug_assertions) {

@@ -17,6 +17,8 @@ pub struct BackupConfig {
     pub flush_interval: Duration,
     /// Memory for divided segments of dead servers, at least one segment.
     pub recovery_cache_bytes: u64,
+    /// Of that, what the system is to have found before a recovery needs it.
+    pub found_cache_bytes: u64,
     /// How often masters are asked about replicas that were found at start.
     pub needed_interval: Duration,
     /// How status describes where acknowledged writes are held until flushed.

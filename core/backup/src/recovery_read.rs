@@ -32,8 +32,13 @@ use std::time::Duration;
 
 /// Questions that wait for one read; more are told to come again.
 const WAITER_COUNT_MAX: usize = 1024;
-/// Pieces of memory that are kept for records to come: about as many as have yet to be sent.
-const RECYCLED_COUNT_MAX: usize = 32;
+/// Pieces of memory that are kept for records to come.
+const RECYCLED_COUNT_MAX: usize = 512;
+/// This part of a segment is a piece that is found before one is needed, and the pause after each.
+const FOUND_PART: u32 = 8;
+const FIND_PAUSE: Duration = Duration::from_millis(1);
+/// Nothing is found for so long after something was divided: a recovery needs the processor more.
+const FIND_YIELD: Duration = Duration::from_secs(1);
 /// Reads under way at once beyond which nothing is read ahead.
 const AHEAD_READS: usize = 2;
 /// Divisions that are remembered, and how many ranges they have together, the newest whatever it has; others are told
@@ -121,6 +126,8 @@ pub(crate) struct Divisions {
     known: BTreeMap<RecoveryId, Known>,
     dividing: Vec<Dividing>,
     memory: Recycled,
+    found_bytes: u64,
+    find_at: Instant,
 }
 
 impl Divisions {
@@ -132,7 +139,9 @@ impl Divisions {
             divided: BTreeMap::new(),
             known: BTreeMap::new(),
             dividing: Vec::new(),
-            memory: Recycled::new(RECYCLED_COUNT_MAX),
+            memory: Recycled::lasting(RECYCLED_COUNT_MAX),
+            found_bytes: 0,
+            find_at: Instant::ZERO,
         }
     }
 
@@ -141,12 +150,30 @@ impl Divisions {
         self.bytes -= gone.bytes;
         if let State::Divided { records, .. } = gone.state {
             records.into_values().for_each(|records| self.memory.keep(records));
+            self.bound_memory();
         }
     }
 
-    /// Gives memory back that answers no longer need.
-    pub fn shrink(&mut self, now: Instant) {
-        self.memory.shrink(now);
+    /// Gives memory back that has no room beside what is divided.
+    fn bound_memory(&mut self) {
+        self.memory.bound(self.bytes_max.saturating_sub(self.bytes));
+    }
+
+    /// Has the system find memory for records before they come: page by page while a recovery waits, that would cost more
+    /// than all else that dividing does.
+    pub fn find(&mut self, now: Instant, bytes_max: u64, segment_bytes: u32) {
+        if self.find_deadline(bytes_max).is_some_and(|at| at <= now) {
+            let piece = vec![1; (segment_bytes / FOUND_PART) as usize];
+            self.found_bytes += piece.len() as u64;
+            self.memory.keep(Arc::new(piece));
+            self.find_at = now + FIND_PAUSE;
+        }
+    }
+
+    /// When there is more of that to do.
+    pub fn find_deadline(&self, bytes_max: u64) -> Option<Instant> {
+        let is_wanted = self.divided.is_empty() && self.found_bytes < bytes_max && !self.memory.is_full();
+        is_wanted.then_some(self.find_at)
     }
 
     /// Makes room by forgetting what was used longest ago; not what is being read.
@@ -197,6 +224,8 @@ impl Divisions {
     ) {
         self.clock += 1;
         self.bytes += bytes;
+        self.find_at = since + FIND_YIELD;
+        self.bound_memory();
         let state = State::Reading { since, waiters };
         let before = self.divided.insert(key, Divided { ranges, bytes, used: self.clock, state });
         assert!(before.is_none(), "a segment is read once");
@@ -479,5 +508,37 @@ impl Backup {
         self.divisions.dividing.clear();
         self.divisions.bytes = 0;
         self.divisions.known.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // F11
+    #[test]
+    fn memory_is_found_up_to_a_bound_and_gives_way_to_what_is_divided() {
+        const SEGMENT_BYTES: u32 = 8 * 1024;
+        let (found, most) = (3 * 1024, 16 * 1024);
+        let mut divisions = Divisions::new(most);
+        let mut now = Instant::ZERO;
+        let mut steps = 0;
+        while let Some(at) = divisions.find_deadline(found) {
+            now = now.max(at);
+            divisions.find(now, found, SEGMENT_BYTES);
+            steps += 1;
+            assert!(steps <= 3 && divisions.find_deadline(found).is_none_or(|next| next > now));
+        }
+        assert_eq!(divisions.memory.bytes(), found);
+        let key = DivisionKey { recovery: RecoveryId(1), digest: 0, replica: ReplicaNumber(1), end: 0 };
+        divisions.insert(now, key, Arc::new([]), most - 1024, Vec::new());
+        assert_eq!(divisions.memory.bytes(), 1024, "what was found is within the bound too");
+        assert_eq!(divisions.find_deadline(u64::MAX), None, "a recovery needs the processor more");
+        let records = [(0, Arc::new(vec![0; 1000])), (1, Arc::new(vec![0; 500]))].into();
+        let divided = divisions.divided.get_mut(&key).unwrap();
+        divided.state = State::Divided { reading: Duration::ZERO, records, taken: BTreeSet::new() };
+        divisions.remove(&key);
+        assert_eq!(divisions.memory.bytes(), 1024 + 1500, "it stays for the next recovery");
+        assert_eq!(divisions.find_deadline(u64::MAX), Some(now + FIND_YIELD));
     }
 }

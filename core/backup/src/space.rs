@@ -46,7 +46,11 @@ impl Space {
         self.free_frames.pop_first()
     }
 
-    pub fn take_buffer(&mut self) -> Option<u32> {
+    /// None when no more than `spared` are left.
+    pub fn take_buffer(&mut self, spared: u32) -> Option<u32> {
+        if self.free_buffers.len() <= spared as usize {
+            return None;
+        }
         self.free_buffers.pop_first()
     }
 

@@ -3,6 +3,8 @@
 //! A recovery sends gigabytes in messages of a megabyte; in new memory each time, finding its pages would cost more than
 //! filling them.
 //!
+//! Who has a budget for it keeps it for good (`lasting`), others give it back when nothing was taken for a while.
+//!
 //! Invariant: what is taken is nobody else's.
 
 use crate::Instant;
@@ -18,12 +20,37 @@ pub struct Recycled {
     kept: VecDeque<Arc<Vec<u8>>>,
     count_max: usize,
     taken_at: Instant,
+    is_lasting: bool,
 }
 
 impl Recycled {
     /// Keeps so many pieces at most.
     pub fn new(count_max: usize) -> Recycled {
-        Recycled { kept: VecDeque::new(), count_max, taken_at: Instant::ZERO }
+        Recycled { kept: VecDeque::new(), count_max, taken_at: Instant::ZERO, is_lasting: false }
+    }
+
+    /// Keeps it until it is told to give some back.
+    pub fn lasting(count_max: usize) -> Recycled {
+        Recycled { is_lasting: true, ..Recycled::new(count_max) }
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.kept.len() >= self.count_max
+    }
+
+    /// Of all that is kept.
+    pub fn bytes(&self) -> u64 {
+        self.kept.iter().map(|memory| memory.capacity() as u64).sum()
+    }
+
+    /// Gives back what is beyond so many bytes.
+    pub fn bound(&mut self, bytes_max: u64) {
+        let mut bytes = self.bytes();
+        while bytes > bytes_max
+            && let Some(memory) = self.kept.pop_front()
+        {
+            bytes -= memory.capacity() as u64;
+        }
     }
 
     /// Memory without bytes in it, used before if somebody is done with some.
@@ -51,7 +78,7 @@ impl Recycled {
 
     /// Gives everything back when nothing was taken for a while, and tells whether that is so.
     pub fn shrink(&mut self, now: Instant) -> bool {
-        let is_idle = now.since(self.taken_at) > KEPT_FOR;
+        let is_idle = !self.is_lasting && now.since(self.taken_at) > KEPT_FOR;
         if is_idle && !self.kept.is_empty() {
             self.kept = VecDeque::new();
         }
@@ -76,6 +103,22 @@ mod tests {
         drop(read);
         let again = recycled.take(Instant(0));
         assert_eq!((again.as_ptr(), again.len()), (place, 0));
+    }
+
+    #[test]
+    fn lasting_memory_stays_within_its_bound() {
+        let mut recycled = Recycled::lasting(4);
+        for byte in 0..3 {
+            recycled.keep(Arc::new(vec![byte; 10]));
+        }
+        recycled.shrink(Instant(7) + KEPT_FOR * 2);
+        assert_eq!(recycled.bytes(), 30);
+        recycled.bound(29);
+        assert_eq!(recycled.bytes(), 20);
+        recycled.bound(20);
+        assert_eq!(recycled.bytes(), 20);
+        recycled.bound(0);
+        assert_eq!(recycled.bytes(), 0);
     }
 
     #[test]

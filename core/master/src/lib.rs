@@ -241,6 +241,11 @@ pub struct Master {
     busy: bool,
     /// The next slice of the log's memory is touched then, if any is to be.
     touch_at: Instant,
+    /// Since when the server list has somebody who is being recovered.
+    recovering_since: Option<Instant>,
+    early_firsts: Option<replay::EarlyFirsts>,
+    /// Of records that a recovery has taken in, for those that come.
+    arrival_memory: Vec<Vec<u8>>,
 }
 
 /// The log as the replicator reads it.
@@ -312,6 +317,9 @@ impl Master {
             side_appended: false,
             busy: false,
             touch_at: Instant::ZERO,
+            recovering_since: None,
+            early_firsts: None,
+            arrival_memory: Vec::new(),
         }
     }
 
@@ -449,6 +457,9 @@ impl Master {
 
     pub fn on_list(&mut self, now: Instant, view: &View, effects: &mut Effects) {
         self.replicator.on_list(now, view);
+        let is_recovering = view.list.is_anybody_recovered();
+        self.recovering_since = is_recovering.then(|| self.recovering_since.unwrap_or(now));
+        self.touch_after(now);
         self.advance(now, view, effects);
     }
 

@@ -35,8 +35,13 @@ use std::time::Duration;
 
 const REPORT_TIMEOUT: Duration = Duration::from_millis(500);
 const REPORT_PAUSE: Duration = Duration::from_millis(50);
-/// Side segments that are replicated at a time when their partition is live: clients are served beside it.
+/// Side segments of live partitions, of all together, that are replicated at a time: clients are served beside it, and what
+/// they write waits behind it.
 const LIVE_SEGMENTS_MAX: usize = 2;
+/// How long what is live waits with its replication for recoveries that others are still at: clients wait for those.
+const LIVE_YIELD_MAX: Duration = Duration::from_secs(2);
+/// Partitions of one recovery on one master are rarely more.
+const EARLY_FIRSTS: usize = 15;
 /// How long a partition that is to go live at once waits for its stream to be registered before it looks again.
 const REGISTER_PAUSE: Duration = Duration::from_millis(1);
 /// Index buckets looked at in one turn.
@@ -242,6 +247,17 @@ impl PartitionReplay {
     }
 }
 
+/// First segments for further partitions of a recovery that go live before they are entered.
+#[derive(Debug)]
+pub(crate) struct EarlyFirsts {
+    recovery: RecoveryId,
+    /// When they were taken, so many tablets had left.
+    removed: u64,
+    /// Each has a head behind them.
+    streams: BTreeSet<StreamId>,
+    ids: Vec<SegmentId>,
+}
+
 fn hash_range(range: &PartitionRange) -> HashRange {
     HashRange { table: range.table, first: range.first, last: range.last }
 }
@@ -315,20 +331,21 @@ impl Master {
                 Ok(stream) => stream,
                 Err(status) => return status,
             };
-            if self.log.head_segment(stream).is_none() && self.roll(now, stream, view, effects).is_none() {
+            let is_new = self.log.head_segment(stream).is_none();
+            // One that goes live early has one rolled in any case.
+            if is_new && !recover.early && self.roll(now, stream, view, effects).is_none() {
                 return Status::OutOfMemory;
             }
             streams.push(stream);
         }
-        let first_segment = self.log.take_first_segment();
-        // What is written to a partition that is live before it is entered must not be before its first segment.
-        let new_heads: BTreeSet<StreamId> =
-            streams.iter().copied().filter(|_| recover.early && !planted(Defect::EarlyInOldHead)).collect();
-        for stream in new_heads {
-            if self.roll(now, stream, view, effects).is_none() {
-                return Status::OutOfMemory;
+        let first_segment = if recover.early {
+            match self.early_first_segment(now, recover.recovery, &streams, view, effects) {
+                Some(first_segment) => first_segment,
+                None => return Status::OutOfMemory,
             }
-        }
+        } else {
+            self.log.take_first_segment()
+        };
         let mut sides: Vec<Side> = Vec::new();
         for stream in &streams {
             if !sides.iter().any(|s| s.stream == *stream) {
@@ -455,14 +472,15 @@ impl Master {
                         replay.phase = Phase::Reporting { next: now, asked: false };
                         effects.report(Level::Debug, "mark:recovery_told_early");
                     } else {
-                        self.begin_side_segments(replay);
+                        self.begin_side_segments(now, replay);
                         replay.phase = Phase::Replicating;
                     }
                 }
             }
         }
         if matches!(replay.phase, Phase::Replicating) {
-            self.begin_side_segments(replay);
+            replay.retry = None;
+            self.begin_side_segments(now, replay);
             self.enter_when_whole(now, replay, view, effects);
         }
         if let Phase::Entered { heads } = &replay.phase {
@@ -510,6 +528,38 @@ impl Master {
         self.report(now, key, replay, view, effects);
     }
 
+    /// What is written to a partition that is live before it is entered must not be before its first segment, so a head is
+    /// rolled behind that; now, as by then it is open. Heads are opened one after the other, and writes wait for each, so
+    /// partitions of one recovery share it: ids are taken before it for those that come. They may have them as long as the
+    /// log has nothing of their ranges behind those ids: nothing has left since, and nothing that had left was being swept.
+    fn early_first_segment(
+        &mut self,
+        now: Instant,
+        recovery: RecoveryId,
+        streams: &[StreamId],
+        view: &View,
+        effects: &mut Effects,
+    ) -> Option<SegmentId> {
+        let removed = self.tablets.removed_count();
+        if let Some(firsts) = &mut self.early_firsts
+            && (firsts.recovery, firsts.removed) == (recovery, removed)
+            && streams.iter().all(|stream| firsts.streams.contains(stream))
+            && let Some(first) = firsts.ids.pop()
+        {
+            return Some(first);
+        }
+        let more = if self.sweeps.is_empty() { EARLY_FIRSTS } else { 0 };
+        let first_segment = self.log.take_first_segment();
+        let ids = (0..more).map(|_| self.log.take_first_segment()).collect();
+        let streams: BTreeSet<StreamId> = streams.iter().copied().collect();
+        for stream in &streams {
+            if self.log.head_segment(*stream).is_none() || !planted(Defect::EarlyInOldHead) {
+                self.roll(now, *stream, view, effects)?;
+            }
+        }
+        self.early_firsts = Some(EarlyFirsts { recovery, removed, streams, ids });
+        Some(first_segment)
+    }
     /// Nothing that it writes has a version that the dead log may have.
     pub(super) fn raise_safe_version(&mut self, replay: &PartitionReplay) {
         if !planted(Defect::SafeVersionNotReplayed) {
@@ -519,12 +569,19 @@ impl Master {
 
     /// Tells the replicator of side segments that have come into being. Those of a partition that goes live before it is
     /// replicated wait for that: the dead log is there, and what clients wait for comes first.
-    fn begin_side_segments(&mut self, replay: &mut PartitionReplay) {
+    fn begin_side_segments(&mut self, now: Instant, replay: &mut PartitionReplay) {
         if replay.early && !replay.is_live {
             return;
         }
+        let yields_until = self.recovering_since.map(|since| since + LIVE_YIELD_MAX);
+        if let Some(until) = yields_until.filter(|until| replay.is_live && now < *until) {
+            replay.retry = Some(until);
+            return;
+        }
         let most = if replay.is_live { LIVE_SEGMENTS_MAX } else { usize::MAX };
-        let begun = replay.sides.iter().flat_map(|side| &side.begun);
+        let others = self.replays.values().filter(|other| other.is_live && replay.is_live);
+        let sides = others.flat_map(|other| &other.sides).chain(&replay.sides);
+        let begun = sides.flat_map(|side| &side.begun);
         let mut busy = begun.filter(|segment| !self.replicator.is_complete(**segment)).count();
         for entry in &mut replay.sides {
             for segment in self.log.side_segments(entry.side) {
@@ -605,13 +662,12 @@ impl Master {
                 if replay.early {
                     replay.is_live = true;
                     replay.phase = Phase::Replicating;
-                    self.begin_side_segments(&mut replay);
+                    self.begin_side_segments(now, &mut replay);
                     self.side_appended = true;
                     self.replays.insert(key, replay);
                 } else if !replay.settles_first {
                     self.begin_settling(replay.settling, false);
                 }
-                self.touch_later(now);
                 effects.report(Level::Debug, "mark:recovery_published");
                 for table in dropped {
                     for range in self.tablets.ranges_of(table) {

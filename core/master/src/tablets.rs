@@ -75,6 +75,7 @@ pub(crate) struct Tablets {
     /// Tables that this shard was told to drop, the oldest first: a request to take a tablet of one is of before.
     dropped: VecDeque<TableId>,
     is_dropped: BTreeSet<TableId>,
+    removed_count: u64,
 }
 
 impl Tablets {
@@ -129,7 +130,13 @@ impl Tablets {
     pub fn remove(&mut self, range: HashRange) -> Option<Tablet> {
         let table = self.tables.get_mut(&range.table)?;
         let at = table.tablets.iter().position(|t| t.range == range)?;
+        self.removed_count += 1;
         Some(table.tablets.remove(at))
+    }
+
+    /// How often something has left.
+    pub fn removed_count(&self) -> u64 {
+        self.removed_count
     }
 
     /// Those of a table, in order.

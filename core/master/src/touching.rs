@@ -13,8 +13,8 @@ use std::time::Duration;
 /// Touched at a time: 64 pages, some 50 µs.
 const SLICE_BYTES: u64 = 256 * 1024;
 const PAUSE: Duration = Duration::from_millis(1);
-/// After a recovery: others may be at theirs still, and need the processor more.
-const RECOVERY_PAUSE: Duration = Duration::from_secs(5);
+/// While somebody is being recovered others need the processor more; but not for ever, as logs can be incomplete.
+const YIELD_MAX: Duration = Duration::from_secs(5);
 
 impl Master {
     pub(crate) fn touch_when_idle(&mut self, now: Instant) {
@@ -24,8 +24,14 @@ impl Master {
         }
     }
 
-    pub(crate) fn touch_later(&mut self, now: Instant) {
-        self.touch_at = now + RECOVERY_PAUSE;
+    pub(crate) fn touch_after(&mut self, now: Instant) {
+        if let Some(since) = self.recovering_since
+            && now < since + YIELD_MAX
+        {
+            self.touch_at = self.touch_at.max(since + YIELD_MAX);
+        } else {
+            self.touch_at = self.touch_at.min(now + PAUSE);
+        }
     }
 
     /// What is left to do of that.

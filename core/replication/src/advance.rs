@@ -6,7 +6,7 @@ use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Effects, Instant, Peer, Position, SegmentId, ServerId, StreamId, time::earliest};
 use ramhold_placement::{Wish, choose_backup};
 use ramhold_wire::data::{AppendRequest, Certificate};
-use ramhold_wire::membership::{Durability, HeadRecord, ServerState, StreamRegister};
+use ramhold_wire::membership::{Durability, HeadRecord, StreamRegister};
 use ramhold_wire::{Header, Opcode, View, frame, request};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -429,9 +429,7 @@ impl Replicator {
 
     /// The server list changed: whatever was on a server that is not Up is lost.
     pub fn on_list(&mut self, now: Instant, view: &View) {
-        let is_recovering =
-            view.list.entries().any(|entry| entry.state == ServerState::Crashed && !entry.kept);
-        self.copies.tell_recovering(now, is_recovering);
+        self.copies.tell_recovering(now, view.list.is_anybody_recovered());
         let ids: Vec<SegmentId> = self.segments.keys().copied().collect();
         for id in ids {
             for index in 0..self.segments[&id].places.len() {

@@ -70,6 +70,11 @@ impl ServerList {
         self.entries.values().filter(|e| e.state == ServerState::Up)
     }
 
+    /// Whether what a dead server had is not all served again.
+    pub fn is_anybody_recovered(&self) -> bool {
+        self.entries.values().any(|e| e.state == ServerState::Crashed && !e.kept)
+    }
+
     pub fn standing(&self, id: ServerId) -> Standing {
         match self.entries.get(&id) {
             Some(entry) if entry.state == ServerState::Up => Standing::Up,

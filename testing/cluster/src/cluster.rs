@@ -5,7 +5,7 @@ use crate::process::Process;
 use crate::scratch::Scratch;
 use crate::waiting::{Failure, wait_for};
 use ramhold_base::Rng;
-use ramhold_client::{Client, ClusterStatus, ProcessStatus, ServerEntry, ServerState};
+use ramhold_client::{Client, ClusterStatus, ProcessStatus, RecoveryReport, ServerEntry, ServerState};
 use rustix::process::Signal;
 use std::ffi::OsString;
 use std::hash::{BuildHasher, RandomState};
@@ -296,10 +296,11 @@ impl Cluster {
         .collect()
     }
 
-    /// Bytes of log that the newest recoveries have fetched.
-    pub fn recovered_bytes(&self, newest: usize) -> Result<u64, Failure> {
-        let reports = self.client(ATTEMPT)?.recoveries()?;
-        Ok(reports.iter().take(newest).map(|report| report.bytes).sum())
+    /// The newest recoveries.
+    pub fn recoveries(&self, newest: usize) -> Result<Vec<RecoveryReport>, Failure> {
+        let mut reports = self.client(ATTEMPT)?.recoveries()?;
+        reports.truncate(newest);
+        Ok(reports)
     }
 
     /// Waits until every segment has all its replicas, and no backup holds more than these (D6, D7). `spare`: frames that

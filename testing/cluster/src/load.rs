@@ -57,6 +57,7 @@ struct Shared {
     /// From the start of an operation to the start of the same client's next.
     interval_nanos: AtomicU64,
     longest_wait_nanos: AtomicU64,
+    longest_read_nanos: AtomicU64,
     began: Instant,
     /// Of each client: all that it began so long after `began`, or earlier, has ended.
     reached_nanos: Vec<AtomicU64>,
@@ -101,6 +102,7 @@ impl Load {
             is_open: AtomicBool::new(false),
             interval_nanos: AtomicU64::new(nanos(INTERVAL)),
             longest_wait_nanos: AtomicU64::new(0),
+            longest_read_nanos: AtomicU64::new(0),
             began: Instant::now(),
             reached_nanos: (0..shape.clients).map(|_| AtomicU64::new(0)).collect(),
         });
@@ -175,6 +177,11 @@ impl Load {
     /// The longest time from the start of any client's operation to its success, of those that ended since this was asked.
     pub fn take_longest_wait(&self) -> Duration {
         Duration::from_nanos(self.shared.longest_wait_nanos.swap(0, Ordering::SeqCst))
+    }
+
+    /// Of reads alone, while clients go on with other keys; since this was asked.
+    pub fn take_longest_read(&self) -> Duration {
+        Duration::from_nanos(self.shared.longest_read_nanos.swap(0, Ordering::SeqCst))
     }
 
     fn check_running(&self) -> Result<(), Failure> {

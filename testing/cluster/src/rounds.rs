@@ -5,6 +5,7 @@ use crate::journal::value_bytes_mean;
 use crate::load::{Load, Pace, Shape};
 use crate::waiting::{Failure, pass};
 use ramhold_base::Rng;
+use ramhold_client::RecoveryReport;
 use std::time::{Duration, Instant};
 
 #[derive(Clone, Copy, Debug)]
@@ -83,6 +84,7 @@ pub fn run(rounds: Rounds, mut tell: impl FnMut(&str)) -> Result<Outcome, Failur
         let victims = choose_victims(&rounds, &cluster, &mut rng)?;
         load.wait_begun(WAIT_WITHIN)?;
         load.take_longest_wait();
+        load.take_longest_read();
         let killed = Instant::now();
         cluster.kill_at_once(&victims);
         cluster.wait_counted(rounds.servers - rounds.victims)?;
@@ -90,7 +92,11 @@ pub fn run(rounds: Rounds, mut tell: impl FnMut(&str)) -> Result<Outcome, Failur
         cluster.wait_up(rounds.servers - rounds.victims)?;
         let recovered = killed.elapsed();
         outcome.recovered.push(recovered);
-        let log_bytes = cluster.recovered_bytes(rounds.victims)?;
+        let reports = cluster.recoveries(rounds.victims)?;
+        let log_bytes: u64 = reports.iter().map(|report| report.bytes).sum();
+        let last = |millis: fn(&RecoveryReport) -> Option<u64>| reports.iter().filter_map(millis).max();
+        let complete = last(|report| report.complete_millis).unwrap_or_default();
+        let live = last(|report| report.done_millis).unwrap_or_default();
         let frames = cluster.wait_replicated(spare)?;
         let replicated = killed.elapsed();
         load.wait_acknowledged(200)?;
@@ -102,9 +108,9 @@ pub fn run(rounds: Rounds, mut tell: impl FnMut(&str)) -> Result<Outcome, Failur
         let wait = load.take_longest_wait();
         outcome.waits.push(wait);
         tell(&format!(
-            "round {round}: killed {victims:?} with {} MB of log; noticed after {:.2} s, recovered and \
-             settled after {:.2} s, replicated after {:.2} s with {} frames in use for {} replicas; longest wait {:.2} s; \
-             {} writes so far",
+            "round {round}: killed {victims:?} with {} MB of log; noticed after {:.2} s, log complete {complete} ms \
+             and all live {live} ms later, recovered and settled after {:.2} s, replicated after {:.2} s with {} frames in use for {} replicas; longest wait {:.2} s, of a \
+             read {:.2} s; {} writes so far",
             log_bytes / 1_000_000,
             noticed.as_secs_f64(),
             recovered.as_secs_f64(),
@@ -112,6 +118,7 @@ pub fn run(rounds: Rounds, mut tell: impl FnMut(&str)) -> Result<Outcome, Failur
             frames.used,
             frames.wanted,
             wait.as_secs_f64(),
+            load.take_longest_read().as_secs_f64(),
             load.acknowledged()
         ));
         Ok(())

@@ -355,6 +355,7 @@ impl Prepared {
                 buffers_survive_power: arguments.buffers_survive_power,
                 flush_interval: arguments.flush_interval,
                 recovery_cache_bytes: self.memory.recovery_cache_bytes.max(u64::from(SEGMENT_BYTES)),
+                found_cache_bytes: self.memory.recovery_cache_bytes / 2,
                 needed_interval: NEEDED_INTERVAL,
                 mode: self.mode_text(),
             },

@@ -1,6 +1,7 @@
 //! What a backup answers to appends, in every order.
 
 use crate::rig::*;
+use ramhold_backup::{BackupConfig, Buffers};
 use ramhold_base::{Epoch, SegmentId, ServerId, Status};
 use ramhold_wire::Opcode;
 use ramhold_wire::data::{AppendReply, AppendRequest};
@@ -244,6 +245,21 @@ fn refusals_name_their_reason() {
     expect(&|_| (), &body(&long.from(0)), Status::BadRequest);
     expect(&|h| h.opcode = Opcode::Read.code(), &good, Status::UnknownOpcode);
     expect(&|_| (), &good, Status::Ok);
+}
+
+// D3, F11: what clients write waits for heads.
+#[test]
+fn side_segments_leave_a_quarter_of_the_buffers_to_heads() {
+    let mut rig = Rig::new(BackupConfig { buffers: Buffers::Reserved { count: 8 }, ..config() });
+    let logs: Vec<Log> = (1..=10).map(Log::new).collect();
+    for (log, used) in logs.iter().zip([1, 2, 3, 4, 5, 6, 6, 6]) {
+        assert_eq!(rig.append(log, AppendRequest { side: true, ..log.from(0) }).0, Status::Ok);
+        assert_eq!(rig.backup.status().buffers_used, used);
+    }
+    for (log, used) in logs[8..].iter().zip([7, 8]) {
+        assert_eq!(rig.append(log, log.from(0)).0, Status::Ok);
+        assert_eq!(rig.backup.status().buffers_used, used);
+    }
 }
 
 // D3

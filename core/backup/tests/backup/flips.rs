@@ -51,6 +51,7 @@ fn one_frame() -> BackupConfig {
         buffers_survive_power: false,
         // What is being read counts with its whole length.
         recovery_cache_bytes: (UNDER_WAY_COUNT as u64 + 1) * LOG_BYTES as u64,
+        found_cache_bytes: 0,
         ..config()
     }
 }

@@ -28,6 +28,7 @@ pub fn config() -> BackupConfig {
         buffers_survive_power: false,
         flush_interval: Duration::from_millis(100),
         recovery_cache_bytes: 2 * u64::from(SEGMENT_BYTES),
+        found_cache_bytes: 0,
         needed_interval: Duration::from_secs(1),
         mode: "buffers in memory".into(),
     }

@@ -71,7 +71,6 @@ impl Master {
         view: &View,
         effects: &mut Effects,
     ) {
-        replay.retry = None;
         let is_ready = replay.sides.iter().all(|side| self.may_enter(side));
         if !is_ready && !planted(Defect::RecoveredEarly) {
             return;

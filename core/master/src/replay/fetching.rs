@@ -41,6 +41,8 @@ const SPEED_SCALE: u64 = 1 << 32;
 /// Of an answer so much is taken in from where it lies, which spares its records a copy; the rest waits for its turn. Some
 /// milliseconds' worth at most, and about as long as a backup takes to divide a segment.
 const AT_ONCE_BYTES: usize = 2 << 20;
+/// Memory that is kept, also between recoveries, for answers that have to wait.
+const ARRIVAL_MEMORY_MAX: usize = 16 << 20;
 /// How often a recovery that finds no memory waits for cleaning before it gives up.
 const MEMORY_WAITS_MAX: u32 = 500;
 
@@ -128,8 +130,6 @@ pub(super) struct Fetching {
     outstanding: usize,
     done_count: usize,
     queue: VecDeque<Arrived>,
-    /// Memory of what was taken in, for what comes.
-    spare: Vec<Vec<u8>>,
     /// Taking in waits for memory or for repair until then.
     paused_until: Option<Instant>,
     memory_waits: u32,
@@ -185,7 +185,6 @@ impl Fetching {
             outstanding: 0,
             done_count: 0,
             queue: VecDeque::new(),
-            spare: Vec::new(),
             paused_until: None,
             memory_waits: 0,
             bytes: 0,
@@ -377,11 +376,10 @@ impl Master {
                     has_more = self.take_in_some(now, replay, (fetch.job, body, &mut offset), view, effects);
                 }
                 if has_more {
-                    let fetching = &mut replay.fetching;
-                    let mut records = fetching.spare.pop().unwrap_or_default();
+                    let mut records = self.arrival_memory.pop().unwrap_or_default();
                     records.clear();
                     records.extend_from_slice(&body[offset..]);
-                    fetching.queue.push_back(Arrived { job: fetch.job, records, offset: 0 });
+                    replay.fetching.queue.push_back(Arrived { job: fetch.job, records, offset: 0 });
                 }
             }
             Status::Retry | Status::TooMany | Status::NotReady => fetching.put_off(fetch.job, now),
@@ -415,7 +413,10 @@ impl Master {
         if self.take_in_some(now, replay, (*job, records, offset), view, effects) {
             replay.fetching.queue.push_front(arrived);
         } else {
-            replay.fetching.spare.push(arrived.records);
+            let kept: usize = self.arrival_memory.iter().map(Vec::capacity).sum();
+            if kept + arrived.records.capacity() <= ARRIVAL_MEMORY_MAX {
+                self.arrival_memory.push(arrived.records);
+            }
         }
     }
 
@@ -454,7 +455,7 @@ impl Master {
                 true
             }
         };
-        self.begin_side_segments(replay);
+        self.begin_side_segments(now, replay);
         has_more
     }
 
@@ -471,7 +472,7 @@ impl Master {
             AppendRefusal::Unreadable(what) => self.unreadable(now, what, view, effects) == Status::Retry,
             AppendRefusal::OutOfMemory | AppendRefusal::HeadFull | AppendRefusal::TooLarge => {
                 // The replicator has to know of all side segments before cleaning looks.
-                self.begin_side_segments(replay);
+                self.begin_side_segments(now, replay);
                 replay.fetching.memory_waits += 1;
                 replay.fetching.memory_waits <= MEMORY_WAITS_MAX
                     && self.clean_for_room(now, Purpose::Ordinary, view, effects)

@@ -2,7 +2,7 @@
 //!
 //! Catalogue: F4, F5, F6.
 
-use crate::rig::Rig;
+use crate::rig::{Rig, entry};
 use ramhold_base::hash::PlacementSeed;
 use ramhold_base::*;
 use ramhold_log::{Entry, INTAKE_SLICE_BYTES, Object, OlderList};
@@ -172,26 +172,135 @@ fn records_are_taken_in_by_slices() {
     assert!(seen.windows(2).all(|pair| pair[1] - pair[0] <= of(3 * INTAKE_SLICE_BYTES)), "{seen:?}");
 }
 
+/// The list has a dead server, whose recovery is over or not.
+fn list_dead(rig: &mut Rig, kept: bool) {
+    let version = rig.view.list.version();
+    rig.view.list.apply(&ServerListUpdate {
+        from: version,
+        to: version + 1,
+        changed: vec![ServerEntry { state: ServerState::Crashed, kept, ..entry(3) }],
+        removed: vec![],
+        issued: ServerId(9),
+        time: Default::default(),
+        coordinator: None,
+        copyset_rings: None,
+    });
+    let mut effects = Effects::new();
+    rig.master.on_list(rig.now, &rig.view, &mut effects);
+    rig.take(effects);
+}
+
 // F11: others may be at their partitions still.
 #[test]
-fn memory_is_not_looked_for_just_after_a_recovery() {
-    let mut rig = Rig::with(8 << 20);
-    assert_eq!(rig.request(&recover(1, readable())), Status::Ok);
-    answer_records(&mut rig, &records());
-    for _ in 0..5 {
+fn memory_is_not_looked_for_while_somebody_is_recovered_but_not_for_ever() {
+    for is_over in [false, true] {
+        let mut rig = Rig::with(8 << 20);
+        let left_after = |rig: &mut Rig, pause: u64| {
+            rig.now = rig.now + Duration::from_secs(pause);
+            rig.tick();
+            rig.master.untouched_bytes()
+        };
+        list_dead(&mut rig, false);
+        let left = left_after(&mut rig, 1);
+        assert_eq!(left_after(&mut rig, 3), left);
+        if is_over {
+            list_dead(&mut rig, true);
+            assert!(left_after(&mut rig, 0) <= left && left_after(&mut rig, 1) < left);
+        } else {
+            assert!(left_after(&mut rig, 3) < left, "a log may be incomplete for long");
+        }
+    }
+}
+
+// F11: writes wait for each head that is rolled.
+#[test]
+fn partitions_of_one_recovery_that_go_live_early_share_a_head() {
+    let mut rig = Rig::new();
+    let part = |partition: u32| {
+        let half = u64::MAX / 2;
+        let ranges = vec![range(0, half), PartitionRange { partition: 1, ..range(half + 1, u64::MAX) }];
+        Recover { early: true, ranges, partition, ..recover(1, readable()) }
+    };
+    let head = |rig: &Rig| rig.master.log().head_segment(StreamId(1)).expect("it has a head");
+    assert_eq!(rig.request(&part(0)), Status::Ok);
+    let first = head(&rig);
+    assert_eq!(rig.request(&part(1)), Status::Ok);
+    assert_eq!(head(&rig), first);
+    for _ in 0..2 {
+        answer_records(&mut rig, &[]);
+    }
+    let mut firsts = Vec::new();
+    for _ in 0..20 {
         rig.settle();
         rig.tick();
+        while let Some((asked, report)) = rig.recovered() {
+            let RecoveryOutcome::Done { assignments, .. } = report.outcome else { panic!("{report:?}") };
+            firsts.push(assignments[0].first_segment);
+            rig.answer(&asked, Status::Ok);
+        }
     }
-    let (asked, _) = rig.recovered().expect("done");
-    rig.answer(&asked, Status::Ok);
-    let left = rig.master.untouched_bytes();
-    let mut left_after = |pause: u64| {
-        rig.now = rig.now + Duration::from_secs(pause);
-        rig.master.tick(rig.now, &rig.view, &mut Effects::new());
-        rig.master.untouched_bytes()
-    };
-    assert_eq!(left_after(3), left);
-    assert!(left_after(3) < left);
+    firsts.sort_unstable();
+    assert!(firsts.len() == 2 && firsts[0] < firsts[1] && firsts[1] < first, "{firsts:?}, {first}");
+}
+
+// F6: after a tablet has left, the log may have something of it behind first segments that were taken before.
+#[test]
+fn no_first_segment_is_from_before_a_tablet_left() {
+    let mut rig = Rig::new();
+    let head = |rig: &Rig| rig.master.log().head_segment(StreamId(1)).expect("it has a head");
+    assert_eq!(rig.request(&Recover { early: true, ..recover(1, readable()) }), Status::Ok);
+    answer_records(&mut rig, &records());
+    for _ in 0..5 {
+        rig.tick();
+    }
+    let (asked, _) = rig.recovered().expect("all is taken in");
+    let before = head(&rig);
+    rig.answer(&asked, Status::NotAllowed);
+    pass(&mut rig, 1);
+    rig.recovered().expect("it is taken back");
+    let mut answers = (0..5).map(|_| rig.request(&Recover { early: true, ..recover(2, readable()) }));
+    assert!(answers.any(|status| status == Status::Ok));
+    assert!(head(&rig) > before);
+    answer_records(&mut rig, &records());
+    for _ in 0..5 {
+        rig.tick();
+    }
+    let (_, report) = rig.recovered().expect("all is taken in");
+    let RecoveryOutcome::Done { assignments, .. } = report.outcome else { panic!("{report:?}") };
+    assert!(assignments[0].first_segment > before, "{assignments:?}, {before}");
+}
+
+// F11: clients wait for the others.
+#[test]
+fn what_is_live_is_replicated_when_others_are_done_or_take_long() {
+    for is_over in [false, true] {
+        let mut rig = Rig::new();
+        list_dead(&mut rig, false);
+        assert_eq!(rig.request(&Recover { early: true, ..recover(1, readable()) }), Status::Ok);
+        answer_records(&mut rig, &records());
+        for _ in 0..5 {
+            rig.tick();
+        }
+        let (asked, _) = rig.recovered().expect("all is taken in");
+        rig.answer(&asked, Status::Ok);
+        pass(&mut rig, 3);
+        assert!(!is_entered(&rig));
+        if is_over {
+            list_dead(&mut rig, true);
+            rig.tick();
+        } else {
+            assert!(
+                rig.master.deadline().is_some_and(|at| at > rig.now),
+                "it is looked at again, and not yet"
+            );
+            pass(&mut rig, 2);
+        }
+        for _ in 0..5 {
+            rig.settle();
+            rig.tick();
+        }
+        assert!(is_entered(&rig), "{is_over}");
+    }
 }
 
 #[test]

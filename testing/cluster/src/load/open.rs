@@ -75,6 +75,9 @@ impl Worker {
     }
 
     fn settle(&mut self, asked: Asked, outcome: ramhold_client::Outcome, shared: &Shared) {
+        if asked.stamp.is_none() {
+            shared.longest_read_nanos.fetch_max(nanos(asked.began.elapsed()), Ordering::SeqCst);
+        }
         let is_done = match asked.stamp {
             Some(stamp) => self.settle_write(asked.key, stamp, outcome, shared),
             None => self.settle_read(asked.key, outcome),

@@ -113,6 +113,7 @@ impl Backups {
                 buffers_survive_power: false,
                 flush_interval: FLUSH_INTERVAL,
                 recovery_cache_bytes: u64::from(segment_bytes),
+                found_cache_bytes: 0,
                 needed_interval: Duration::from_secs(1),
                 mode: String::new(),
             };
