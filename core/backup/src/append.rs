@@ -141,7 +141,7 @@ impl Backup {
         let incarnation = self.next_sequence();
         let mut replica = Replica::new(key, incarnation, buffer, frame);
         replica.side = request.side;
-        replica.synced = request.synced && !self.config.buffers_survive_power;
+        replica.synced = request.synced && !(self.config.buffers_survive_power && buffer.is_some());
         self.replicas.insert(number, replica);
         self.present.insert(key, number);
         mark(effects, marks::OPENED);

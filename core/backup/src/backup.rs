@@ -226,6 +226,9 @@ impl Backup {
 
     pub fn tick(&mut self, now: Instant, view: &View, effects: &mut Effects) {
         while self.calls.overdue(now).is_some() {}
+        if self.failed.is_none() && self.start_error.is_none() {
+            self.divisions.find(now, self.config.found_cache_bytes, self.config.segment_bytes);
+        }
         self.advance(now, view, effects);
     }
 
@@ -235,7 +238,7 @@ impl Backup {
         }
         let flush = self.next_flush().map(|(at, _)| at);
         let ask = self.ask_at.filter(|_| self.is_serving);
-        let find = self.divisions.find_deadline(self.config.found_cache_bytes);
+        let find = self.divisions.find_deadline(self.config.found_cache_bytes, self.config.segment_bytes);
         let find = find.filter(|_| self.start_error.is_none());
         earliest(earliest(flush, ask), earliest(find, self.calls.deadline()))
     }
@@ -278,7 +281,6 @@ impl Backup {
             self.grow(effects);
             self.advance_fences(now, effects);
             self.advance_stop(effects);
-            self.divisions.find(now, self.config.found_cache_bytes, self.config.segment_bytes);
             self.disk.advance(effects);
         }
         if cfg!(debug_assertions) {

@@ -126,7 +126,6 @@ pub(crate) struct Divisions {
     known: BTreeMap<RecoveryId, Known>,
     dividing: Vec<Dividing>,
     memory: Recycled,
-    found_bytes: u64,
     find_at: Instant,
 }
 
@@ -140,7 +139,6 @@ impl Divisions {
             known: BTreeMap::new(),
             dividing: Vec::new(),
             memory: Recycled::lasting(RECYCLED_COUNT_MAX),
-            found_bytes: 0,
             find_at: Instant::ZERO,
         }
     }
@@ -162,17 +160,18 @@ impl Divisions {
     /// Has the system find memory for records before they come: page by page while a recovery waits, that would cost more
     /// than all else that dividing does.
     pub fn find(&mut self, now: Instant, bytes_max: u64, segment_bytes: u32) {
-        if self.find_deadline(bytes_max).is_some_and(|at| at <= now) {
-            let piece = vec![1; (segment_bytes / FOUND_PART) as usize];
-            self.found_bytes += piece.len() as u64;
-            self.memory.keep(Arc::new(piece));
+        if self.find_deadline(bytes_max, segment_bytes).is_some_and(|at| at <= now) {
+            self.memory.keep(Arc::new(vec![1; (segment_bytes / FOUND_PART) as usize]));
             self.find_at = now + FIND_PAUSE;
         }
     }
 
     /// When there is more of that to do.
-    pub fn find_deadline(&self, bytes_max: u64) -> Option<Instant> {
-        let is_wanted = self.divided.is_empty() && self.found_bytes < bytes_max && !self.memory.is_full();
+    pub fn find_deadline(&self, bytes_max: u64, segment_bytes: u32) -> Option<Instant> {
+        let room = bytes_max.min(self.bytes_max);
+        let is_wanted = self.divided.is_empty()
+            && self.memory.bytes() + u64::from(segment_bytes / FOUND_PART) <= room
+            && !self.memory.is_full();
         is_wanted.then_some(self.find_at)
     }
 
@@ -447,7 +446,7 @@ impl Backup {
         match sorted {
             Ok(records) => {
                 mark(effects, marks::SEGMENT_DIVIDED);
-                let found = records.values().map(|records| records.len() as u64).sum();
+                let found = records.values().map(|records| records.capacity() as u64).sum();
                 *accounted = *accounted - divided.bytes + found;
                 divided.bytes = found;
                 divided.state = State::Divided { reading, records, taken: BTreeSet::new() };
@@ -506,6 +505,7 @@ impl Backup {
             }
         }
         self.divisions.dividing.clear();
+        self.divisions.memory.bound(0);
         self.divisions.bytes = 0;
         self.divisions.known.clear();
     }
@@ -523,22 +523,28 @@ mod tests {
         let mut divisions = Divisions::new(most);
         let mut now = Instant::ZERO;
         let mut steps = 0;
-        while let Some(at) = divisions.find_deadline(found) {
+        while let Some(at) = divisions.find_deadline(found, SEGMENT_BYTES) {
             now = now.max(at);
             divisions.find(now, found, SEGMENT_BYTES);
             steps += 1;
-            assert!(steps <= 3 && divisions.find_deadline(found).is_none_or(|next| next > now));
+            assert!(
+                steps <= 3 && divisions.find_deadline(found, SEGMENT_BYTES).is_none_or(|next| next > now)
+            );
         }
         assert_eq!(divisions.memory.bytes(), found);
         let key = DivisionKey { recovery: RecoveryId(1), digest: 0, replica: ReplicaNumber(1), end: 0 };
         divisions.insert(now, key, Arc::new([]), most - 1024, Vec::new());
         assert_eq!(divisions.memory.bytes(), 1024, "what was found is within the bound too");
-        assert_eq!(divisions.find_deadline(u64::MAX), None, "a recovery needs the processor more");
+        assert_eq!(
+            divisions.find_deadline(u64::MAX, SEGMENT_BYTES),
+            None,
+            "a recovery needs the processor more"
+        );
         let records = [(0, Arc::new(vec![0; 1000])), (1, Arc::new(vec![0; 500]))].into();
         let divided = divisions.divided.get_mut(&key).unwrap();
         divided.state = State::Divided { reading: Duration::ZERO, records, taken: BTreeSet::new() };
         divisions.remove(&key);
         assert_eq!(divisions.memory.bytes(), 1024 + 1500, "it stays for the next recovery");
-        assert_eq!(divisions.find_deadline(u64::MAX), Some(now + FIND_YIELD));
+        assert_eq!(divisions.find_deadline(u64::MAX, SEGMENT_BYTES), Some(now + FIND_YIELD));
     }
 }

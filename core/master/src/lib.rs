@@ -52,7 +52,7 @@ use ramhold_replication::{ReplicationConfig, Replicator, Segments, Tail};
 use ramhold_wire::membership::ReplicasNeeded;
 use ramhold_wire::{Call, Calls, Header, Opcode, Standing, View, decode, reply, reply_with};
 use read_lease::ReadLease;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 use tablets::Tablets;
@@ -241,7 +241,8 @@ pub struct Master {
     busy: bool,
     /// The next slice of the log's memory is touched then, if any is to be.
     touch_at: Instant,
-    /// Since when the server list has somebody who is being recovered.
+    /// Dead servers that are being recovered, and since when it is all of them.
+    recovered: BTreeSet<ServerId>,
     recovering_since: Option<Instant>,
     early_firsts: Option<replay::EarlyFirsts>,
     /// Of records that a recovery has taken in, for those that come.
@@ -317,6 +318,7 @@ impl Master {
             side_appended: false,
             busy: false,
             touch_at: Instant::ZERO,
+            recovered: BTreeSet::new(),
             recovering_since: None,
             early_firsts: None,
             arrival_memory: Vec::new(),
@@ -457,8 +459,13 @@ impl Master {
 
     pub fn on_list(&mut self, now: Instant, view: &View, effects: &mut Effects) {
         self.replicator.on_list(now, view);
-        let is_recovering = view.list.is_anybody_recovered();
-        self.recovering_since = is_recovering.then(|| self.recovering_since.unwrap_or(now));
+        let recovered: BTreeSet<ServerId> = view.list.recovered().collect();
+        if recovered.is_empty() {
+            self.recovering_since = None;
+        } else if !recovered.is_subset(&self.recovered) {
+            self.recovering_since = Some(now);
+        }
+        self.recovered = recovered;
         self.touch_after(now);
         self.advance(now, view, effects);
     }

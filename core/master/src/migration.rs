@@ -340,7 +340,7 @@ impl Master {
         }
         let first_segment = match tablet.moved {
             Some(moved) if !moved.is_spoilt => moved.first_segment,
-            _ => self.log.next_segment_id(),
+            _ => self.log.take_first_segment(),
         };
         let first = tablet.moved.map_or(tablet.range.first, |moved| KeyHash(moved.last.0 + 1));
         self.gather(HashRange { first, ..tablet.range });

@@ -560,6 +560,7 @@ impl Master {
         self.early_firsts = Some(EarlyFirsts { recovery, removed, streams, ids });
         Some(first_segment)
     }
+
     /// Nothing that it writes has a version that the dead log may have.
     pub(super) fn raise_safe_version(&mut self, replay: &PartitionReplay) {
         if !planted(Defect::SafeVersionNotReplayed) {
@@ -578,11 +579,9 @@ impl Master {
             replay.retry = Some(until);
             return;
         }
-        let most = if replay.is_live { LIVE_SEGMENTS_MAX } else { usize::MAX };
-        let others = self.replays.values().filter(|other| other.is_live && replay.is_live);
-        let sides = others.flat_map(|other| &other.sides).chain(&replay.sides);
-        let begun = sides.flat_map(|side| &side.begun);
-        let mut busy = begun.filter(|segment| !self.replicator.is_complete(**segment)).count();
+        let most = if replay.is_live { self.live_slots() } else { usize::MAX };
+        let begun = replay.sides.iter().flat_map(|side| &side.begun);
+        let mut busy = begun.filter(|segment| !self.replicator.is_complete(**segment)).take(most).count();
         for entry in &mut replay.sides {
             for segment in self.log.side_segments(entry.side) {
                 if busy < most && !entry.begun.contains(&segment) {
@@ -593,6 +592,15 @@ impl Master {
                 }
             }
         }
+    }
+
+    /// How many side segments a live partition may have under way beside all others here; one in any case, as those may wait for
+    /// backups for long.
+    fn live_slots(&self) -> usize {
+        let others = self.replays.values().filter(|other| other.is_live);
+        let begun = others.flat_map(|other| &other.sides).flat_map(|side| &side.begun);
+        let busy = begun.filter(|segment| !self.replicator.is_complete(**segment));
+        (LIVE_SEGMENTS_MAX - busy.take(LIVE_SEGMENTS_MAX).count()).max(1)
     }
 
     fn report(

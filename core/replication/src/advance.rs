@@ -429,7 +429,7 @@ impl Replicator {
 
     /// The server list changed: whatever was on a server that is not Up is lost.
     pub fn on_list(&mut self, now: Instant, view: &View) {
-        self.copies.tell_recovering(now, view.list.is_anybody_recovered());
+        self.copies.tell_recovering(now, view.list.recovered().next().is_some());
         let ids: Vec<SegmentId> = self.segments.keys().copied().collect();
         for id in ids {
             for index in 0..self.segments[&id].places.len() {

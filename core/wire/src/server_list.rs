@@ -70,9 +70,9 @@ impl ServerList {
         self.entries.values().filter(|e| e.state == ServerState::Up)
     }
 
-    /// Whether what a dead server had is not all served again.
-    pub fn is_anybody_recovered(&self) -> bool {
-        self.entries.values().any(|e| e.state == ServerState::Crashed && !e.kept)
+    /// Dead servers of what was theirs not all is served again.
+    pub fn recovered(&self) -> impl Iterator<Item = ServerId> {
+        self.entries.values().filter(|e| e.state == ServerState::Crashed && !e.kept).map(|e| e.id)
     }
 
     pub fn standing(&self, id: ServerId) -> Standing {

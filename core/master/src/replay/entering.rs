@@ -12,6 +12,7 @@ use crate::Master;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Effects, Instant, Level, SegmentId, StreamId};
 use ramhold_wire::View;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// How long a recovery waits for room on the backups while it holds what it has.
@@ -37,13 +38,16 @@ impl Master {
 
     /// Has frames held for the heads that partitions are about to be entered with.
     pub(crate) fn hold_heads(&mut self) {
-        let replicating = self.replays.values().filter(|replay| matches!(replay.phase, Phase::Replicating));
-        let sides: Vec<(StreamId, SegmentId)> = replicating
-            .flat_map(|replay| &replay.sides)
-            .map(|side| (side.stream, side.head_from()))
-            .chain(self.migrating.head_wanted())
-            .chain(self.dead_wanted())
-            .collect();
+        let replicating = |is_live: bool| {
+            let replays = self.replays.values().filter(move |replay| replay.is_live == is_live);
+            let replays = replays.filter(|replay| matches!(replay.phase, Phase::Replicating));
+            replays.flat_map(|replay| &replay.sides).map(|side| (side.stream, side.head_from()))
+        };
+        let mut sides: Vec<(StreamId, SegmentId)> =
+            replicating(false).chain(self.migrating.head_wanted()).chain(self.dead_wanted()).collect();
+        let waited_for: BTreeSet<StreamId> = sides.iter().map(|(stream, _)| *stream).collect();
+        // What is live may take long, and a newer head serves it as well.
+        sides.extend(replicating(true).filter(|(stream, _)| !waited_for.contains(stream)));
         // One that is older than everything that is to be entered is of no use any more.
         let is_wanted =
             |stream: StreamId, held: SegmentId| sides.iter().any(|(of, from)| *of == stream && *from <= held);

@@ -41,8 +41,9 @@ const SPEED_SCALE: u64 = 1 << 32;
 /// Of an answer so much is taken in from where it lies, which spares its records a copy; the rest waits for its turn. Some
 /// milliseconds' worth at most, and about as long as a backup takes to divide a segment.
 const AT_ONCE_BYTES: usize = 2 << 20;
-/// Memory that is kept, also between recoveries, for answers that have to wait.
-const ARRIVAL_MEMORY_MAX: usize = 16 << 20;
+/// Memory that is kept, also between recoveries, for answers that have to wait: at most this part of the log's, and so much.
+const ARRIVAL_MEMORY_PART: u64 = 64;
+const ARRIVAL_MEMORY_MAX: u64 = 16 << 20;
 /// How often a recovery that finds no memory waits for cleaning before it gives up.
 const MEMORY_WAITS_MAX: u32 = 500;
 
@@ -413,8 +414,8 @@ impl Master {
         if self.take_in_some(now, replay, (*job, records, offset), view, effects) {
             replay.fetching.queue.push_front(arrived);
         } else {
-            let kept: usize = self.arrival_memory.iter().map(Vec::capacity).sum();
-            if kept + arrived.records.capacity() <= ARRIVAL_MEMORY_MAX {
+            let kept = self.arrival_memory.iter().chain([&arrived.records]).map(Vec::capacity).sum::<usize>();
+            if kept as u64 <= ARRIVAL_MEMORY_MAX.min(self.config.log_bytes / ARRIVAL_MEMORY_PART) {
                 self.arrival_memory.push(arrived.records);
             }
         }

@@ -270,6 +270,71 @@ fn no_first_segment_is_from_before_a_tablet_left() {
     assert!(assignments[0].first_segment > before, "{assignments:?}, {before}");
 }
 
+/// Tables 5 and 6, a partition each, the second with so many replicas.
+fn of_two(partition: u32, replicas: u8) -> Recover {
+    let second = PartitionRange { partition: 1, table: TableId(6), replicas, ..range(0, u64::MAX) };
+    Recover { early: true, ranges: vec![range(0, u64::MAX), second], partition, ..recover(1, readable()) }
+}
+
+/// Objects that take four segments.
+fn many_records(table: TableId) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for number in 0..100u32 {
+        let (key, version, value) = (&number.to_le_bytes(), Version(3), &[7; 1000]);
+        let object = Object { table, version, time: 1, expires: None, key, value };
+        Entry::Object(object, OlderList::NONE).encode(&mut bytes);
+    }
+    bytes
+}
+
+/// Answers questions for records and reports until nothing is reported any more; what was reported.
+fn publish(rig: &mut Rig) -> usize {
+    let mut count = 0;
+    for _ in 0..20 {
+        let is_question = |(h, _): &&(Header, Vec<u8>)| h.opcode() == Some(Opcode::RecoveryRead);
+        while let Some((_, body)) = rig.asked.iter().find(is_question) {
+            let partition = decode::<RecoveryRead>(body).unwrap().partition;
+            answer_records(rig, &many_records(TableId(5 + partition)));
+        }
+        rig.settle();
+        rig.tick();
+        while let Some((asked, report)) = rig.recovered() {
+            assert!(matches!(report.outcome, RecoveryOutcome::Done { .. }), "{report:?}");
+            rig.answer(&asked, Status::Ok);
+            count += 1;
+        }
+    }
+    count
+}
+
+// F6, F7
+#[test]
+fn a_live_partition_that_finds_no_backups_does_not_stop_another() {
+    let mut rig = Rig::with(4 << 20);
+    // The first table wants another replica than the primary.
+    rig.refused = |request| request.side && !request.primary;
+    assert_eq!(rig.request(&of_two(0, 1)), Status::Ok);
+    assert_eq!(publish(&mut rig), 1);
+    assert!(!is_entered(&rig));
+    assert_eq!(rig.request(&of_two(1, 1)), Status::Ok);
+    assert_eq!(publish(&mut rig), 1);
+    pass(&mut rig, 2);
+    assert!(is_entered(&rig), "the second table has its one replica");
+}
+
+// F6, F7: the head that is held for what is live is older than what others replay.
+#[test]
+fn what_is_not_live_yet_does_not_wait_for_the_head_of_what_is() {
+    let mut rig = Rig::with(4 << 20);
+    list_dead(&mut rig, false);
+    assert_eq!(rig.request(&of_two(0, 2)), Status::Ok);
+    assert_eq!(publish(&mut rig), 1);
+    assert!(!is_entered(&rig), "it makes way for recoveries");
+    assert_eq!(rig.request(&Recover { early: false, ..of_two(1, 2) }), Status::Ok);
+    assert_eq!(publish(&mut rig), 1);
+    assert!(rig.reports.iter().filter(|report| *report == "mark:recovery_entered").count() == 1);
+}
+
 // F11: clients wait for the others.
 #[test]
 fn what_is_live_is_replicated_when_others_are_done_or_take_long() {
