@@ -377,7 +377,7 @@ impl Cluster {
                 buffers_survive_power: false,
                 flush_interval: Duration::from_millis(100),
                 recovery_cache_bytes: 1024 * 1024,
-                found_cache_bytes: 64 * 1024,
+                found_cache_bytes: 0,
                 needed_interval: Duration::from_secs(2),
                 mode: "buffers".into(),
             },
