@@ -138,7 +138,7 @@ impl Divisions {
             divided: BTreeMap::new(),
             known: BTreeMap::new(),
             dividing: Vec::new(),
-            memory: Recycled::lasting(RECYCLED_COUNT_MAX),
+            memory: Recycled::new(RECYCLED_COUNT_MAX),
             find_at: Instant::ZERO,
         }
     }

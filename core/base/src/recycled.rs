@@ -3,7 +3,7 @@
 //! A recovery sends gigabytes in messages of a megabyte; in new memory each time, finding its pages would cost more than
 //! filling them.
 //!
-//! Who has a budget for it keeps it for good (`lasting`), others give it back when nothing was taken for a while.
+//! Who has a budget for it keeps it within that (`bound`), others give it back when nothing was taken for a while (`shrink`).
 //!
 //! Invariant: what is taken is nobody else's.
 
@@ -20,18 +20,12 @@ pub struct Recycled {
     kept: VecDeque<Arc<Vec<u8>>>,
     count_max: usize,
     taken_at: Instant,
-    is_lasting: bool,
 }
 
 impl Recycled {
     /// Keeps so many pieces at most.
     pub fn new(count_max: usize) -> Recycled {
-        Recycled { kept: VecDeque::new(), count_max, taken_at: Instant::ZERO, is_lasting: false }
-    }
-
-    /// Keeps it until it is told to give some back.
-    pub fn lasting(count_max: usize) -> Recycled {
-        Recycled { is_lasting: true, ..Recycled::new(count_max) }
+        Recycled { kept: VecDeque::new(), count_max, taken_at: Instant::ZERO }
     }
 
     pub fn is_full(&self) -> bool {
@@ -78,7 +72,7 @@ impl Recycled {
 
     /// Gives everything back when nothing was taken for a while, and tells whether that is so.
     pub fn shrink(&mut self, now: Instant) -> bool {
-        let is_idle = !self.is_lasting && now.since(self.taken_at) > KEPT_FOR;
+        let is_idle = now.since(self.taken_at) > KEPT_FOR;
         if is_idle && !self.kept.is_empty() {
             self.kept = VecDeque::new();
         }
@@ -106,12 +100,11 @@ mod tests {
     }
 
     #[test]
-    fn lasting_memory_stays_within_its_bound() {
-        let mut recycled = Recycled::lasting(4);
+    fn memory_stays_within_its_bound() {
+        let mut recycled = Recycled::new(4);
         for byte in 0..3 {
             recycled.keep(Arc::new(vec![byte; 10]));
         }
-        recycled.shrink(Instant(7) + KEPT_FOR * 2);
         assert_eq!(recycled.bytes(), 30);
         recycled.bound(29);
         assert_eq!(recycled.bytes(), 20);
