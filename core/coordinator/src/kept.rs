@@ -205,21 +205,44 @@ impl Coordinator {
     }
 
     /// A recovery has waited for room for long: kept logs may be what takes it, and wait for frames themselves. What they
-    /// are kept for is in the buffers of R backups, or else they stay, and are not waited for any more.
-    pub(crate) fn may_wait_for_kept(&mut self, now: Instant, recovery: &mut Recovery) {
+    /// are kept for is in the buffers of R backups, or else they stay, and are not waited for any more. It is so whether the
+    /// owner is up, or dead and its own log proven whole.
+    pub(crate) fn may_wait_for_kept(&mut self, now: Instant, own: RecoveryId, recovery: &mut Recovery) {
         let since = *recovery.waits_since.get_or_insert(now);
         if !self.is_patience_over(now, recovery) {
             recovery.wake = recovery.wake.min(since + KEPT_PATIENCE);
-        } else {
-            let dead: BTreeSet<ServerId> =
-                self.state.servers.keys().copied().filter(|id| !self.state.is_up(*id)).collect();
-            let is_replicated = |piece: &TabletRecord| piece.earlier.is_some_and(|e| e.replicated);
-            if self.change_earlier(|piece| !dead.contains(&piece.owner) && is_replicated(piece), |_| None) {
-                let text = "dead logs are let go for want of room, though devices may not have all that was recovered";
-                self.outbox.report(Level::Warn, text);
-                self.outbox.report(Level::Debug, "mark:kept_log_let_go");
+            return;
+        }
+        let record_of = |id: &ServerId| self.state.recovery_of(*id).map(|record| record.id);
+        let is_safe_at = |owner: &ServerId| {
+            let id = record_of(owner);
+            let open = id.and_then(|id| if id == own { Some(&*recovery) } else { self.recoveries.get(&id) });
+            open.is_some_and(Recovery::is_whole_alone)
+        };
+        let dead = self.state.servers.keys().filter(|id| !self.state.is_up(**id));
+        let (safe, unsafe_owners): (BTreeSet<ServerId>, BTreeSet<ServerId>) =
+            dead.partition(|id| is_safe_at(id));
+        let is_replicated = |piece: &TabletRecord| piece.earlier.is_some_and(|e| e.replicated);
+        let naming: BTreeSet<ServerId> =
+            self.live_pieces().filter(|piece| is_replicated(piece)).map(|piece| piece.owner).collect();
+        let anew: Vec<RecoveryId> = safe.intersection(&naming).filter_map(record_of).collect();
+        if !self
+            .change_earlier(|piece| !unsafe_owners.contains(&piece.owner) && is_replicated(piece), |_| None)
+        {
+            return;
+        }
+        // Divisions name what is let go.
+        for id in anew {
+            if id == own {
+                recovery.plan_anew();
+            } else if let Some(other) = self.recoveries.get_mut(&id) {
+                other.plan_anew();
             }
         }
+        let text =
+            "dead logs are let go for want of room, though devices may not have all that was recovered";
+        self.outbox.report(Level::Warn, text);
+        self.outbox.report(Level::Debug, "mark:kept_log_let_go");
     }
 
     /// Whether the logs are proven that parts of this one are to be recovered from as well; those that are not are asked

@@ -54,6 +54,8 @@ pub(crate) struct Recovery {
     pub(crate) lease_until: Instant,
     /// That it is over was clear once, and stays so.
     lease_over: bool,
+    /// It found no room though nothing else was at work: until then others may try.
+    pub(crate) leaves_to_others_until: Instant,
     /// Since when it waits for room.
     pub(crate) waits_since: Option<Instant>,
     /// Results of recovery masters that came before that.
@@ -92,6 +94,7 @@ impl Recovery {
             admission: Admission::None,
             lease_until,
             lease_over: false,
+            leaves_to_others_until: Instant::ZERO,
             waits_since: None,
             early: Vec::new(),
             retake: true,
@@ -115,6 +118,12 @@ impl Recovery {
     pub(crate) fn is_proven(&self, now: Instant, config: &crate::CoordinatorConfig) -> bool {
         let patient = self.complete_since.map(|since| since + config.ask_wait);
         patient.is_some_and(|until| until <= now || self.all_answered())
+    }
+
+    /// Whether its log is proven without loss, and nobody is replaying it together with another.
+    pub(crate) fn is_whole_alone(&self) -> bool {
+        self.proof.as_ref().is_some_and(|proof| !proof.has_loss())
+            && !self.plan.as_ref().is_some_and(Plan::is_running)
     }
 
     pub(crate) fn all_answered(&self) -> bool {

@@ -35,6 +35,10 @@ const LEVELLED_SEGMENTS: u64 = 8;
 /// How long a partition is left alone that found no room: what it had taken has to be free again.
 const NO_ROOM_PAUSE: Duration = Duration::from_secs(1);
 
+/// How long a recovery that found no room, though nothing else was at work, leaves it to others: until everybody has told of
+/// what it gave back, and those who wait have looked at it.
+const OTHERS_TURN: Duration = Duration::from_secs(2);
+
 #[derive(Debug, Default)]
 pub(crate) struct Rooms {
     reports: BTreeMap<ServerId, RoomReport>,
@@ -217,17 +221,27 @@ impl Coordinator {
         let Some(proof) = &recovery.proof else { return true };
         let Some(need) = self.need_of(id, proof) else { return true };
         let is_first = self.recoveries.range(..id).all(|(_, older)| !older.is_waiting());
-        let is_alone = || {
+        let may_try_alone = || {
             // Kept logs are let go when devices have what came of them; but that may wait for frames itself.
-            !self.recoveries.values().any(Recovery::is_at_work)
+            now >= recovery.leaves_to_others_until
+                && !self.recoveries.values().any(Recovery::is_at_work)
                 && (self.is_patience_over(now, recovery) || !self.has_kept_in_the_way())
         };
-        if is_first && ((!self.rooms.is_scarce && self.has_room(id, proof)) || is_alone()) {
+        let is_admitted = if self.rooms.is_scarce {
+            // Whoever fits as a whole goes first, as it frees a log for certain.
+            may_try_alone() && (is_first || self.has_room(id, proof))
+        } else {
+            is_first && (self.has_room(id, proof) || may_try_alone())
+        };
+        if is_admitted {
             recovery.admission = Admission::Admitted;
             recovery.waits_since = None;
             return true;
         }
-        self.may_wait_for_kept(now, recovery);
+        self.may_wait_for_kept(now, id, recovery);
+        if recovery.leaves_to_others_until > now {
+            recovery.wake = recovery.wake.min(recovery.leaves_to_others_until);
+        }
         if !recovery.is_waiting() {
             let text = format!("{id} waits for room for {} replicas and {} bytes", need.frames, need.bytes);
             self.outbox.report(Level::Info, text);
@@ -323,19 +337,33 @@ impl Coordinator {
         needs.fold(Need::default(), Need::plus)
     }
 
-    /// A recovery master had no room for a partition after all.
+    /// A recovery master had no room for a partition after all. If it was the only one at work it lets others try: one that
+    /// needs less, or frees what others need.
     pub(crate) fn on_no_room(&mut self, now: Instant, id: RecoveryId, partition: u32) {
         let plan = self.recoveries.get_mut(&id).and_then(|recovery| recovery.plan.as_mut());
         if let Some(partition) = plan.and_then(|plan| plan.partitions.get_mut(partition as usize)) {
             partition.not_before = partition.not_before.max(now + NO_ROOM_PAUSE);
         }
-        let at_work = self.recoveries.iter().filter(|(_, recovery)| recovery.is_at_work());
-        let Some(oldest) = at_work.map(|(id, _)| *id).next() else { return };
         self.rooms.is_scarce = true;
-        for (_, recovery) in self.recoveries.range_mut(oldest..).skip(1) {
-            if recovery.is_at_work() {
-                recovery.admission = Admission::None;
+        let at_work = self.recoveries.iter().filter(|(_, recovery)| recovery.is_at_work());
+        let Some(first) = at_work.map(|(id, _)| *id).next() else { return };
+        let is_running = |recovery: &Recovery| recovery.plan.as_ref().is_some_and(Plan::is_running);
+        let mut was_alone = first == id;
+        for (_, other) in self.recoveries.iter_mut().filter(|(id, _)| **id != first) {
+            was_alone &= !other.is_at_work() && !is_running(other);
+            if other.is_at_work() {
+                other.admission = Admission::None;
             }
+        }
+        let somebody_waits = self.recoveries.values().any(Recovery::is_waiting);
+        if let Some(recovery) = self.recoveries.get_mut(&id)
+            && was_alone
+            && somebody_waits
+            && !is_running(recovery)
+        {
+            recovery.admission = Admission::None;
+            recovery.leaves_to_others_until = now + OTHERS_TURN;
+            self.outbox.report(Level::Debug, "mark:recovery_lets_others_try");
         }
     }
 }
