@@ -3,7 +3,8 @@
 //! The first question for a segment reads it; questions that come meanwhile wait for the same read. The first question
 //! for a log also makes this backup read on by itself: its closed primaries of that log, newest first, some ahead of
 //! those that are asked for, so that they are divided when their question comes. What was divided stays in a bounded
-//! memory until every partition has been answered; when room is wanted before, the least recently used goes first.
+//! memory until its partition has been answered; when room is wanted before, the least recently used segment goes first.
+//! Who asks for it again has it read again.
 //!
 //! By which ranges a log is divided is told once, by the first who is refused for it; a question names them by number and
 //! digest.
@@ -12,7 +13,7 @@
 //! - nothing leaves that its certificate and its own checksums do not confirm;
 //! - an answer is by the ranges that its question means; of one log the newest division alone is known for each server
 //!   that is recovered from it;
-//! - divided segments and those being read take at most the configured memory;
+//! - divided segments and those being read take at most the configured memory, besides answers on their way;
 //! - reading ahead takes at most half of it, and nothing goes to make room for it.
 //!
 //! Protocol: docs/protocols/recovery.md, step 5. Catalogue: F4, F9.
@@ -73,10 +74,10 @@ enum State {
     Divided {
         /// How long the read took.
         reading: Duration,
-        /// Each partition's.
+        /// Each partition's that has not been answered.
         records: BTreeMap<u32, Arc<Vec<u8>>>,
-        /// Partitions that have been answered.
-        taken: BTreeSet<u32>,
+        /// Partitions that have been given theirs.
+        given: BTreeSet<u32>,
     },
 }
 
@@ -123,6 +124,9 @@ pub(crate) struct Divisions {
     /// Counts uses, to find the least recently used.
     clock: u64,
     divided: BTreeMap<DivisionKey, Divided>,
+    /// Partitions that had been given theirs when a segment had to go before all were; when it is read again the others'
+    /// alone is kept.
+    given: BTreeMap<DivisionKey, BTreeSet<u32>>,
     known: BTreeMap<RecoveryId, Known>,
     dividing: Vec<Dividing>,
     memory: Recycled,
@@ -136,6 +140,7 @@ impl Divisions {
             bytes: 0,
             clock: 0,
             divided: BTreeMap::new(),
+            given: BTreeMap::new(),
             known: BTreeMap::new(),
             dividing: Vec::new(),
             memory: Recycled::new(RECYCLED_COUNT_MAX),
@@ -146,7 +151,10 @@ impl Divisions {
     fn remove(&mut self, key: &DivisionKey) {
         let gone = self.divided.remove(key).expect("what is removed was there");
         self.bytes -= gone.bytes;
-        if let State::Divided { records, .. } = gone.state {
+        if let State::Divided { records, given, .. } = gone.state {
+            if !records.is_empty() && !given.is_empty() {
+                self.given.insert(*key, given);
+            }
             records.into_values().for_each(|records| self.memory.keep(records));
             self.bound_memory();
         }
@@ -199,6 +207,7 @@ impl Divisions {
         for key in idle.map(|(key, _)| *key).collect::<Vec<_>>() {
             self.remove(&key);
         }
+        self.given.retain(|key, _| key.recovery != recovery);
     }
 
     /// Forgets what is more than may be remembered, the oldest first.
@@ -391,6 +400,11 @@ impl Backup {
         }
         self.divisions.clock += 1;
         let clock = self.divisions.clock;
+        let is_given = |divided: &Divided| matches!(&divided.state, State::Divided { given, .. } if given.contains(&waiter.partition));
+        if self.divisions.divided.get(&key).is_some_and(is_given) {
+            // The answer was lost.
+            self.divisions.remove(&key);
+        }
         if let Some(divided) = self.divisions.divided.get_mut(&key) {
             divided.used = clock;
             match &mut divided.state {
@@ -434,7 +448,7 @@ impl Backup {
                 self.divisions.dividing.push(Dividing { dead, bytes: read_bytes.filter(|_| is_sound) });
             }
         }
-        let Divisions { divided, memory, bytes: accounted, .. } = &mut self.divisions;
+        let Divisions { divided, given, memory, bytes: accounted, .. } = &mut self.divisions;
         let Some(divided) = divided.get_mut(&key) else { return };
         let State::Reading { since, waiters } = &mut divided.state else { return };
         let (reading, waiters) = (now.since(*since), std::mem::take(waiters));
@@ -444,12 +458,17 @@ impl Backup {
         };
         let sorted = bytes.filter(|_| is_sound).ok_or(Status::CorruptReplica).and_then(divide);
         match sorted {
-            Ok(records) => {
+            Ok(mut records) => {
                 mark(effects, marks::SEGMENT_DIVIDED);
+                let mut given = given.remove(&key).unwrap_or_default();
+                waiters.iter().for_each(|waiter| _ = given.remove(&waiter.partition));
+                for partition in &given {
+                    records.remove(partition).into_iter().for_each(|records| memory.keep(records));
+                }
                 let found = records.values().map(|records| records.capacity() as u64).sum();
                 *accounted = *accounted - divided.bytes + found;
                 divided.bytes = found;
-                divided.state = State::Divided { reading, records, taken: BTreeSet::new() };
+                divided.state = State::Divided { reading, records, given };
                 self.answer_all(now, key, waiters, effects);
             }
             Err(status) => {
@@ -474,24 +493,35 @@ impl Backup {
         }
     }
 
-    /// Answers those who ask for a divided segment, and forgets it when every partition has been answered.
+    /// Gives those who ask for a divided segment their part of it, and forgets it when every partition has its own.
     fn answer_all(&mut self, now: Instant, key: DivisionKey, waiters: Vec<Waiter>, effects: &mut Effects) {
         let is_over = !self.divisions.is_known(&key);
-        let Some(divided) = self.divisions.divided.get_mut(&key) else { return };
-        let State::Divided { reading, records, taken } = &mut divided.state else { return };
+        let Divisions { divided, memory, bytes: accounted, .. } = &mut self.divisions;
+        let Some(divided) = divided.get_mut(&key) else { return };
+        let State::Divided { reading, records, given } = &mut divided.state else { return };
+        let mut taken: BTreeMap<u32, Arc<Vec<u8>>> = BTreeMap::new();
         for waiter in waiters {
             let micros = |time: Duration| u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
             let times = ReadTimes { reading: micros(*reading), waiting: micros(now.since(waiter.since)) };
             let (to, answer) = (Peer::Conn(waiter.from), waiter.header.answer(Status::Ok));
             let head = |out: &mut Vec<u8>| times.encode(out);
-            match records.get(&waiter.partition) {
+            if let Some(records) = records.remove(&waiter.partition) {
+                given.insert(waiter.partition);
+                taken.insert(waiter.partition, records);
+            }
+            match taken.get(&waiter.partition) {
                 Some(records) => frame::send_sharing(effects, to, &answer, head, records),
                 None => effects.send_with(to, |out| frame::write(out, &answer, head)),
             }
-            taken.insert(waiter.partition);
         }
-        // Who asks again, because the answer was lost, has it read again.
-        if is_over || records.keys().all(|partition| taken.contains(partition)) {
+        for records in taken.into_values() {
+            divided.bytes -= records.capacity() as u64;
+            *accounted -= records.capacity() as u64;
+            memory.keep(records);
+        }
+        let is_empty = records.is_empty();
+        self.divisions.bound_memory();
+        if is_over || is_empty {
             self.divisions.remove(&key);
         }
     }
@@ -504,6 +534,7 @@ impl Backup {
                 }
             }
         }
+        self.divisions.given.clear();
         self.divisions.dividing.clear();
         self.divisions.memory.bound(0);
         self.divisions.bytes = 0;
@@ -542,7 +573,7 @@ mod tests {
         );
         let records = [(0, Arc::new(vec![0; 1000])), (1, Arc::new(vec![0; 500]))].into();
         let divided = divisions.divided.get_mut(&key).unwrap();
-        divided.state = State::Divided { reading: Duration::ZERO, records, taken: BTreeSet::new() };
+        divided.state = State::Divided { reading: Duration::ZERO, records, given: BTreeSet::new() };
         divisions.remove(&key);
         assert_eq!(divisions.memory.bytes(), 1024 + 1500, "it stays for the next recovery");
         assert_eq!(divisions.find_deadline(u64::MAX, SEGMENT_BYTES), Some(now + FIND_YIELD));

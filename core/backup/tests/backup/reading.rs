@@ -265,6 +265,59 @@ fn questions_for_one_segment_share_one_read() {
     assert_eq!(ask(0), (true, answers[0].clone()), "every partition had it: it was forgotten");
 }
 
+// F4: whose answer was lost gets it again, and nobody else's is lost.
+#[test]
+fn who_asks_again_has_it_read_again() {
+    let log = small_log(12);
+    let mut rig = with(&log);
+    rig.fence(MASTER);
+    let third = u64::MAX / 3;
+    let ranges = [range(0, 0, third), range(1, third + 1, 2 * third), range(2, 2 * third + 1, u64::MAX)];
+    rig.hold = true;
+    let mut ask = |partition| {
+        let header = rig.header(Opcode::RecoveryRead, OTHER);
+        rig.request(&header, &cbor(&read_of(&log, &ranges, partition)));
+        let is_read = rig.run_one();
+        (is_read, rig.records(&header).unwrap())
+    };
+    let (_, first) = ask(0);
+    assert!(!first.1.is_empty());
+    assert_eq!(ask(0), (true, first.clone()), "it is not kept for those who had it");
+    let (is_read, second) = ask(1);
+    assert!(!is_read);
+    let (is_read, third) = ask(2);
+    assert!(!is_read);
+    assert_eq!(first.1.len() + second.1.len() + third.1.len(), records_of(&log).len());
+}
+
+// F4: what a partition was given takes no memory any more, so what is left of more segments stays for who is behind.
+#[test]
+fn what_was_given_makes_room() {
+    let mut rig = Rig::new(config());
+    let mut logs = Vec::new();
+    for segment in 1..=3 {
+        let mut log = Log::head(segment, &[]);
+        log.bytes.truncate(HEADER_BYTES);
+        log.bytes.extend(records_of(&small_log(40)));
+        assert_eq!(rig.append(&log, log.from(0)).0, Status::Ok);
+        logs.push(log);
+    }
+    let bytes: usize = logs.iter().map(|log| log.bytes.len()).sum();
+    assert!(bytes as u64 > config().recovery_cache_bytes, "{bytes} bytes are not larger than the memory");
+    rig.fence(MASTER);
+    let ranges = [range(0, 0, u64::MAX / 2), range(1, u64::MAX / 2 + 1, u64::MAX)];
+    rig.hold = true;
+    let mut is_read = |log: &Log, partition| {
+        let header = rig.header(Opcode::RecoveryRead, OTHER);
+        rig.request(&header, &cbor(&read_of(log, &ranges, partition)));
+        let is_read = rig.run_one();
+        assert_eq!(rig.records(&header).unwrap().0, Status::Ok);
+        is_read
+    };
+    assert!(logs.iter().all(|log| is_read(log, 0)));
+    assert!(logs.iter().all(|log| !is_read(log, 1)));
+}
+
 // F4: closed primaries of a log are read before anybody asks for them, the newest first, as far as memory goes.
 #[test]
 fn primaries_are_read_ahead() {
