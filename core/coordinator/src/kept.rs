@@ -13,8 +13,9 @@
 
 use crate::machine::Coordinator;
 use crate::membership::sender_of;
-use crate::prove::Proof;
+use crate::prove::{Proof, SegmentProof, StreamProof};
 use crate::recovery::Recovery;
+use crate::replaying::Plan;
 use crate::state::{EarlierRecord, Key, TabletRecord};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ClusterTime, Instant, Level, Peer, RecoveryId, ServerId, Status, TableId};
@@ -204,31 +205,33 @@ impl Coordinator {
         recovery.waits_since.is_some_and(|since| since + KEPT_PATIENCE <= now)
     }
 
-    /// A recovery has waited for room for long: kept logs may be what takes it, and wait for frames themselves. What they
-    /// are kept for is in the buffers of R backups, or else they stay, and are not waited for any more. It is so whether the
-    /// owner is up, or dead and its own log proven whole.
+    /// A recovery waits for room, or found none. If it has for long, kept logs may be what takes it, and wait for frames
+    /// themselves. What they are kept for is in the buffers of R backups, or else they stay, and are not waited for any more.
+    /// Of an owner that is dead it has to be in its own log, and that at hand.
     pub(crate) fn may_wait_for_kept(&mut self, now: Instant, own: RecoveryId, recovery: &mut Recovery) {
         let since = *recovery.waits_since.get_or_insert(now);
         if !self.is_patience_over(now, recovery) {
             recovery.wake = recovery.wake.min(since + KEPT_PATIENCE);
             return;
         }
-        let record_of = |id: &ServerId| self.state.recovery_of(*id).map(|record| record.id);
-        let is_safe_at = |owner: &ServerId| {
-            let id = record_of(owner);
-            let open = id.and_then(|id| if id == own { Some(&*recovery) } else { self.recoveries.get(&id) });
-            open.is_some_and(Recovery::is_whole_alone)
-        };
-        let dead = self.state.servers.keys().filter(|id| !self.state.is_up(**id));
-        let (safe, unsafe_owners): (BTreeSet<ServerId>, BTreeSet<ServerId>) =
-            dead.partition(|id| is_safe_at(id));
         let is_replicated = |piece: &TabletRecord| piece.earlier.is_some_and(|e| e.replicated);
         let naming: BTreeSet<ServerId> =
             self.live_pieces().filter(|piece| is_replicated(piece)).map(|piece| piece.owner).collect();
-        let anew: Vec<RecoveryId> = safe.intersection(&naming).filter_map(record_of).collect();
-        if !self
-            .change_earlier(|piece| !unsafe_owners.contains(&piece.owner) && is_replicated(piece), |_| None)
-        {
+        let mut let_go: BTreeSet<ServerId> = BTreeSet::new();
+        let mut anew: Vec<RecoveryId> = Vec::new();
+        for owner in naming {
+            if self.state.is_up(owner) {
+                let_go.insert(owner);
+                continue;
+            }
+            let Some(id) = self.state.recovery_of(owner).map(|record| record.id) else { continue };
+            let open = if id == own { Some(&*recovery) } else { self.recoveries.get(&id) };
+            if open.is_some_and(|open| self.is_at_hand_alone(owner, open)) {
+                let_go.insert(owner);
+                anew.push(id);
+            }
+        }
+        if !self.change_earlier(|piece| is_replicated(piece) && let_go.contains(&piece.owner), |_| None) {
             return;
         }
         // Divisions name what is let go.
@@ -243,6 +246,22 @@ impl Coordinator {
             "dead logs are let go for want of room, though devices may not have all that was recovered";
         self.outbox.report(Level::Warn, text);
         self.outbox.report(Level::Debug, "mark:kept_log_let_go");
+    }
+
+    /// Whether a dead log is proven without loss by what is known just now, two servers that are up have each segment if it
+    /// has replicas on as many, and nobody is replaying it together with another.
+    fn is_at_hand_alone(&self, crashed: ServerId, recovery: &Recovery) -> bool {
+        let Some(proof) = recovery.proof.as_ref().filter(|proof| !proof.has_loss()) else { return false };
+        let Some(server) = self.state.servers.get(&crashed) else { return false };
+        let is_held = |stream: &StreamProof| {
+            let own = server.streams.iter().find(|s| (s.shard, s.stream) == (stream.shard, stream.stream));
+            let wanted = own.map_or(2, |own| usize::from(own.replicas).min(2));
+            let has =
+                |s: &SegmentProof| s.sources.iter().filter(|source| self.state.is_up(source.backup)).count();
+            stream.segments.iter().all(|segment| has(segment) >= wanted)
+        };
+        let is_running = recovery.plan.as_ref().is_some_and(Plan::is_running);
+        !is_running && recovery.is_of(self.state.meta.list_version) && proof.streams.iter().all(is_held)
     }
 
     /// Whether the logs are proven that parts of this one are to be recovered from as well; those that are not are asked

@@ -177,6 +177,9 @@ impl Coordinator {
         let time = self.time(now);
         let number = published.partition;
         let mut ranges = String::new();
+        if let Some(recovery) = self.recoveries.get_mut(&id) {
+            recovery.found_room();
+        }
         if let Some(plan) = self.recoveries.get_mut(&id).and_then(|r| r.plan.as_mut()) {
             if let Some(partition) = plan.partitions.get_mut(number as usize) {
                 partition.state = Replay::Live;

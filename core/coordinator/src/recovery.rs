@@ -56,7 +56,9 @@ pub(crate) struct Recovery {
     lease_over: bool,
     /// It found no room though nothing else was at work: until then others may try.
     pub(crate) leaves_to_others_until: Instant,
-    /// Since when it waits for room.
+    /// How often it found none since something of it went live.
+    pub(crate) fruitless: u32,
+    /// Since when it waits for room, or finds none; until something of it goes live.
     pub(crate) waits_since: Option<Instant>,
     /// Results of recovery masters that came before that.
     pub(crate) early: Vec<(Peer, Header, Recovered)>,
@@ -95,12 +97,18 @@ impl Recovery {
             lease_until,
             lease_over: false,
             leaves_to_others_until: Instant::ZERO,
+            fruitless: 0,
             waits_since: None,
             early: Vec::new(),
             retake: true,
             check_done: true,
             wake: Instant::ZERO,
         }
+    }
+
+    /// Something of it went live: there was room.
+    pub(crate) fn found_room(&mut self) {
+        (self.waits_since, self.fruitless) = (None, 0);
     }
 
     /// Whether every backup that is Up refuses the dead server.
@@ -120,10 +128,9 @@ impl Recovery {
         patient.is_some_and(|until| until <= now || self.all_answered())
     }
 
-    /// Whether its log is proven without loss, and nobody is replaying it together with another.
-    pub(crate) fn is_whole_alone(&self) -> bool {
-        self.proof.as_ref().is_some_and(|proof| !proof.has_loss())
-            && !self.plan.as_ref().is_some_and(Plan::is_running)
+    /// Whether what is known of its log is what everybody in the list of this version has told.
+    pub(crate) fn is_of(&self, list_version: u64) -> bool {
+        self.list_version == list_version && !self.changed && self.all_answered()
     }
 
     pub(crate) fn all_answered(&self) -> bool {

@@ -36,13 +36,15 @@ const LEVELLED_SEGMENTS: u64 = 8;
 const NO_ROOM_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long a recovery that found no room, though nothing else was at work, leaves it to others: until everybody has told of
-/// what it gave back, and those who wait have looked at it.
+/// what it gave back, and those who wait have looked at it; twice as long each time, up to three times.
 const OTHERS_TURN: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Default)]
 pub(crate) struct Rooms {
     reports: BTreeMap<ServerId, RoomReport>,
     ask_at: Instant,
+    /// Who was asked last and has not told.
+    asked: BTreeSet<ServerId>,
     /// What fits was judged wrongly: until a recovery is over one at a time is admitted, and one partition of it begun.
     is_scarce: bool,
 }
@@ -136,6 +138,10 @@ impl Coordinator {
         self.rooms.ask_at = now + ASK_INTERVAL;
         let servers: Vec<ServerId> = self.state.all_up().map(|s| s.entry.id).collect();
         self.rooms.reports.retain(|server, _| servers.contains(server));
+        if !std::mem::replace(&mut self.rooms.asked, servers.iter().copied().collect()).is_empty() {
+            // Not all have told; those who wait look at what there is.
+            self.wake_waiting();
+        }
         for server in servers {
             // A message without content always fits.
             let _ = self.ask(now, server, Asked::Room(server), &Room {});
@@ -196,7 +202,9 @@ impl Coordinator {
         let Some(report) = decode::<RoomReport>(body).ok().filter(|_| status == Status::Ok) else { return };
         if self.state.is_up(server) {
             self.rooms.reports.insert(server, report);
-            self.wake_waiting();
+            if self.rooms.asked.remove(&server) && self.rooms.asked.is_empty() {
+                self.wake_waiting();
+            }
         }
     }
 
@@ -228,14 +236,13 @@ impl Coordinator {
                 && (self.is_patience_over(now, recovery) || !self.has_kept_in_the_way())
         };
         let is_admitted = if self.rooms.is_scarce {
-            // Whoever fits as a whole goes first, as it frees a log for certain.
+            // While the oldest leaves it to others, who fits as a whole goes first: it will be over.
             may_try_alone() && (is_first || self.has_room(id, proof))
         } else {
             is_first && (self.has_room(id, proof) || may_try_alone())
         };
         if is_admitted {
             recovery.admission = Admission::Admitted;
-            recovery.waits_since = None;
             return true;
         }
         self.may_wait_for_kept(now, id, recovery);
@@ -356,15 +363,19 @@ impl Coordinator {
             }
         }
         let somebody_waits = self.recoveries.values().any(Recovery::is_waiting);
-        if let Some(recovery) = self.recoveries.get_mut(&id)
-            && was_alone
-            && somebody_waits
-            && !is_running(recovery)
-        {
-            recovery.admission = Admission::None;
-            recovery.leaves_to_others_until = now + OTHERS_TURN;
-            self.outbox.report(Level::Debug, "mark:recovery_lets_others_try");
+        let Some(mut recovery) = self.recoveries.remove(&id) else { return };
+        if was_alone && !is_running(&recovery) {
+            // It may need a log that is kept, and be the only one that waits.
+            self.may_wait_for_kept(now, id, &mut recovery);
+            let need = recovery.proof.as_ref().and_then(|proof| self.need_of(id, proof));
+            if let Some(need) = need.filter(|_| somebody_waits) {
+                recovery.admission = Admission::Waiting(need);
+                recovery.leaves_to_others_until = now + OTHERS_TURN * (1 << recovery.fruitless.min(3));
+                recovery.fruitless += 1;
+                self.outbox.report(Level::Debug, "mark:recovery_lets_others_try");
+            }
         }
+        self.recoveries.insert(id, recovery);
     }
 }
 

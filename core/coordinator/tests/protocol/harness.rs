@@ -450,6 +450,11 @@ impl World {
 
     /// The devices have all that recovery masters have told of, and they say so.
     pub fn settle_recovered(&mut self) {
+        self.tell_settled(true);
+    }
+
+    /// The same; or that the buffers of R backups have it.
+    pub fn tell_settled(&mut self, flushed: bool) {
         let state = self.state();
         let pieces = state.tables.values().flat_map(|table| &table.tablets);
         let unsettled = pieces.filter(|piece| piece.earlier.is_some() && state.is_up(piece.owner));
@@ -458,7 +463,7 @@ impl World {
                 let TabletRecord { shard, stream, first_segment, .. } = *piece;
                 (
                     state.servers[&piece.owner].entry.address.0,
-                    Settled { shard, stream, first_segment, flushed: true },
+                    Settled { shard, stream, first_segment, flushed },
                 )
             })
             .collect();

@@ -59,7 +59,14 @@ fn room(frames: u64, log_bytes: u64) -> RoomReport {
 }
 
 fn finish_one(world: &mut World) {
-    let (at, recover) = at_work(world).remove(0);
+    let oldest = dead_at_work(world)[0];
+    finish_one_of(world, oldest);
+}
+
+fn finish_one_of(world: &mut World, crashed: ServerId) {
+    let turns = at_work(world);
+    let (at, recover) =
+        turns.into_iter().find(|(_, recover)| recover.crashed == crashed).expect("it is at work");
     world.finish(at, &recover);
     world.run(Duration::from_millis(100));
     assert!(world.is_over(recover.crashed));
@@ -180,6 +187,101 @@ fn when_a_master_has_no_room_after_all_only_the_oldest_goes_on() {
     world.run_until("the others go on", |w| {
         at_work(w).iter().all(|(_, recover)| recover.attempt > 1 || !failed.contains(&recover.recovery))
     });
+}
+
+/// The turn of the only one at work fails for want of room.
+fn find_no_room(world: &mut World, crashed: ServerId) {
+    let turns = at_work(world);
+    let (at, recover) = turns.iter().find(|(_, recover)| recover.crashed == crashed).expect("it is at work");
+    let outcome = RecoveryOutcome::Failed { reason: "no frames".into(), no_room: true };
+    world.server(*at, &recovered(recover, outcome)).expect("an answer").expect("taken");
+}
+
+fn turns_of(world: &World, crashed: ServerId) -> usize {
+    world.servers.values().flat_map(|s| &s.recovers).filter(|recover| recover.crashed == crashed).count()
+}
+
+// F7, F6
+#[test]
+fn who_finds_no_room_alone_leaves_it_to_one_that_fits_as_a_whole() {
+    let mut world = three_dead(room(FRAMES, 1 << 30));
+    let turns = |world: &World| [1, 2, 3].map(|dead| turns_of(world, ServerId(dead)) > 0);
+    assert_eq!(turns(&world), [true, false, false]);
+    find_no_room(&mut world, ServerId(1));
+    world.run(Duration::from_secs(1));
+    assert_eq!(turns(&world), [true, true, false], "one at a time");
+    find_no_room(&mut world, ServerId(2));
+    world.run(Duration::from_secs(1));
+    assert_eq!(turns(&world), [true, true, true]);
+    finish_one_of(&mut world, ServerId(3));
+    world.run_until("the oldest is tried again", |w| {
+        at_work(w).iter().any(|(_, it)| it.crashed == ServerId(1) && it.attempt > 1)
+    });
+}
+
+// F7, F6: parts of many recoveries would fill the frames, and none would be over.
+#[test]
+fn and_to_nobody_that_does_not_fit() {
+    let mut world = three_dead(room(FRAMES, 1 << 30));
+    (4..=6).for_each(|port| world.server_mut(port).room.frames = FRAMES - 2);
+    world.run(Duration::from_secs(1));
+    for attempt in 2..6 {
+        find_no_room(&mut world, ServerId(1));
+        world.run_until("the oldest is tried again", |w| {
+            at_work(w).iter().any(|(_, it)| it.crashed == ServerId(1) && it.attempt == attempt)
+        });
+    }
+    assert_eq!([2, 3].map(|dead| turns_of(&world, ServerId(dead))), [0, 0]);
+}
+
+/// Server 1 dies, and then the one that has taken over from it before devices have it. So there are two logs, of which the
+/// second is with so many backups; and there is no room.
+fn two_logs_and_no_room(backups: u16) -> (World, ServerId) {
+    let mut world = World::cluster(6);
+    world.create("users", buffered(2, 1));
+    world.give_head(ServerId(1), 2, &[2, 3, 4]);
+    (2..=6).for_each(|port| world.server_mut(port).diligent = false);
+    world.kill(1);
+    world.run_until("told", |w| !at_work(w).is_empty());
+    let (at, first) = at_work(&world).remove(0);
+    world.finish(at, &first);
+    world.run_until("recovered", |w| w.is_over(ServerId(1)));
+    world.tell_settled(false);
+    let owner = world.server_mut(at.port()).id;
+    let others: Vec<u16> = (2..=6).filter(|port| addr(*port) != at).take(usize::from(backups)).collect();
+    world.give_head(owner, 2, &others);
+    (2..=6).for_each(|port| world.server_mut(port).room = room(0, 0));
+    world.kill(at.port());
+    for _ in 0..6 {
+        world.run_until("told", |w| at_work(w).iter().any(|(_, it)| it.crashed == owner));
+        if at_work(&world)[0].1.earlier.is_empty() {
+            break;
+        }
+        world.run(Duration::from_secs(5));
+        find_no_room(&mut world, owner);
+        let told = turns_of(&world, owner);
+        world.run_until("told again", |w| turns_of(w, owner) > told);
+    }
+    (world, owner)
+}
+
+// F7, D2: its frames may be what is waited for, by nobody but that recovery itself.
+#[test]
+fn a_kept_log_is_let_go_for_want_of_room_when_a_dead_owner_has_it_all() {
+    let (mut world, owner) = two_logs_and_no_room(2);
+    let newest = at_work(&world).remove(0).1;
+    assert_eq!((newest.crashed, newest.earlier.len()), (owner, 0), "from its own log alone");
+    assert!(!world.state().servers.contains_key(&ServerId(1)), "its frames are free");
+    finish_one(&mut world);
+}
+
+// D2
+#[test]
+fn but_not_when_only_one_backup_has_it() {
+    let (world, owner) = two_logs_and_no_room(1);
+    let newest = at_work(&world).remove(0).1;
+    assert_eq!((newest.crashed, newest.earlier.len()), (owner, 1));
+    assert!(world.state().servers[&ServerId(1)].entry.kept);
 }
 
 // F7, F6: or two that fail in turns would let each other in for ever.
