@@ -72,6 +72,7 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
     ("MigratedWithoutFresh", "ramhold-log", "log", "migrate::a_range_goes"),
     ("MigratedWithoutResults", "ramhold-log", "log", "migrate::a_range_goes"),
     ("MigratedUnblocked", "ramhold-world", "scenarios", "migration::a_table_is_altered"),
+    ("MigratedUndurable", "ramhold-master", "master", "migration::a_stretch_does_not_count"),
     ("MigratedUnflushed", "ramhold-world", "scenarios", "migration::what_devices_had"),
     ("MigratedUnasked", "ramhold-world", "scenarios", "migration::a_stretch_waits"),
     ("OldMoveTaken", "ramhold-world", "scenarios", "migration::what_comes_late"),

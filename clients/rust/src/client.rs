@@ -12,7 +12,7 @@ use ramhold_wire::table::{Division, LeftOpen, TableDescription, TableOptions, Ta
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -385,29 +385,33 @@ impl Client {
 
     /// Waits for the next submitted operation to end. `None`: none is under way.
     pub fn wait_any(&mut self) -> Option<(OperationId, Outcome)> {
-        if let Some(ended) = self.ended.pop_front() {
-            return Some(ended);
-        }
-        loop {
-            if let Some(ended) = self.runtime.machine_mut().take_outcome() {
-                return Some(ended);
-            }
-            if self.runtime.machine().under_way_count() == 0 || self.runtime.turn(None) == Turn::Ended {
-                return None;
-            }
-        }
+        self.next_ended(None)
+    }
+
+    /// Waits for it for so long at most. `None`: none has ended by then, or none is under way, which is told at once.
+    pub fn wait_any_within(&mut self, time: Duration) -> Option<(OperationId, Outcome)> {
+        self.next_ended(Some(Instant::now() + time))
     }
 
     /// The next submitted operation that has ended, without waiting for one. To be called again and again: this is also
     /// what lets operations get on.
     pub fn poll_any(&mut self) -> Option<(OperationId, Outcome)> {
-        if let Some(ended) = self.ended.pop_front() {
-            return Some(ended);
+        self.wait_any_within(Duration::ZERO)
+    }
+
+    fn next_ended(&mut self, until: Option<Instant>) -> Option<(OperationId, Outcome)> {
+        let mut is_over = false;
+        loop {
+            let ended = self.ended.pop_front().or_else(|| self.runtime.machine_mut().take_outcome());
+            if ended.is_some() || is_over || self.runtime.machine().under_way_count() == 0 {
+                return ended;
+            }
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            is_over = left.is_some_and(|left| left.is_zero());
+            if self.runtime.turn(left) == Turn::Ended {
+                return None;
+            }
         }
-        if self.runtime.machine().under_way_count() > 0 {
-            let _ = self.runtime.turn(Some(Duration::ZERO));
-        }
-        self.runtime.machine_mut().take_outcome()
     }
 
     /// Does one operation and waits for its reply.

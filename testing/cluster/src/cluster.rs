@@ -12,6 +12,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::ExitStatus;
+use std::sync::Mutex;
 use std::time::Duration;
 
 /// The number of the coordinator among the members; servers are numbered from 1.
@@ -58,6 +59,8 @@ pub struct Cluster {
     addresses: Vec<SocketAddr>,
     /// None: everybody is on loopback.
     network: Option<Network>,
+    /// Who looks at it; kept, as looking must not cost what is looked at.
+    observer: Mutex<Option<Client>>,
     pub scratch: Scratch,
 }
 
@@ -89,7 +92,14 @@ impl Cluster {
 
     fn prepare_at(addresses: Vec<SocketAddr>, network: Option<Network>, options: Options) -> Cluster {
         let members = addresses.iter().map(|_| None).collect();
-        let cluster = Cluster { members, options, addresses, network, scratch: Scratch::new() };
+        let cluster = Cluster {
+            members,
+            options,
+            addresses,
+            network,
+            observer: Mutex::new(None),
+            scratch: Scratch::new(),
+        };
         std::fs::create_dir_all(cluster.scratch.dir().join("logs")).expect("a directory can be made");
         cluster
     }
@@ -239,7 +249,22 @@ impl Cluster {
     }
 
     pub fn status(&self) -> Result<ClusterStatus, Failure> {
-        Ok(self.client(ATTEMPT)?.cluster_status()?)
+        self.look(|client| client.cluster_status())
+    }
+
+    /// Asks with the client that is kept, or else with a new one.
+    fn look<T>(&self, look: impl Fn(&mut Client) -> Result<T, ramhold_client::Error>) -> Result<T, Failure> {
+        let mut observer = self.observer.lock().expect("nobody panics while looking");
+        if let Some(mut client) = observer.take()
+            && let Ok(seen) = look(&mut client)
+        {
+            *observer = Some(client);
+            return Ok(seen);
+        }
+        let mut client = self.client(ATTEMPT)?;
+        let seen = look(&mut client)?;
+        *observer = Some(client);
+        Ok(seen)
     }
 
     /// The present life of a member in the server list.
@@ -277,28 +302,32 @@ impl Cluster {
 
     /// What every server that is up says of itself.
     pub fn processes(&self) -> Result<Vec<ProcessStatus>, Failure> {
-        let mut client = self.client(ATTEMPT)?;
-        let status = client.cluster_status()?;
-        let up = status.servers.iter().filter(|entry| entry.state == ServerState::Up);
-        up.map(|entry| Ok(client.server_status(entry.address.0)?)).collect()
+        self.look(|client| {
+            let status = client.cluster_status()?;
+            let up = status.servers.iter().filter(|entry| entry.state == ServerState::Up);
+            up.map(|entry| client.server_status(entry.address.0)).collect()
+        })
     }
 
     /// Bytes of live entries in each server that is up, by member.
     pub fn live_bytes(&self) -> Result<Vec<(usize, u64)>, Failure> {
-        let mut client = self.client(ATTEMPT)?;
-        let up = client.cluster_status()?.servers;
-        let up = up.iter().filter(|entry| entry.state == ServerState::Up);
-        up.map(|entry| {
-            let member = self.addresses.iter().position(|address| *address == entry.address.0);
-            let member = member.ok_or_else(|| Failure(format!("{} is none of ours", entry.id)))?;
-            Ok((member, client.server_status(entry.address.0)?.log_live_bytes))
-        })
-        .collect()
+        let held = self.look(|client| {
+            let servers = client.cluster_status()?.servers;
+            let up =
+                servers.iter().filter(|entry| entry.state == ServerState::Up).map(|entry| entry.address.0);
+            up.map(|address| Ok((address, client.server_status(address)?.log_live_bytes)))
+                .collect::<Result<Vec<_>, _>>()
+        })?;
+        let member = |address| self.addresses.iter().position(|own| *own == address);
+        let named = |(address, bytes)| {
+            Ok((member(address).ok_or_else(|| Failure(format!("{address} is none of ours")))?, bytes))
+        };
+        held.into_iter().map(named).collect()
     }
 
     /// The newest recoveries.
     pub fn recoveries(&self, newest: usize) -> Result<Vec<RecoveryReport>, Failure> {
-        let mut reports = self.client(ATTEMPT)?.recoveries()?;
+        let mut reports = self.look(|client| client.recoveries())?;
         reports.truncate(newest);
         Ok(reports)
     }

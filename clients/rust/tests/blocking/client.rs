@@ -151,6 +151,21 @@ fn many_objects_in_one_call_each_end_on_their_own_in_the_order_given() {
 }
 
 #[test]
+fn what_does_not_end_is_waited_for_so_long() {
+    // B5
+    let played = Played::start(Mischief { retry_every: 1, ..Mischief::default() });
+    let (mut client, table) = connect(&played);
+    assert!(client.wait_any_within(Duration::from_secs(3600)).is_none(), "nothing is under way");
+    let read = Operation::Read { table, key: b"key".to_vec(), rules: RejectRules::default() };
+    let (asked, began) = (client.submit_within(read, Duration::from_millis(500)), Instant::now());
+    assert!(client.wait_any_within(Duration::from_millis(50)).is_none());
+    assert!(began.elapsed() >= Duration::from_millis(50));
+    let (id, outcome) = client.wait_any_within(Duration::from_secs(3600)).unwrap();
+    assert_eq!(id, asked);
+    assert!(matches!(outcome, Outcome::Refused { status: Status::Retry, .. }), "{outcome:?}");
+}
+
+#[test]
 fn a_scan_gives_every_object_once_and_goes_on_from_a_text() {
     // A6
     let played = Played::start(Mischief { retry_every: 5, ..Mischief::default() });

@@ -8,6 +8,7 @@ mod dirty;
 mod division;
 mod expiry;
 mod local;
+mod migration;
 mod multi;
 mod once;
 mod read_lease;

@@ -31,6 +31,8 @@ pub struct Rig {
     pub stored: Vec<TabletDescription>,
     /// Appends that backups refuse for want of frames.
     pub refused: fn(&AppendRequest<'_>) -> bool,
+    /// Appends that backups do not answer.
+    pub unanswered: fn(&AppendRequest<'_>) -> bool,
     /// Whether devices have whatever backups were sent, and what that is.
     pub flushes: bool,
     pub replicas: std::collections::BTreeMap<(ServerId, SegmentId), (u32, bool)>,
@@ -70,6 +72,7 @@ impl Rig {
             lease_millis: 1_000_000_000,
             stored: vec![],
             refused: |_| false,
+            unanswered: |_| false,
             flushes: false,
             replicas: Default::default(),
         }
@@ -113,11 +116,19 @@ impl Rig {
             }
         }
     }
-    /// Backups and the coordinator answer all but `Recovered`, `Settled` and `RecoveryRead`.
+    fn is_answered(&self, header: &Header, body: &[u8]) -> bool {
+        match header.opcode() {
+            Some(Opcode::Recovered | Opcode::RecoveryRead | Opcode::Settled | Opcode::TabletMigrated) => {
+                false
+            }
+            Some(Opcode::Append) => !(self.unanswered)(&AppendRequest::decode(body).unwrap()),
+            _ => true,
+        }
+    }
+    /// Backups and the coordinator answer all but `Recovered`, `Settled`, `RecoveryRead` and `TabletMigrated`.
     pub fn settle(&mut self) {
         for _ in 0..200 {
-            let by_test = [Some(Opcode::Recovered), Some(Opcode::RecoveryRead), Some(Opcode::Settled)];
-            let Some(at) = self.asked.iter().position(|(h, _)| !by_test.contains(&h.opcode())) else {
+            let Some(at) = self.asked.iter().position(|(h, b)| self.is_answered(h, b)) else {
                 break;
             };
             let (h, b) = self.asked.remove(at);

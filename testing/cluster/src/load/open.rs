@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 /// Fewer than a client of the library may have under way; when all wait, so does the load.
 const UNDER_WAY_MAX: usize = 1000;
-/// Between two looks for answers.
-const LOOK_INTERVAL: Duration = Duration::from_micros(200);
+/// Between two looks for the wish to stop, if nothing else happens.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Operations under way. A key has one at a time, as the journal wants it.
 #[derive(Default)]
@@ -37,15 +37,22 @@ impl Worker {
                 self.begin(&mut under_way);
                 due += Duration::from_nanos(shared.interval_nanos.load(Ordering::SeqCst));
             }
-            while let Some((id, outcome)) = self.client.poll_any() {
-                if let Some(asked) = under_way.operations.remove(&id) {
-                    under_way.keys.remove(&asked.key);
-                    self.settle(asked, outcome, shared);
-                }
-            }
-            let oldest = under_way.operations.values().map(|asked| asked.began).min();
+            // Their numbers rise.
+            let oldest = under_way.operations.values().next().map(|asked| asked.began);
             shared.reach(self.number, oldest.unwrap_or_else(Instant::now));
-            std::thread::sleep(LOOK_INTERVAL);
+            let is_full = under_way.operations.len() == UNDER_WAY_MAX;
+            let until = if is_full { LOOK_INTERVAL } else { due.saturating_duration_since(Instant::now()) };
+            let left = until.min(LOOK_INTERVAL);
+            match self.client.wait_any_within(left) {
+                Some((id, outcome)) => {
+                    if let Some(asked) = under_way.operations.remove(&id) {
+                        under_way.keys.remove(&asked.key);
+                        self.settle(asked, outcome, shared);
+                    }
+                }
+                None if under_way.operations.is_empty() => std::thread::sleep(left),
+                None => {}
+            }
         }
         while let Some((id, outcome)) = self.client.wait_any() {
             if let Some(asked) = under_way.operations.remove(&id) {

@@ -83,6 +83,8 @@ pub fn failover(dir: &Path, load: &Load, probes: u64) -> Result<Measured, Failur
             text.contains("master_link_status:up") || text.contains("connected_slaves:1")
         })?;
     }
+    // The first one hears from the others who replicates whom, which may be later than they know it.
+    servers[0].wait_for(&[b"CLUSTER", b"NODES"], |text| masters(text).is_some())?;
     let masters = masters_at(ports[0])?;
     let master_of = |object: u64| {
         let slot = slot_of(&key(object, load.key_bytes));

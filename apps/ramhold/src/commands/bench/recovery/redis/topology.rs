@@ -63,4 +63,11 @@ e7d1 127.0.0.1:30001@40001 myself,master - 0 0 1 connected 0-5460
         assert_eq!(masters("a 127.0.0.1:x@2 master - 0 0 1 connected\nb 127.0.0.1:1@2 slave a"), None);
         assert_eq!(range("5-"), None);
     }
+
+    #[test]
+    fn what_has_not_heard_of_every_replica_is_refused() {
+        let early =
+            NODES.replace("2923 127.0.0.1:30003@40003 slave 67ed", "2923 127.0.0.1:30003@40003 master -");
+        assert_eq!(masters(&early), None);
+    }
 }
