@@ -216,6 +216,7 @@ impl Backup {
     pub fn on_list(&mut self, now: Instant, view: &View, effects: &mut Effects) {
         self.is_collection_due = true;
         self.accepted.retain(|server, _| view.list.standing(*server) != Standing::Removed);
+        self.divisions.expect(view.list.up().count(), self.config.segment_bytes);
         self.advance(now, view, effects);
     }
 
@@ -227,7 +228,7 @@ impl Backup {
     pub fn tick(&mut self, now: Instant, view: &View, effects: &mut Effects) {
         while self.calls.overdue(now).is_some() {}
         if self.failed.is_none() && self.start_error.is_none() {
-            self.divisions.find(now, self.config.found_cache_bytes, self.config.segment_bytes);
+            self.divisions.find(now, self.config.found_cache_bytes);
         }
         self.advance(now, view, effects);
     }
@@ -238,7 +239,7 @@ impl Backup {
         }
         let flush = self.next_flush().map(|(at, _)| at);
         let ask = self.ask_at.filter(|_| self.is_serving);
-        let find = self.divisions.find_deadline(self.config.found_cache_bytes, self.config.segment_bytes);
+        let find = self.divisions.find_deadline(self.config.found_cache_bytes);
         let find = find.filter(|_| self.start_error.is_none());
         earliest(earliest(flush, ask), earliest(find, self.calls.deadline()))
     }

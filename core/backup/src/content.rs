@@ -50,6 +50,12 @@ pub(crate) fn are_sound(ranges: &[PartitionRange]) -> bool {
     Ranges::new(placed).is_some()
 }
 
+/// What a partition takes of so many bytes of a segment, with some room.
+pub(crate) fn share_of(bytes: usize, partitions: usize) -> usize {
+    let share = bytes / partitions.max(1);
+    share + share / 8
+}
+
 /// The ranges that concern one segment, for finding out a record's partition.
 pub(crate) struct Division {
     /// To the partition's place in `partitions`.
@@ -79,21 +85,16 @@ impl Division {
         Ok(Division { ranges, partitions })
     }
 
-    /// Gathers each partition's records of a segment's bytes, in memory that `memory` gives; what was just verified is
-    /// still near. `CorruptReplica`: an entry does not hold.
+    /// Gathers each partition's records of a segment's bytes, in memory that `memory` gives, which is told how many bytes
+    /// are expected; what was just verified is still near. `CorruptReplica`: an entry does not hold.
     pub fn sort(
         &self,
         bytes: &[u8],
-        mut memory: impl FnMut() -> Vec<u8>,
+        mut memory: impl FnMut(usize) -> Vec<u8>,
     ) -> Result<BTreeMap<u32, Arc<Vec<u8>>>, Status> {
-        let share = bytes.len() / self.partitions.len().max(1);
-        let mut records: Vec<Vec<u8>> = Vec::with_capacity(self.partitions.len());
-        records.resize_with(self.partitions.len(), || {
-            let mut memory = memory();
-            // Partitions are cut to be alike; those that are not grow.
-            memory.reserve(share + share / 8);
-            memory
-        });
+        // Partitions are cut to be alike; those that are not grow.
+        let share = share_of(bytes.len(), self.partitions.len());
+        let mut records: Vec<Vec<u8>> = self.partitions.iter().map(|_| memory(share)).collect();
         let take = |place: usize, run: Range<usize>| records[place].extend_from_slice(&bytes[run]);
         divide(bytes, &self.ranges, &mut 0, usize::MAX, take).map_err(|NotEntries| Status::CorruptReplica)?;
         Ok(self.partitions.iter().copied().zip(records.into_iter().map(Arc::new)).collect())

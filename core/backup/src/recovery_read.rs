@@ -19,7 +19,7 @@
 //! Protocol: docs/protocols/recovery.md, step 5. Catalogue: F4, F9.
 
 use crate::Backup;
-use crate::content::{Division, are_sound};
+use crate::content::{Division, are_sound, share_of};
 use crate::disk::Task;
 use crate::marks::{self, mark};
 use crate::replica::{Replica, ReplicaKey, ReplicaNumber};
@@ -35,8 +35,7 @@ use std::time::Duration;
 const WAITER_COUNT_MAX: usize = 1024;
 /// Pieces of memory that are kept for records to come.
 const RECYCLED_COUNT_MAX: usize = 512;
-/// This part of a segment is a piece that is found before one is needed, and the pause after each.
-const FOUND_PART: u32 = 8;
+/// The pause after each piece that is found before one is needed.
 const FIND_PAUSE: Duration = Duration::from_millis(1);
 /// Nothing is found for so long after something was divided: a recovery needs the processor more.
 const FIND_YIELD: Duration = Duration::from_secs(1);
@@ -131,6 +130,9 @@ pub(crate) struct Divisions {
     dividing: Vec<Dividing>,
     memory: Recycled,
     find_at: Instant,
+    /// Recovery masters that are expected, and how large a piece is of which each takes one from a segment.
+    expected: usize,
+    piece_bytes: usize,
 }
 
 impl Divisions {
@@ -145,6 +147,22 @@ impl Divisions {
             dividing: Vec::new(),
             memory: Recycled::new(RECYCLED_COUNT_MAX),
             find_at: Instant::ZERO,
+            expected: 0,
+            piece_bytes: 0,
+        }
+    }
+
+    /// There are so many servers. What was found for much fewer or more of them is given back; that one has just died
+    /// makes no difference, as it is then that what was found is needed.
+    pub fn expect(&mut self, servers: usize, segment_bytes: u32) {
+        let masters = servers.saturating_sub(1).max(1);
+        if masters <= 2 * self.expected && self.expected <= 2 * masters {
+            return;
+        }
+        self.expected = masters;
+        self.piece_bytes = share_of(segment_bytes as usize, masters);
+        if self.divided.is_empty() {
+            self.memory.bound(0);
         }
     }
 
@@ -167,18 +185,19 @@ impl Divisions {
 
     /// Has the system find memory for records before they come: page by page while a recovery waits, that would cost more
     /// than all else that dividing does.
-    pub fn find(&mut self, now: Instant, bytes_max: u64, segment_bytes: u32) {
-        if self.find_deadline(bytes_max, segment_bytes).is_some_and(|at| at <= now) {
-            self.memory.keep(Arc::new(vec![1; (segment_bytes / FOUND_PART) as usize]));
+    pub fn find(&mut self, now: Instant, bytes_max: u64) {
+        if self.find_deadline(bytes_max).is_some_and(|at| at <= now) {
+            self.memory.keep(Arc::new(vec![1; self.piece_bytes]));
             self.find_at = now + FIND_PAUSE;
         }
     }
 
     /// When there is more of that to do.
-    pub fn find_deadline(&self, bytes_max: u64, segment_bytes: u32) -> Option<Instant> {
+    pub fn find_deadline(&self, bytes_max: u64) -> Option<Instant> {
         let room = bytes_max.min(self.bytes_max);
         let is_wanted = self.divided.is_empty()
-            && self.memory.bytes() + u64::from(segment_bytes / FOUND_PART) <= room
+            && self.piece_bytes > 0
+            && self.memory.bytes() + self.piece_bytes as u64 <= room
             && !self.memory.is_full();
         is_wanted.then_some(self.find_at)
     }
@@ -454,7 +473,8 @@ impl Backup {
         let (reading, waiters) = (now.since(*since), std::mem::take(waiters));
         let divide = |bytes: &[u8]| {
             let end = bytes.len().min(key.end as usize);
-            Division::new(&replica_key, &divided.ranges)?.sort(&bytes[..end], || memory.take(now))
+            Division::new(&replica_key, &divided.ranges)?
+                .sort(&bytes[..end], |expected| memory.take_fitting(now, expected))
         };
         let sorted = bytes.filter(|_| is_sound).ok_or(Status::CorruptReplica).and_then(divide);
         match sorted {
@@ -550,32 +570,36 @@ mod tests {
     #[test]
     fn memory_is_found_up_to_a_bound_and_gives_way_to_what_is_divided() {
         const SEGMENT_BYTES: u32 = 8 * 1024;
-        let (found, most) = (3 * 1024, 16 * 1024);
+        let (found, most) = (3 * 1152, 16 * 1024);
         let mut divisions = Divisions::new(most);
+        assert_eq!(divisions.find_deadline(found), None, "for whom?");
         let mut now = Instant::ZERO;
+        divisions.expect(1, SEGMENT_BYTES);
+        divisions.find(now, found);
+        assert_eq!(divisions.memory.bytes(), 0, "a segment's part has no room");
+        // A part for each of eight, with an eighth more.
+        divisions.expect(9, SEGMENT_BYTES);
         let mut steps = 0;
-        while let Some(at) = divisions.find_deadline(found, SEGMENT_BYTES) {
+        while let Some(at) = divisions.find_deadline(found) {
             now = now.max(at);
-            divisions.find(now, found, SEGMENT_BYTES);
+            divisions.find(now, found);
             steps += 1;
-            assert!(
-                steps <= 3 && divisions.find_deadline(found, SEGMENT_BYTES).is_none_or(|next| next > now)
-            );
+            assert!(steps <= 3 && divisions.find_deadline(found).is_none_or(|next| next > now));
         }
         assert_eq!(divisions.memory.bytes(), found);
+        divisions.expect(5, SEGMENT_BYTES);
+        assert_eq!(divisions.memory.bytes(), found, "some have just died");
         let key = DivisionKey { recovery: RecoveryId(1), digest: 0, replica: ReplicaNumber(1), end: 0 };
-        divisions.insert(now, key, Arc::new([]), most - 1024, Vec::new());
-        assert_eq!(divisions.memory.bytes(), 1024, "what was found is within the bound too");
-        assert_eq!(
-            divisions.find_deadline(u64::MAX, SEGMENT_BYTES),
-            None,
-            "a recovery needs the processor more"
-        );
+        divisions.insert(now, key, Arc::new([]), most - 1152, Vec::new());
+        assert_eq!(divisions.memory.bytes(), 1152, "what was found is within the bound too");
+        assert_eq!(divisions.find_deadline(u64::MAX), None, "a recovery needs the processor more");
         let records = [(0, Arc::new(vec![0; 1000])), (1, Arc::new(vec![0; 500]))].into();
         let divided = divisions.divided.get_mut(&key).unwrap();
         divided.state = State::Divided { reading: Duration::ZERO, records, given: BTreeSet::new() };
         divisions.remove(&key);
-        assert_eq!(divisions.memory.bytes(), 1024 + 1500, "it stays for the next recovery");
-        assert_eq!(divisions.find_deadline(u64::MAX, SEGMENT_BYTES), Some(now + FIND_YIELD));
+        assert_eq!(divisions.memory.bytes(), 1152 + 1500, "it stays for the next recovery");
+        assert_eq!(divisions.find_deadline(u64::MAX), Some(now + FIND_YIELD));
+        divisions.expect(100, SEGMENT_BYTES);
+        assert_eq!(divisions.memory.bytes(), 0, "it fits nobody any more");
     }
 }

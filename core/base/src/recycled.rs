@@ -14,6 +14,8 @@ use std::time::Duration;
 
 /// Memory that was not asked for in so long is given back.
 const KEPT_FOR: Duration = Duration::from_secs(1);
+/// What fits has room for so many times what is wanted at most.
+const ROOM_MAX: usize = 4;
 
 #[derive(Debug)]
 pub struct Recycled {
@@ -49,16 +51,22 @@ impl Recycled {
 
     /// Memory without bytes in it, used before if somebody is done with some.
     pub fn take(&mut self, now: Instant) -> Vec<u8> {
+        self.take_if(now, |_| true).unwrap_or_default()
+    }
+
+    /// Memory that has room for so many bytes, and not much more: who takes many pieces has to pay for what they could hold.
+    pub fn take_fitting(&mut self, now: Instant, bytes: usize) -> Vec<u8> {
+        let fits = |capacity: usize| capacity >= bytes && capacity / ROOM_MAX <= bytes;
+        self.take_if(now, fits).unwrap_or_else(|| Vec::with_capacity(bytes))
+    }
+
+    fn take_if(&mut self, now: Instant, fits: impl Fn(usize) -> bool) -> Option<Vec<u8>> {
         self.taken_at = now;
-        for place in 0..self.kept.len() {
-            if let Some(memory) = Arc::get_mut(&mut self.kept[place]) {
-                let mut memory = std::mem::take(memory);
-                self.kept.remove(place);
-                memory.clear();
-                return memory;
-            }
-        }
-        Vec::new()
+        let usable = |memory: &mut Arc<Vec<u8>>| Arc::get_mut(memory).is_some_and(|m| fits(m.capacity()));
+        let place = self.kept.iter_mut().position(usable)?;
+        let mut memory = Arc::into_inner(self.kept.remove(place)?)?;
+        memory.clear();
+        Some(memory)
     }
 
     /// Keeps memory for later, though others may still read it.
@@ -97,6 +105,20 @@ mod tests {
         drop(read);
         let again = recycled.take(Instant(0));
         assert_eq!((again.as_ptr(), again.len()), (place, 0));
+    }
+
+    #[test]
+    fn what_is_much_too_large_or_too_small_is_left() {
+        let mut recycled = Recycled::new(4);
+        for bytes in [1000, 10, 100] {
+            recycled.keep(Arc::new(Vec::with_capacity(bytes)));
+        }
+        let mut take = |bytes| recycled.take_fitting(Instant(0), bytes).capacity();
+        assert_eq!(take(30), 100);
+        assert_eq!(take(30), 30, "1000 is too much, 10 too little");
+        assert_eq!(take(10), 10);
+        assert_eq!(take(250), 1000);
+        assert_eq!(recycled.bytes(), 0);
     }
 
     #[test]
