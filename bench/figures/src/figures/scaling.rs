@@ -184,7 +184,7 @@ pub fn one(text: &str) -> Option<Plan> {
 fn now_plan(servers: usize, data: f64) -> Plan {
     let scale = match (servers, data > 100.0 * GB) {
         (_, true) => Scale::coarse(64),
-        (301.., _) => Scale::coarse(16),
+        (301.., _) => Scale::coarse(8),
         _ => Scale::of(data),
     };
     Plan { masters: servers, backups: servers, together: true, data, scale, ..plan(NOW) }
