@@ -65,7 +65,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts everything and waits until all servers are up.
+    /// Starts everything and waits until all servers serve.
     pub fn start(options: Options) -> Result<Cluster, Failure> {
         Cluster::prepare(options).started()
     }
@@ -80,7 +80,20 @@ impl Cluster {
         let mut cluster = self;
         cluster.start_all();
         cluster.wait_up(cluster.options.servers)?;
+        cluster.wait_serving()?;
         Ok(cluster)
+    }
+
+    /// Waits until every server has said that it serves. One is up in the list as soon as the coordinator
+    /// has taken it in; its directory belongs to the cluster only from here on.
+    fn wait_serving(&self) -> Result<(), Failure> {
+        let waited = wait_for("servers that serve", START_WITHIN, || {
+            self.check_running()?;
+            let servers = self.members.iter().flatten().skip(1);
+            let mut waiting = servers.filter(|server| !server.printed().contains("serving as"));
+            Ok(waiting.next().map_or(Ok(()), |server| Err(format!("{} does not serve yet", server.name()))))
+        });
+        self.with_logs(waited)
     }
 
     /// A cluster of which nothing runs.

@@ -71,7 +71,8 @@ impl Process {
 
     pub fn wait_ended(&self, within: Duration) -> Result<ExitStatus, Failure> {
         let what = format!("the end of {}", self.name);
-        wait_for(&what, within, || Ok(self.ended().ok_or_else(|| "it still runs".to_owned())))
+        let runs = || format!("it still runs and has printed:\n{}", self.printed());
+        wait_for(&what, within, || Ok(self.ended().ok_or_else(runs)))
     }
 
     /// What it has printed so far, in all its lives on this log.
