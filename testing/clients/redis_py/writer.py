@@ -62,7 +62,7 @@ class Writer:
                 self.client = None
                 self.server += 1
             # Nobody is asked again at once.
-            time.sleep(0.02)
+            stop.wait(0.02)
             return None
 
     def run(self):
@@ -122,12 +122,11 @@ for thread in threads:
 
 def tell():
     told = 0
-    while not stop.is_set():
+    while not stop.wait(0.01):
         now = sum(writer.acknowledged for writer in writers)
         if now >= told + 200:
             told = now
             print(f"acknowledged {now}", flush=True)
-        time.sleep(0.01)
 
 
 threading.Thread(target=tell, daemon=True).start()
