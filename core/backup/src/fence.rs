@@ -1,7 +1,8 @@
 //! What a coordinator learns when it declares a server dead.
 //!
 //! From the fence on nothing of the dead server is accepted. The answer waits until every append accepted before is
-//! stored, so that it says all that was ever acknowledged, and until the openings it needs are read.
+//! stored, so that it says all that was ever acknowledged, and until the openings it needs are read. Replicas of synced
+//! streams are flushed first: the coordinator may show what they end with to readers at once, so power must not take it.
 //!
 //! Protocol: docs/protocols/recovery.md, step 2. Catalogue: D8, D9, F2.
 
@@ -98,11 +99,8 @@ impl Backup {
 
     /// Whether a report on this server must wait; begins the reads that it waits for.
     fn await_report(&mut self, crashed: ServerId, effects: &mut Effects) -> bool {
-        let is_writing = self
-            .replicas
-            .range(..)
-            .any(|(_, replica)| replica.key.log.server == crashed && !replica.operations.is_empty());
-        if is_writing {
+        let of_crashed = self.replicas.values().filter(|replica| replica.key.log.server == crashed);
+        if of_crashed.into_iter().any(|replica| !replica.operations.is_empty() || replica.awaits_device()) {
             return true;
         }
         let mut waits = false;

@@ -239,6 +239,13 @@ impl Replica {
         if is_current { self.flushed.certified() } else { 0 }
     }
 
+    /// Whether this is a synced replica, and its device will have more of it soon.
+    pub fn awaits_device(&self) -> bool {
+        let is_behind = self.is_reportable() && !self.stored.is_certified_like(&self.flushed);
+        // Without a frame, found in a buffer alone, it may wait for room for ever.
+        self.synced && is_behind && self.frame.is_some() && !planted(Defect::FenceToldUnsynced)
+    }
+
     /// Acknowledged bytes that are not on the device.
     pub fn unflushed_bytes(&self) -> u32 {
         self.stored.certified().saturating_sub(self.flushed.certified())

@@ -40,6 +40,9 @@ pub const READ_LEASE: Duration = Duration::from_millis(250);
 pub const SERVER_COUNT_MAX: usize = 10_000;
 /// Connections that one process accepts; bounds its buffers.
 pub const CONNECTION_COUNT_MAX: usize = 10_000;
+/// Dead logs from which one piece of a tablet may have to be recovered, its owner's among them: one more for each owner that
+/// dies before backups' devices have what it recovered. With so many the piece is live only when they have it.
+pub const PIECE_LOGS_MAX: usize = 8;
 /// Streams of one shard (a MultiRing server needs at most 256).
 pub const STREAM_COUNT_MAX: u16 = 512;
 

@@ -186,6 +186,14 @@ defects! {
     EarlyInOldHead;
     /// What was recovered, and not settled, is recovered from its new owner's log alone.
     EarlierLogIgnored;
+    /// A piece that is recovered from several logs notes only the newest of them.
+    OlderLogsForgotten;
+    /// A backup answers a fence before its device has the replicas of synced streams.
+    FenceToldUnsynced;
+    /// The partitions of all dead logs are replicated at once, however few frames there are.
+    TurnsForAll;
+    /// What is live keeps the frames of its unfinished replicas from older logs that need them.
+    LiveKeepsFrames;
 
     // Migration.
     /// Keys that come while a range is gathered are not moved.

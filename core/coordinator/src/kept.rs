@@ -1,9 +1,8 @@
 //! Dead logs that are kept after their recovery, until devices have what was recovered from them.
 //!
-//! What is recovered of a `buffered` table is live when the buffers of its backups have it, or before that. Until the new owner tells that
-//! their devices do, the dead log is a second position of it: pieces of tablets name it, and the dead server stays in the
-//! list. If the owner dies before, such a piece is recovered from both logs, and published when devices have it; so it has
-//! one earlier position at most.
+//! A recovered piece of a tablet is live before it is replicated. Until its new owner tells that the devices of its backups
+//! have it, the dead log is a second position of the piece: the piece names that log, and the dead server stays in the list.
+//! If the owner dies before, the piece is recovered from both logs and names both, and so on: up to `PIECE_LOGS_MAX` logs.
 //!
 //! Invariants:
 //! - a server that a piece names, as owner or as earlier position, is in the list;
@@ -25,7 +24,7 @@ use ramhold_wire::recovery::{PartitionRange, Settled, TabletStat};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// How long a recovery waits for room beside a log that is kept: longer than devices need for a recovery, unless they stand
+/// How long backups may lack frames beside a log that is kept: longer than devices need for a recovery, unless they stand
 /// still for want of the very frames that the log takes.
 const KEPT_PATIENCE: Duration = Duration::from_secs(20);
 
@@ -45,37 +44,38 @@ pub(crate) struct EarlierPlan {
 
 impl Coordinator {
     /// All pieces that are not being dropped.
-    fn live_pieces(&self) -> impl Iterator<Item = &TabletRecord> {
+    pub(crate) fn live_pieces(&self) -> impl Iterator<Item = &TabletRecord> {
         self.state.tables.values().filter(|t| !t.dropping).flat_map(|t| &t.tablets)
     }
 
     /// Whether a piece names this log as its earlier position.
     pub(crate) fn is_needed(&self, crashed: ServerId) -> bool {
-        self.live_pieces().any(|piece| piece.earlier.is_some_and(|earlier| earlier.server == crashed))
-    }
-
-    /// Logs from which something is live that is not replicated yet.
-    pub(crate) fn unreplicated_logs(&self) -> BTreeSet<ServerId> {
-        let earlier = self.live_pieces().filter_map(|piece| piece.earlier);
-        earlier.filter(|earlier| !earlier.replicated).map(|earlier| earlier.server).collect()
+        self.live_pieces().any(|piece| piece.is_recovered_from(crashed))
     }
 
     /// The logs from which pieces of this server are to be recovered as well.
     fn earlier_logs_of(&self, owner: ServerId) -> BTreeSet<ServerId> {
         let own = self.live_pieces().filter(|piece| piece.owner == owner);
-        own.filter_map(|piece| piece.earlier).map(|earlier| earlier.server).collect()
+        own.flat_map(TabletRecord::earlier_positions).map(|earlier| earlier.server).collect()
     }
 
     /// All of it is live, and not all on devices.
-    pub(crate) fn keep_log(&mut self, crashed: ServerId) {
+    pub(crate) fn keep_log(&mut self, now: Instant, crashed: ServerId) {
         let Some(server) = self.state.servers.get_mut(&crashed) else { return };
         server.entry.kept = true;
+        self.give_turns(now);
         self.list_changed(crashed);
         self.outbox.report(Level::Debug, "mark:log_kept");
     }
 
     /// The master of a position tells that devices have all of it.
-    pub(crate) fn on_settled(&mut self, to: Peer, header: &Header, message: &Settled) -> Result<(), Status> {
+    pub(crate) fn on_settled(
+        &mut self,
+        now: Instant,
+        to: Peer,
+        header: &Header,
+        message: &Settled,
+    ) -> Result<(), Status> {
         let server = sender_of(header)?;
         self.state.up(server).ok_or(Status::Fenced)?;
         let Settled { shard, stream, first_segment, flushed } = *message;
@@ -88,12 +88,13 @@ impl Coordinator {
             self.outbox.report(Level::Debug, "mark:settled");
         } else {
             self.change_earlier(is_there, |earlier| Some(EarlierRecord { replicated: true, ..earlier }));
+            self.give_turns(now);
         }
         self.outbox.reply_with(to, header, &Empty {});
         Ok(())
     }
 
-    /// Changes the earlier positions of some pieces.
+    /// Changes the newest earlier position of some pieces; who has none any more has no older ones either.
     fn change_earlier(
         &mut self,
         which: impl Fn(&TabletRecord) -> bool,
@@ -106,6 +107,10 @@ impl Coordinator {
                 let after = piece.earlier.and_then(&change);
                 is_changed |= after != piece.earlier;
                 piece.earlier = after;
+                if after.is_none() {
+                    // What is on devices here needs none of its logs.
+                    piece.older.clear();
+                }
             }
             if is_changed {
                 changed.push(*id);
@@ -137,7 +142,7 @@ impl Coordinator {
             return;
         }
         let needed: BTreeSet<ServerId> =
-            self.live_pieces().filter_map(|piece| piece.earlier).map(|earlier| earlier.server).collect();
+            self.live_pieces().flat_map(TabletRecord::earlier_positions).map(|e| e.server).collect();
         for server in kept {
             if needed.contains(&server) || self.progress.is_dropping_at(server) {
                 continue;
@@ -190,29 +195,24 @@ impl Coordinator {
 
     /// Whether a piece of an owner that is being recovered names this log.
     fn is_needed_by_dead(&self, crashed: ServerId) -> bool {
-        let naming = self.live_pieces().filter(|piece| piece.earlier.is_some_and(|e| e.server == crashed));
+        let naming = self.live_pieces().filter(|piece| piece.is_recovered_from(crashed));
         naming.map(|piece| piece.owner).any(|owner| !self.state.is_up(owner))
     }
 
-    /// Whether there are kept logs that only owners who are up can let go.
-    pub(crate) fn has_kept_in_the_way(&self) -> bool {
-        let kept = self.state.servers.values().filter(|s| s.entry.kept);
-        kept.map(|s| s.entry.id).any(|crashed| !self.is_needed_by_dead(crashed))
+    /// Whether some log is kept.
+    pub(crate) fn has_kept(&self) -> bool {
+        self.state.servers.values().any(|server| server.entry.kept)
     }
 
-    /// Whether a recovery has waited long enough for kept logs to be let go.
-    pub(crate) fn is_patience_over(&self, now: Instant, recovery: &Recovery) -> bool {
-        recovery.waits_since.is_some_and(|since| since + KEPT_PATIENCE <= now)
-    }
-
-    /// A recovery waits for room, or found none. If it has for long, kept logs may be what takes it, and wait for frames
-    /// themselves. What they are kept for is in the buffers of R backups, or else they stay, and are not waited for any more.
-    /// Of an owner that is dead it has to be in its own log, and that at hand.
-    pub(crate) fn may_wait_for_kept(&mut self, now: Instant, own: RecoveryId, recovery: &mut Recovery) {
-        let since = *recovery.waits_since.get_or_insert(now);
-        if !self.is_patience_over(now, recovery) {
-            recovery.wake = recovery.wake.min(since + KEPT_PATIENCE);
+    /// Backups have lacked frames since then. After a while kept logs may be what takes them, and wait for frames themselves:
+    /// devices cannot have a segment that lacks a replica. Those logs are let go that are kept for pieces which R buffers
+    /// have. A piece of a dead owner has to be in that owner's log, and that log at hand.
+    pub(crate) fn let_go_for_frames(&mut self, now: Instant, since: Instant) {
+        if now < since + KEPT_PATIENCE {
             return;
+        }
+        if self.let_go_older() {
+            self.report_let_go();
         }
         let is_replicated = |piece: &TabletRecord| piece.earlier.is_some_and(|e| e.replicated);
         let naming: BTreeSet<ServerId> =
@@ -225,8 +225,7 @@ impl Coordinator {
                 continue;
             }
             let Some(id) = self.state.recovery_of(owner).map(|record| record.id) else { continue };
-            let open = if id == own { Some(&*recovery) } else { self.recoveries.get(&id) };
-            if open.is_some_and(|open| self.is_at_hand_alone(owner, open)) {
+            if self.recoveries.get(&id).is_some_and(|open| self.is_at_hand_alone(owner, open)) {
                 let_go.insert(owner);
                 anew.push(id);
             }
@@ -236,12 +235,36 @@ impl Coordinator {
         }
         // Divisions name what is let go.
         for id in anew {
-            if id == own {
+            if let Some(recovery) = self.recoveries.get_mut(&id) {
                 recovery.plan_anew();
-            } else if let Some(other) = self.recoveries.get_mut(&id) {
-                other.plan_anew();
             }
         }
+        self.report_let_go();
+    }
+
+    /// Older positions of a piece are needed only if power takes what a newer log alone has of it: those are let go, too.
+    fn let_go_older(&mut self) -> bool {
+        let mut changed: Vec<TableId> = Vec::new();
+        for (id, table) in &mut self.state.tables {
+            let mut is_changed = false;
+            for piece in table.tablets.iter_mut().filter(|piece| !piece.older.is_empty()) {
+                let Some(whole) = piece.earlier_positions().position(|position| position.whole) else { continue };
+                is_changed |= whole < piece.older.len();
+                piece.older.truncate(whole);
+            }
+            if is_changed {
+                changed.push(*id);
+            }
+        }
+        let is_any = !changed.is_empty();
+        changed.into_iter().for_each(|table| self.outbox.touch(Key::Table(table)));
+        if is_any {
+            self.look_at_kept();
+        }
+        is_any
+    }
+
+    fn report_let_go(&mut self) {
         let text =
             "dead logs are let go for want of room, though devices may not have all that was recovered";
         self.outbox.report(Level::Warn, text);
@@ -325,10 +348,11 @@ impl Coordinator {
     ) -> Vec<EarlierPlan> {
         let mut by_log: BTreeMap<ServerId, Vec<PartitionRange>> = BTreeMap::new();
         for range in ranges.iter().filter(|_| !planted(Defect::EarlierLogIgnored)) {
-            let Some(earlier) = self.earlier_of(crashed, range) else { continue };
-            let EarlierRecord { server, shard, stream, first_segment, .. } = earlier;
-            let there = PartitionRange { shard, stream, first_segment, ..*range };
-            by_log.entry(server).or_default().push(there);
+            let Some(piece) = self.piece_of(crashed, range) else { continue };
+            for EarlierRecord { server, shard, stream, first_segment, .. } in piece.earlier_positions().copied() {
+                let there = PartitionRange { shard, stream, first_segment, ..*range };
+                by_log.entry(server).or_default().push(there);
+            }
         }
         let mut plans = Vec::new();
         for (server, ranges) in by_log {
@@ -350,18 +374,24 @@ impl Coordinator {
         plans
     }
 
-    fn earlier_of(&self, crashed: ServerId, range: &PartitionRange) -> Option<EarlierRecord> {
+    fn piece_of(&self, crashed: ServerId, range: &PartitionRange) -> Option<&TabletRecord> {
         let table = self.state.tables.get(&range.table)?;
-        table.tablets[table.covering(crashed, range.first, range.last)?].earlier
+        table.tablets.get(table.covering(crashed, range.first, range.last)?)
     }
 
-    /// What the head of the log that a piece was recovered from told of its weight.
+    /// What the heads of the logs that a piece was recovered from told of its weight: the newest that tells of it.
     pub(crate) fn earlier_stats(&self, table: TableId, piece: &TabletRecord) -> Vec<TabletStat> {
-        let Some(earlier) = piece.earlier else { return Vec::new() };
-        let id = self.state.recovery_of(earlier.server).map(|record| record.id);
+        let told = piece.earlier_positions().map(|earlier| self.stats_in(table, earlier));
+        let is_of_it = |s: &TabletStat| s.first <= piece.last && piece.first <= s.last;
+        told.into_iter().find(|stats| stats.iter().any(is_of_it)).unwrap_or_default()
+    }
+
+    /// What the head of a dead log told of a table.
+    fn stats_in(&self, table: TableId, position: &EarlierRecord) -> Vec<TabletStat> {
+        let id = self.state.recovery_of(position.server).map(|record| record.id);
         let proof = id.and_then(|id| self.recoveries.get(&id)).and_then(|kept| kept.proof.as_ref());
         let streams = proof.into_iter().flat_map(|proof| &proof.streams);
-        let own = streams.filter(|s| (s.shard, s.stream) == (earlier.shard, earlier.stream));
+        let own = streams.filter(|s| (s.shard, s.stream) == (position.shard, position.stream));
         own.flat_map(|s| &s.stats).filter(|s| s.table == table).copied().collect()
     }
 }

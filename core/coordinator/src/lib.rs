@@ -21,6 +21,7 @@ mod leases;
 mod tables;
 mod tablets;
 mod timeline;
+mod turns;
 mod updates;
 
 mod cut;

@@ -54,8 +54,8 @@ impl Coordinator {
             let Some(loss) = &stream.loss else { continue };
             let here = |t: &TabletRecord| {
                 let own = (t.owner, t.shard, t.stream);
-                let earlier = t.earlier.map(|e| (e.server, e.shard, e.stream));
-                [Some(own), earlier].contains(&Some((crashed, stream.shard, stream.stream)))
+                let earlier = t.earlier_positions().map(|e| (e.server, e.shard, e.stream));
+                [own].into_iter().chain(earlier).any(|place| place == (crashed, stream.shard, stream.stream))
             };
             let tables =
                 self.state.tables.values().filter(|t| t.tablets.iter().any(here)).map(|t| t.id).collect();

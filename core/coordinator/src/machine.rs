@@ -510,7 +510,7 @@ impl Coordinator {
             Opcode::CeilingRaise => self.on_ceiling_raise(to, header, &decode(body)?),
             Opcode::Recovered => self.on_recovered(now, to, header, decode(body)?),
             Opcode::TabletMigrated => self.on_migrated(to, header, &decode(body)?),
-            Opcode::Settled => self.on_settled(to, header, &decode(body)?),
+            Opcode::Settled => self.on_settled(now, to, header, &decode(body)?),
             Opcode::Malformed
             | Opcode::Read
             | Opcode::Write
@@ -580,7 +580,7 @@ impl Coordinator {
             Asked::Fence { recovery, server } => self.on_fenced(now, recovery, server, status, body),
             Asked::Reach(server) => self.on_reached(server, status, body),
             Asked::Away(server) => self.on_away_pong(server, body),
-            Asked::Room(server) => self.on_room(server, status, body),
+            Asked::Room(server) => self.on_room(now, server, status, body),
             Asked::Weights { table, server } => self.on_weighed(table, server, status, body),
             Asked::Work { recovery, server } => self.on_worked(now, recovery, server, status, body),
             Asked::Recover { recovery, plan, partition, attempt, server } => {

@@ -140,6 +140,8 @@ impl Coordinator {
             read_speed: message.read_speed.max(1),
             directory: message.directory,
             kept: false,
+            replicates: false,
+            replicates_only: None,
         };
         let record = ServerRecord {
             entry,

@@ -168,6 +168,7 @@ impl Coordinator {
             first_segment,
             // Devices have the copies.
             earlier: None,
+            older: Vec::new(),
             ..piece
         });
         self.outbox.report(Level::Debug, "mark:stretch_stored");
@@ -201,11 +202,11 @@ fn move_hashes(
             continue;
         }
         if piece.first < first {
-            all.push(TabletRecord { last: KeyHash(first.0 - 1), ..piece });
+            all.push(TabletRecord { last: KeyHash(first.0 - 1), ..piece.clone() });
         }
         let joined = piece.joined || piece.first < first;
         let (from, to) = (piece.first.max(first), piece.last.min(last));
-        all.push(place(TabletRecord { first: from, last: to, joined, ..piece }));
+        all.push(place(TabletRecord { first: from, last: to, joined, ..piece.clone() }));
         if last < piece.last {
             all.push(TabletRecord { first: KeyHash(last.0 + 1), joined: true, ..piece });
         }
@@ -223,7 +224,7 @@ fn move_hashes(
 
 fn is_one_place(before: &TabletRecord, piece: &TabletRecord) -> bool {
     let place = |p: &TabletRecord| (p.owner, p.shard, p.stream, p.first_segment, p.earlier);
-    place(before) == place(piece)
+    place(before) == place(piece) && before.older == piece.older
 }
 
 #[cfg(test)]
@@ -243,6 +244,7 @@ mod tests {
             version_floor: Version(segment),
             joined,
             earlier: None,
+            older: Vec::new(),
         }
     }
 

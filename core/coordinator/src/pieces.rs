@@ -24,9 +24,9 @@ pub(crate) fn tablets(pieces: &[TabletRecord]) -> impl Iterator<Item = &[TabletR
 /// A tablet as if it were one piece. Its position is that of its newest, as at its owner: good for telling tablets apart,
 /// not for recovering one.
 pub(crate) fn whole(tablet: &[TabletRecord]) -> TabletRecord {
-    let (first, last) = (tablet[0], tablet[tablet.len() - 1]);
+    let last = tablet[tablet.len() - 1].last;
     let first_segment = tablet.iter().map(|p| p.first_segment).max().unwrap_or(SegmentId::NONE);
-    TabletRecord { last: last.last, first_segment, ..first }
+    TabletRecord { last, first_segment, ..tablet[0].clone() }
 }
 
 /// Whether it may be one tablet with the piece before it.
@@ -81,7 +81,7 @@ impl Pieces {
             return Err(Status::BadRequest);
         }
         let place = self.pieces.partition_point(|p| p.last < at);
-        let piece = self.pieces[place];
+        let piece = self.pieces[place].clone();
         if piece.first == at {
             self.pieces[place].joined = false;
         } else {
@@ -115,7 +115,7 @@ impl Pieces {
             Ok(0) => return Err(Status::NotAllowed),
             Ok(place) => place,
         };
-        let [before, piece] = [self.pieces[place - 1], self.pieces[place]];
+        let [before, piece] = [self.pieces[place - 1].clone(), self.pieces[place].clone()];
         if !may_join(&before, &piece) {
             return Err(Status::NotAllowed);
         }
@@ -141,7 +141,8 @@ impl Pieces {
     }
 
     fn is_one_position(&self, before: &TabletRecord, piece: &TabletRecord) -> bool {
-        (before.first_segment, before.earlier) == (piece.first_segment, piece.earlier)
+        let place = |p: &TabletRecord| (p.first_segment, p.earlier);
+        (place(before) == place(piece) && before.older == piece.older)
             || self.unreplicated
             || planted(Defect::JoinedAtNewest)
     }
@@ -165,6 +166,7 @@ mod tests {
             version_floor: Version(first_segment),
             joined: false,
             earlier: None,
+            older: Vec::new(),
         }
     }
 
@@ -218,7 +220,7 @@ mod tests {
         let mut it = pieces(&[piece(0, 99, 1, 5), piece(100, 199, 1, 7), piece(200, u64::MAX, 1, 9)]);
         it.join_all();
         let mut list = it.into_inner();
-        list[1] = TabletRecord { owner: ServerId(3), ..list[1] };
+        list[1] = TabletRecord { owner: ServerId(3), ..list[1].clone() };
         part_ways(&mut list);
         assert_eq!(spans(&list), [(0, 99), (100, 199), (200, u64::MAX)]);
     }

@@ -16,7 +16,6 @@ use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, KeyHash, Level, Peer, RecoveryId, ServerId, Status, Version};
 use ramhold_wire::Header;
 use ramhold_wire::control::Empty;
-use ramhold_wire::membership::Durability;
 use ramhold_wire::recovery::{Assignment, PartitionRange, Recovered, RecoveryOutcome};
 
 impl Coordinator {
@@ -63,8 +62,8 @@ impl Coordinator {
                 self.keep_early(id, (to, *header, message));
                 return Ok(());
             }
-            RecoveryOutcome::Done { assignments, bytes, records, .. } => {
-                self.publish(now, id, published, &assignments)?;
+            RecoveryOutcome::Done { assignments, bytes, records, own_bytes, .. } => {
+                self.publish(now, id, published, &assignments, own_bytes)?;
                 self.note_published(now, id, published, bytes, records);
             }
         }
@@ -117,24 +116,27 @@ impl Coordinator {
         id: RecoveryId,
         published: PublishedRecord,
         assignments: &[Assignment],
+        own_bytes: Option<u64>,
     ) -> Result<(), Status> {
         let PublishedRecord { partition, server, .. } = published;
         let crashed = self.state.recoveries.get(&id).map(|r| r.crashed).ok_or(Status::NotAllowed)?;
         let plan = self.recoveries.get(&id).and_then(|r| r.plan.as_ref()).ok_or(Status::NotAllowed)?;
         let ranges: Vec<PartitionRange> = plan.ranges_of(partition).copied().collect();
         let floor = plan.loss_floor(self, crashed);
-        let origin = match (plan.has_earlier(partition), plan.is_early(partition)) {
-            (true, _) => Origin::Settled,
-            (false, true) => Origin::Early,
-            (false, false) => Origin::Replicated,
+        let origin = match own_bytes {
+            _ if !plan.is_early(partition) => Origin::Settled,
+            Some(0) => Origin::OlderLogs,
+            _ => Origin::Logs,
         };
         if ranges.len() != assignments.len() {
             self.fail_partition(now, id, partition, &format!("{server} told other ranges than it was given"));
             return Err(Status::BadRequest);
         }
         let owner = self.state.up(server).ok_or(Status::Fenced)?;
-        let known =
-            |(r, a): (&PartitionRange, &Assignment)| owner.has_stream(a.shard, a.stream, r.durability);
+        // Nothing is acknowledged in a stream before it is registered, so what is live early needs the dead log alone.
+        let known = |(r, a): (&PartitionRange, &Assignment)| {
+            origin != Origin::Settled || owner.has_stream(a.shard, a.stream, r.durability)
+        };
         if !ranges.iter().zip(assignments).all(known) {
             self.fail_partition(
                 now,
@@ -207,20 +209,18 @@ impl Coordinator {
 /// Where what is published of a partition is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Origin {
-    /// At its new owner alone.
-    Early,
-    /// In the buffers of R backups, too.
-    Replicated,
-    /// And on their devices: it was recovered from what its dead owner had recovered from, too.
+    /// In the memory of its new owner, and in the dead logs that it was recovered from.
+    Logs,
+    /// The same, and the log of its dead owner had nothing of it.
+    OlderLogs,
+    /// On the devices of R backups.
     Settled,
 }
 
-/// What a range that is published keeps as its earlier position: that in the log which it was recovered from, unless devices
-/// have all that counts in its stream. `early`: it is not even replicated yet.
-fn earlier_of(dead: ServerId, range: &PartitionRange, early: bool) -> Option<EarlierRecord> {
+/// The position of a range in the log that it was recovered from. `whole`: that log alone has all of it.
+fn position_in(dead: ServerId, range: &PartitionRange, whole: bool) -> EarlierRecord {
     let PartitionRange { shard, stream, first_segment, .. } = *range;
-    let keeps = (early || range.durability == Durability::Buffered) && !planted(Defect::LogNotKept);
-    keeps.then_some(EarlierRecord { server: dead, shard, stream, first_segment, replicated: !early })
+    EarlierRecord { server: dead, shard, stream, first_segment, replicated: false, whole }
 }
 
 impl TableRecord {
@@ -241,7 +241,16 @@ impl TableRecord {
         (floor, origin): (Version, Origin),
     ) {
         let at = self.covering(dead, range.first, range.last).expect("the caller has looked");
-        let old = self.tablets[at];
+        let old = self.tablets[at].clone();
+        let whole = old.earlier.is_none_or(|earlier| earlier.replicated);
+        let own = (origin == Origin::Logs).then(|| position_in(dead, range, whole));
+        let before = old.earlier_positions().copied().collect::<Vec<_>>().into_iter();
+        let before = before.map(|position| EarlierRecord { replicated: false, ..position });
+        let before = before.filter(|_| own.is_none() || !planted(Defect::OlderLogsForgotten));
+        let mut positions = own.into_iter().chain(before);
+        let keeps = origin != Origin::Settled && !planted(Defect::LogNotKept);
+        let (earlier, older) =
+            if keeps { (positions.next(), positions.collect::<Vec<_>>()) } else { (None, Vec::new()) };
         let new = TabletRecord {
             first: range.first,
             last: range.last,
@@ -252,11 +261,12 @@ impl TableRecord {
             first_segment: assignment.first_segment,
             version_floor: old.version_floor.max(floor),
             joined: false,
-            earlier: earlier_of(dead, range, origin == Origin::Early).filter(|_| origin != Origin::Settled),
+            earlier,
+            older,
         };
         let mut parts = Vec::with_capacity(3);
         if old.first < range.first {
-            parts.push(TabletRecord { last: KeyHash(range.first.0 - 1), ..old });
+            parts.push(TabletRecord { last: KeyHash(range.first.0 - 1), ..old.clone() });
         }
         parts.push(new);
         if range.last < old.last {

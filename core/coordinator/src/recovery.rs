@@ -58,8 +58,6 @@ pub(crate) struct Recovery {
     pub(crate) leaves_to_others_until: Instant,
     /// How often it found none since something of it went live.
     pub(crate) fruitless: u32,
-    /// Since when it waits for room, or finds none; until something of it goes live.
-    pub(crate) waits_since: Option<Instant>,
     /// Results of recovery masters that came before that.
     pub(crate) early: Vec<(Peer, Header, Recovered)>,
     /// Tablets of `none` tables may still name the dead server.
@@ -98,7 +96,6 @@ impl Recovery {
             lease_over: false,
             leaves_to_others_until: Instant::ZERO,
             fruitless: 0,
-            waits_since: None,
             early: Vec::new(),
             retake: true,
             check_done: true,
@@ -108,7 +105,7 @@ impl Recovery {
 
     /// Something of it went live: there was room.
     pub(crate) fn found_room(&mut self) {
-        (self.waits_since, self.fruitless) = (None, 0);
+        self.fruitless = 0;
     }
 
     /// Whether every backup that is Up refuses the dead server.
@@ -487,8 +484,7 @@ impl Coordinator {
         let plan_id = self.state.meta.recoveries.next();
         self.state.meta.recoveries = plan_id;
         let earlier = self.divide_earlier(crashed, time, &ranges);
-        let early = self.may_go_early(id, &proof);
-        let plan = Plan::new(plan_id, ranges, weight, proof.clone(), earlier, early);
+        let plan = Plan::new(plan_id, ranges, weight, proof.clone(), earlier);
         let losses = self.file_losses(id, crashed, time, &proof);
         let Some(record) = self.state.recoveries.get_mut(&id) else { return };
         record.plan = plan_id;
@@ -600,7 +596,7 @@ impl Coordinator {
         self.outbox.report(Level::Info, text);
         self.outbox.touch(Key::Recovery(id));
         if self.is_needed(crashed) {
-            self.keep_log(crashed);
+            self.keep_log(now, crashed);
         } else {
             self.let_go_of(now, id, crashed);
         }

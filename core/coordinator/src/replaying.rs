@@ -13,10 +13,9 @@ use crate::prove::{Proof, SegmentProof, Source};
 use crate::recovery::{Recovery, pause};
 use crate::retry::Retry;
 use crate::state::Key;
-use ramhold_base::limits::FRAME_BODY_BYTES_MAX;
+use ramhold_base::limits::{FRAME_BODY_BYTES_MAX, PIECE_LOGS_MAX};
 use ramhold_base::{Instant, Level, RecoveryId, ServerId, ShardId, Status, StreamId, TableId, Version};
 use ramhold_wire::control::encoded_len;
-use ramhold_wire::membership::Durability;
 use ramhold_wire::recovery::{
     EarlierLog, PartitionRange, Recover, RecoverySegment, RecoveryStream, SegmentSource,
 };
@@ -45,8 +44,6 @@ pub(crate) struct Plan {
     proof: Proof,
     /// Other logs that parts of it are to be recovered from as well.
     pub earlier: Vec<EarlierPlan>,
-    /// Partitions go live before they are replicated: there is room for all of it, whatever comes.
-    pub early: bool,
     pub partitions: Vec<Partition>,
     /// What a partition has about, in bytes of log.
     partition_bytes: u64,
@@ -103,7 +100,6 @@ impl Plan {
         bytes: u64,
         proof: Proof,
         earlier: Vec<EarlierPlan>,
-        early: bool,
     ) -> Plan {
         let count = ranges.iter().map(|r| r.partition + 1).max().unwrap_or(0);
         let partition = || Partition {
@@ -115,7 +111,7 @@ impl Plan {
         };
         let partitions = (0..count).map(|_| partition()).collect();
         let partition_bytes = bytes / u64::from(count.max(1));
-        Plan { id, ranges, proof, earlier, early, partitions, partition_bytes, common: None }
+        Plan { id, ranges, proof, earlier, partitions, partition_bytes, common: None }
     }
 
     pub fn proof(&self) -> &Proof {
@@ -184,16 +180,11 @@ impl Plan {
         [&self.proof].into_iter().chain(self.earlier.iter().map(|earlier| &earlier.proof))
     }
 
-    /// Whether a partition goes live before it is replicated. Of a synced table what is read has to be on devices, and what
-    /// the dead log ends with may be in the buffers of its backups alone.
+    /// Whether a partition goes live before it is replicated: the dead logs that it is recovered from are its durable copy
+    /// until then. Only a piece that would note too many of them has to be on devices first.
     pub fn is_early(&self, partition: u32) -> bool {
-        let is_buffered = |range: &PartitionRange| range.durability == Durability::Buffered;
-        self.early && !self.has_earlier(partition) && self.ranges_of(partition).all(is_buffered)
-    }
-
-    /// Whether a partition is recovered from other logs as well.
-    pub fn has_earlier(&self, partition: u32) -> bool {
-        self.earlier.iter().any(|earlier| earlier.ranges.iter().any(|r| r.partition == partition))
+        let is_from = |earlier: &&EarlierPlan| earlier.ranges.iter().any(|r| r.partition == partition);
+        self.earlier.iter().filter(is_from).count() + 1 < PIECE_LOGS_MAX
     }
 
     /// What a partition is recovered from as well, with so many sources for each segment.

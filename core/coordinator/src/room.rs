@@ -1,27 +1,27 @@
-//! Which recoveries may be replayed side by side: as many as frames and memory suffice for, and always one.
+//! Which recoveries may be replayed side by side: as many as memory suffices for, and always one.
 //!
-//! A recovery writes a second copy of what it recovers, and frees the first only when it is over. So before a recovery
-//! is divided it must be admitted: at once when no other is at work, else when what all of them need fits into the
-//! room that the servers have told of. What was told is too little rather than too much: what recoveries at work have
-//! written already is counted as room that they still need.
+//! A recovered partition is live when it is in the memory of its new owner, whatever room backups have for its replicas. So
+//! a recovery needs memory alone, and must be admitted before it is divided: at once when no other recovery is at work, else
+//! when what all of them need fits into the memory that the servers have told of. That figure errs towards too little: what
+//! recoveries at work have taken in already is counted as memory that they still need.
 //!
 //! Invariants:
 //! - of the recoveries that lack nothing else at least one is admitted, the oldest of those that wait first;
 //! - when a recovery master had no room after all, all but the oldest lose their admission, and of that one partition is
 //!   begun at a time: what is published stays, and cleaning makes room.
 //!
-//! Not here: what does not fit is taken back (recovery masters). Nothing of this is stored.
+//! Not here: frames for the replicas of what is live (recovery masters), and taking back what does not fit (they, too).
+//! Nothing of this is stored.
 //! Protocol: docs/protocols/recovery.md, "When room is short". Catalogue: F7.
 
 use crate::machine::{Asked, Coordinator};
 use crate::prove::Proof;
 use crate::recovery::Recovery;
 use crate::replaying::Plan;
-use crate::state::{ServerRecord, StreamRecord};
-use crate::status::failure_domain;
+use crate::state::ServerRecord;
+use crate::turns::Alone;
 use ramhold_base::{Instant, Level, RecoveryId, ServerId, Status};
 use ramhold_wire::decode;
-use ramhold_wire::membership::Durability;
 use ramhold_wire::recovery::{Room, RoomReport};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -45,6 +45,11 @@ pub(crate) struct Rooms {
     ask_at: Instant,
     /// Who was asked last and has not told.
     asked: BTreeSet<ServerId>,
+    /// Since when some servers have no free frame and too few have one for the replicas of one more segment, or there are
+    /// not enough for the oldest log whose partitions are replicated.
+    pub(crate) frames_short_since: Option<Instant>,
+    /// While frames are short.
+    pub(crate) alone: Option<Alone>,
     /// What fits was judged wrongly: until a recovery is over one at a time is admitted, and one partition of it begun.
     is_scarce: bool,
 }
@@ -64,39 +69,18 @@ pub(crate) enum Admission {
     Admitted,
 }
 
-/// What a recovery has still to write.
+/// Memory of recovery masters that a recovery still needs, in bytes of log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Need {
-    /// Memory of recovery masters.
     bytes: u64,
-    /// And in segments, each of which takes frames on as many backups as it has replicas.
-    segments: u64,
-    frames: u64,
-}
-
-impl Need {
-    fn plus(self, other: Need) -> Need {
-        Need {
-            bytes: self.bytes.saturating_add(other.bytes),
-            segments: self.segments.saturating_add(other.segments),
-            frames: self.frames.saturating_add(other.frames),
-        }
-    }
-
-    /// Whether there is room: memory of all masters, and frames in each failure domain.
-    fn fits(self, bytes: u64, frames: impl IntoIterator<Item = u64>) -> bool {
-        // Of one segment no domain takes two replicas.
-        let usable = frames.into_iter().map(|frames| frames.min(self.segments));
-        self.bytes <= bytes && self.frames <= usable.fold(0, u64::saturating_add)
-    }
 }
 
 impl Admission {
     pub fn waits_for(&self) -> Option<String> {
         match self {
-            Admission::Waiting(Need { bytes, frames, .. }) => Some(format!(
-                "room for {frames} replicas and {bytes} bytes of log besides what older recoveries need; \
-                 each frees some when it is over"
+            Admission::Waiting(Need { bytes }) => Some(format!(
+                "{bytes} bytes of memory besides what older recoveries need; \
+                 start a server, or remove objects"
             )),
             Admission::None | Admission::Admitted => None,
         }
@@ -126,7 +110,7 @@ impl Recovery {
 }
 
 impl Coordinator {
-    /// Asks every server for its room while recoveries are open.
+    /// Asks every server for its room while recoveries are open, or logs kept.
     pub(crate) fn ask_for_room(&mut self, now: Instant) {
         if !self.is_asking_for_room() {
             self.rooms = Rooms { is_scarce: self.rooms.is_scarce, ..Rooms::default() };
@@ -134,6 +118,9 @@ impl Coordinator {
         }
         if self.rooms.ask_at > now {
             return;
+        }
+        if let Some(since) = self.rooms.frames_short_since {
+            self.let_go_for_frames(now, since);
         }
         self.rooms.ask_at = now + ASK_INTERVAL;
         let servers: Vec<ServerId> = self.state.all_up().map(|s| s.entry.id).collect();
@@ -148,8 +135,13 @@ impl Coordinator {
         }
     }
 
+    /// Free frames that a server has told of.
+    pub(crate) fn frames_of(&self, server: ServerId) -> Option<u64> {
+        self.rooms.reports.get(&server).map(|report| report.frames)
+    }
+
     fn is_asking_for_room(&self) -> bool {
-        !self.recoveries.is_empty()
+        !self.recoveries.is_empty() || self.has_kept()
     }
 
     fn masters(&self) -> impl Iterator<Item = &ServerRecord> {
@@ -194,18 +186,30 @@ impl Coordinator {
 
     /// When that is due again.
     pub(crate) fn room_wake(&self) -> Instant {
-        let waits = self.is_asking_for_room() && self.recoveries.values().any(Recovery::is_waiting);
-        if waits { self.rooms.ask_at } else { Instant::FAR }
+        let is_waited_for = self.has_kept() || self.recoveries.values().any(Recovery::is_waiting);
+        if is_waited_for { self.rooms.ask_at } else { Instant::FAR }
     }
 
-    pub(crate) fn on_room(&mut self, server: ServerId, status: Status, body: &[u8]) {
+    pub(crate) fn on_room(&mut self, now: Instant, server: ServerId, status: Status, body: &[u8]) {
         let Some(report) = decode::<RoomReport>(body).ok().filter(|_| status == Status::Ok) else { return };
         if self.state.is_up(server) {
             self.rooms.reports.insert(server, report);
             if self.rooms.asked.remove(&server) && self.rooms.asked.is_empty() {
+                self.look_at_frames(now);
+                self.give_turns(now);
                 self.wake_waiting();
             }
         }
+    }
+
+    /// Notes since when frames are short.
+    fn look_at_frames(&mut self, now: Instant) {
+        let replicas = self.state.tables.values().map(|table| table.options.replicas).max().unwrap_or(0);
+        let have = self.rooms.reports.values().filter(|report| report.frames > 0).count();
+        let is_full = have <= usize::from(replicas) && have < self.rooms.reports.len();
+        let is_short = is_full || !self.has_frames_for_oldest();
+        let since = self.rooms.frames_short_since.unwrap_or(now);
+        self.rooms.frames_short_since = is_short.then_some(since);
     }
 
     /// A recovery is over: its replicas will be freed.
@@ -230,10 +234,7 @@ impl Coordinator {
         let Some(need) = self.need_of(id, proof) else { return true };
         let is_first = self.recoveries.range(..id).all(|(_, older)| !older.is_waiting());
         let may_try_alone = || {
-            // Kept logs are let go when devices have what came of them; but that may wait for frames itself.
-            now >= recovery.leaves_to_others_until
-                && !self.recoveries.values().any(Recovery::is_at_work)
-                && (self.is_patience_over(now, recovery) || !self.has_kept_in_the_way())
+            now >= recovery.leaves_to_others_until && !self.recoveries.values().any(Recovery::is_at_work)
         };
         let is_admitted = if self.rooms.is_scarce {
             // While the oldest leaves it to others, who fits as a whole goes first: it will be over.
@@ -245,12 +246,11 @@ impl Coordinator {
             recovery.admission = Admission::Admitted;
             return true;
         }
-        self.may_wait_for_kept(now, id, recovery);
         if recovery.leaves_to_others_until > now {
             recovery.wake = recovery.wake.min(recovery.leaves_to_others_until);
         }
         if !recovery.is_waiting() {
-            let text = format!("{id} waits for room for {} replicas and {} bytes", need.frames, need.bytes);
+            let text = format!("{id} waits for {} bytes of memory", need.bytes);
             self.outbox.report(Level::Info, text);
             self.outbox.report(Level::Debug, "mark:recovery_waits_for_room");
             self.rooms.ask_at = self.rooms.ask_at.min(now + ASK_INTERVAL);
@@ -259,89 +259,22 @@ impl Coordinator {
         false
     }
 
-    /// Whether what a recovery brings may go live before it is replicated: when everybody has told of room, and there is twice
-    /// as much as all that is at work needs. What is live cannot be taken back to make room for others.
-    pub(crate) fn may_go_early(&self, id: RecoveryId, proof: &Proof) -> bool {
-        let all_told = self.state.all_up().all(|server| self.rooms.reports.contains_key(&server.entry.id));
-        all_told && !self.rooms.is_scarce && self.has_times_room(id, proof, 2)
-    }
-
     /// Whether what a recovery needs fits besides all that is at work.
     fn has_room(&self, id: RecoveryId, proof: &Proof) -> bool {
-        self.has_times_room(id, proof, 1)
-    }
-
-    fn has_times_room(&self, id: RecoveryId, proof: &Proof, times: u32) -> bool {
         let at_work = self.recoveries.iter().filter(|(_, other)| other.is_at_work());
         let others = at_work.filter_map(|(id, other)| Some((*id, other.proof.as_ref()?)));
-        let mut need = Need::default();
-        let mut kinds = BTreeSet::new();
-        for (id, proof) in others.chain([(id, proof)]) {
-            need = need.plus(self.need_of(id, proof).unwrap_or_default());
-            kinds.extend(self.kinds_of(id, proof));
-        }
-        need = need.plus(self.first_heads(&kinds)).plus(self.owed());
-        let need = (1..times).fold(need, |sum, _| sum.plus(need));
-        let mut bytes: u64 = 0;
-        let mut frames: BTreeMap<String, u64> = BTreeMap::new();
-        for server in self.state.all_up() {
-            let Some(report) = self.rooms.reports.get(&server.entry.id) else { continue };
-            bytes = bytes.saturating_add(report.log_bytes);
-            let domain = frames.entry(failure_domain(&server.entry)).or_default();
-            *domain = domain.saturating_add(report.frames);
-        }
-        need.fits(bytes, frames.into_values())
+        let needs = others.chain([(id, proof)]).filter_map(|(id, proof)| self.need_of(id, proof));
+        let needed = needs.map(|need| need.bytes).fold(0, u64::saturating_add);
+        let told = self.state.all_up().filter_map(|server| self.rooms.reports.get(&server.entry.id));
+        needed <= told.map(|report| report.log_bytes).fold(0, u64::saturating_add)
     }
 
-    /// What is live and not replicated yet takes frames, of which nobody has told. Its memory it has.
-    fn owed(&self) -> Need {
-        let owing = self.unreplicated_logs();
-        let records = self.state.recoveries.values().filter(|record| owing.contains(&record.crashed));
-        let replicas = self.state.tables.values().map(|table| table.options.replicas).max().unwrap_or(0);
-        let needs = records.map(|record| {
-            let full = record.bytes.div_ceil(u64::from(self.config.segment_bytes));
-            let segments = full + 2 * u64::from(record.partitions);
-            Need { bytes: 0, segments, frames: segments.saturating_mul(u64::from(replicas)) }
-        });
-        needs.fold(Need::default(), Need::plus)
-    }
-
-    /// What a recovery has still to write; none: nothing.
+    /// What a recovery has still to take in; none: nothing.
     fn need_of(&self, id: RecoveryId, proof: &Proof) -> Option<Need> {
         let crashed = self.state.recoveries.get(&id)?.crashed;
         let tablets = self.dead_tablets(crashed, proof);
-        let weight = tablets.iter().map(|tablet| tablet.bytes()).fold(0, u64::saturating_add);
-        let partitions = weight.div_ceil(self.bounds(weight).bytes_told()).max(1);
-        let mut streams: BTreeMap<_, u64> = BTreeMap::new();
-        for tablet in &tablets {
-            let bytes = streams.entry((tablet.range.durability as u8, tablet.range.replicas)).or_default();
-            *bytes = bytes.saturating_add(tablet.bytes());
-        }
-        let needs = streams.into_iter().map(|((_, replicas), bytes)| {
-            // Each partition fills its last segment in part, and begins another head.
-            let segments = bytes.div_ceil(u64::from(self.config.segment_bytes)) + 2 * partitions;
-            Need { bytes, segments, frames: segments.saturating_mul(u64::from(replicas)) }
-        });
-        needs.reduce(Need::plus)
-    }
-
-    /// The kinds of streams that take a recovery in.
-    fn kinds_of(&self, id: RecoveryId, proof: &Proof) -> Vec<(Durability, u8)> {
-        let Some(record) = self.state.recoveries.get(&id) else { return Vec::new() };
-        let tablets = self.dead_tablets(record.crashed, proof);
-        tablets.iter().map(|tablet| (tablet.range.durability, tablet.range.replicas)).collect()
-    }
-
-    /// What masters need that have no head yet in a stream of these kinds: each of them may be chosen.
-    fn first_heads(&self, kinds: &BTreeSet<(Durability, u8)>) -> Need {
-        let masters = || self.state.all_up().filter(|server| server.entry.master);
-        let needs = kinds.iter().map(|kind| {
-            let has_head =
-                |streams: &[StreamRecord]| streams.iter().any(|s| (s.durability, s.replicas) == *kind);
-            let segments = masters().filter(|server| !has_head(&server.streams)).count() as u64;
-            Need { bytes: 0, segments, frames: segments.saturating_mul(u64::from(kind.1)) }
-        });
-        needs.fold(Need::default(), Need::plus)
+        let bytes = tablets.iter().map(|tablet| tablet.bytes());
+        bytes.reduce(u64::saturating_add).map(|bytes| Need { bytes })
     }
 
     /// A recovery master had no room for a partition after all. If it was the only one at work it lets others try: one that
@@ -365,8 +298,6 @@ impl Coordinator {
         let somebody_waits = self.recoveries.values().any(Recovery::is_waiting);
         let Some(mut recovery) = self.recoveries.remove(&id) else { return };
         if was_alone && !is_running(&recovery) {
-            // It may need a log that is kept, and be the only one that waits.
-            self.may_wait_for_kept(now, id, &mut recovery);
             let need = recovery.proof.as_ref().and_then(|proof| self.need_of(id, proof));
             if let Some(need) = need.filter(|_| somebody_waits) {
                 recovery.admission = Admission::Waiting(need);
@@ -376,20 +307,5 @@ impl Coordinator {
             }
         }
         self.recoveries.insert(id, recovery);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_domain_takes_one_replica_of_each_segment() {
-        let need = Need { bytes: 100, segments: 10, frames: 30 };
-        assert!(need.fits(100, [10, 10, 10]));
-        assert!(!need.fits(99, [10, 10, 10]), "memory");
-        assert!(!need.fits(100, [10, 10, 9]), "frames");
-        assert!(!need.fits(100, [1000, 10]), "three replicas need three domains");
-        assert!(need.fits(100, [1000, 5, 5, 5, 5]));
     }
 }

@@ -153,7 +153,7 @@ impl TableRecord {
 }
 
 /// A tablet, or a piece of one that was joined.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct TabletRecord {
     #[n(0)]
     pub first: KeyHash,
@@ -181,6 +181,22 @@ pub struct TabletRecord {
     /// Where it was recovered from, as long as devices may not have all of it here.
     #[n(9)]
     pub earlier: Option<EarlierRecord>,
+    /// Further earlier positions, newest first: the owner of the one before died, too, before devices had all of it.
+    #[n(10)]
+    #[cbor(default)]
+    pub older: Vec<EarlierRecord>,
+}
+
+impl TabletRecord {
+    /// All its earlier positions, newest first.
+    pub fn earlier_positions(&self) -> impl Iterator<Item = &EarlierRecord> {
+        self.earlier.iter().chain(&self.older)
+    }
+
+    /// Whether a log is an earlier position of it.
+    pub fn is_recovered_from(&self, server: ServerId) -> bool {
+        self.earlier_positions().any(|earlier| earlier.server == server)
+    }
 }
 
 /// A position in the log of a server that is dead (docs/protocols/recovery.md, "Until devices have it").
@@ -194,9 +210,13 @@ pub struct EarlierRecord {
     pub stream: StreamId,
     #[n(3)]
     pub first_segment: SegmentId,
-    /// The buffers of R backups have all that was recovered from there.
+    /// The buffers of R backups have all that was recovered: told of the newest position, it counts for all.
     #[n(4)]
     pub replicated: bool,
+    /// This log alone has all of the piece: its owner had told so before it died. The oldest position always has.
+    #[n(5)]
+    #[cbor(default)]
+    pub whole: bool,
 }
 
 /// The recovery of one crashed server; kept as a summary when it is over.
@@ -433,7 +453,7 @@ impl State {
             let servers = table
                 .tablets
                 .iter()
-                .flat_map(|t| [Some(t.owner), t.earlier.map(|earlier| earlier.server)].into_iter().flatten());
+                .flat_map(|t| [t.owner].into_iter().chain(t.earlier_positions().map(|e| e.server)));
             for server in servers {
                 if !self.servers.contains_key(&server) {
                     let what = format!("{server}, which has a part of it, is not there");

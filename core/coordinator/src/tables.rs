@@ -59,6 +59,7 @@ impl Coordinator {
                 version_floor: Version::NONE,
                 joined: false,
                 earlier: None,
+                older: Vec::new(),
             }
         };
         let tablets = (0..count).map(|i| tablet(i, least_loaded(&mut masters))).collect();

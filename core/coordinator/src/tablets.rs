@@ -190,7 +190,7 @@ impl Coordinator {
             version_floor: tablet.version_floor,
             slots: record.options.slots,
         };
-        Some((*tablet, message))
+        Some((tablet.clone(), message))
     }
 
     pub(crate) fn on_taken(

@@ -442,7 +442,7 @@ impl Master {
                 }
                 Context::ReadBack(read) => self.on_read_back(now, read, header.status(), body, effects),
                 Context::Recovered { key, attempt, done } => {
-                    self.on_published(now, key, (attempt, done), header.status(), effects);
+                    self.on_published(now, key, (attempt, done), header.status(), view, effects);
                 }
             }
         }

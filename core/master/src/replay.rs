@@ -42,8 +42,6 @@ const LIVE_SEGMENTS_MAX: usize = 2;
 const LIVE_YIELD_MAX: Duration = Duration::from_secs(2);
 /// Partitions of one recovery on one master are rarely more.
 const EARLY_FIRSTS: usize = 15;
-/// How long a partition that is to go live at once waits for its stream to be registered before it looks again.
-const REGISTER_PAUSE: Duration = Duration::from_millis(1);
 /// Index buckets looked at in one turn.
 const SWEEP_BUCKETS: u64 = 4096;
 /// Steps by which the index becomes smaller in one turn.
@@ -116,15 +114,15 @@ pub(crate) struct PartitionReplay {
     times: ReplayTimes,
     /// Tables that were dropped when it was too late to fail: given up as soon as the rest is published.
     dropped: Vec<TableId>,
-    /// It is reported when it is taken in, before anything is replicated; and whether it is live.
+    /// It is reported when it is taken in, before anything is replicated; else when devices have it. And whether it is live.
     early: bool,
     is_live: bool,
     /// All that was to be done for it is done.
     is_over: bool,
     /// It waits for memory until then; what is live does not give up.
     retry: Option<Instant>,
-    /// It is reported when devices have it: it was recovered from what its dead owner had recovered from, too.
-    settles_first: bool,
+    /// It is live, and it is its turn to be replicated.
+    has_turn: bool,
     /// What devices are to have, once it is entered.
     settling: Settling,
 }
@@ -136,6 +134,8 @@ struct Side {
     /// Of the ranges that are replayed.
     first_segment: SegmentId,
     begun: Vec<SegmentId>,
+    /// Those of the others whose replicas were given back for want of frames.
+    put_off: BTreeSet<SegmentId>,
 }
 
 impl Side {
@@ -163,6 +163,11 @@ impl PartitionReplay {
 
     pub fn crashed(&self) -> ServerId {
         self.crashed
+    }
+
+    /// The oldest of the dead servers from whose logs it is recovered.
+    fn oldest_log(&self) -> ServerId {
+        self.fetching.logs().min().unwrap_or(self.crashed)
     }
 
     /// How many new keys it will bring yet, as far as can be told.
@@ -247,10 +252,9 @@ impl PartitionReplay {
     }
 }
 
-/// First segments for further partitions of a recovery that go live before they are entered.
+/// First segments for further partitions that go live before they are entered.
 #[derive(Debug)]
 pub(crate) struct EarlyFirsts {
-    recovery: RecoveryId,
     /// When they were taken, so many tablets had left.
     removed: u64,
     /// Each has a head behind them.
@@ -339,7 +343,7 @@ impl Master {
             streams.push(stream);
         }
         let first_segment = if recover.early {
-            match self.early_first_segment(now, recover.recovery, &streams, view, effects) {
+            match self.early_first_segment(now, &streams, view, effects) {
                 Some(first_segment) => first_segment,
                 None => return Status::OutOfMemory,
             }
@@ -356,7 +360,8 @@ impl Master {
                 } else {
                     self.log.open_side(*stream, time)
                 };
-                sides.push(Side { stream: *stream, side, first_segment, begun: Vec::new() });
+                let (begun, put_off) = (Vec::new(), BTreeSet::new());
+                sides.push(Side { stream: *stream, side, first_segment, begun, put_off });
             }
         }
         for (range, stream) in mine.iter().zip(&streams) {
@@ -383,7 +388,6 @@ impl Master {
             .zip(&streams)
             .map(|(range, stream)| (hash_range(range), range.placement(), side_of(stream)));
         let intake = Ranges::new(intake).expect("the ranges are sound");
-        let settles_first = !recover.earlier.is_empty();
         let own = Source::new(recover.crashed, recover.recovery, recover.ranges, recover.streams);
         let logs = [own].into_iter().chain(recover.earlier.into_iter().map(Source::from)).collect();
         let replay = PartitionReplay {
@@ -394,7 +398,7 @@ impl Master {
             is_live: false,
             is_over: false,
             retry: None,
-            settles_first,
+            has_turn: false,
             settling: Settling::default(),
             fetching: Fetching::new(logs, recover.partition as usize * self.config.fetches_max, |backup| {
                 view.list.entry(backup).map_or(0, |entry| entry.read_speed)
@@ -480,6 +484,9 @@ impl Master {
         }
         if matches!(replay.phase, Phase::Replicating) {
             replay.retry = None;
+            if replay.is_live {
+                self.take_turn(replay, view, effects);
+            }
             self.begin_side_segments(now, replay);
             self.enter_when_whole(now, replay, view, effects);
         }
@@ -493,7 +500,7 @@ impl Master {
                 effects.report(Level::Debug, "mark:recovery_durable");
                 return;
             }
-            if durable && (!replay.settles_first || self.is_settled(&mut replay.settling)) {
+            if durable && self.is_settled(&mut replay.settling) {
                 replay.times.durable = micros(now.since(replay.begun));
                 effects.report(Level::Debug, "mark:recovery_durable");
                 replay.phase = Phase::Reporting { next: now, asked: false };
@@ -530,19 +537,19 @@ impl Master {
 
     /// What is written to a partition that is live before it is entered must not be before its first segment, so a head is
     /// rolled behind that; now, as by then it is open. Heads are opened one after the other, and writes wait for each, so
-    /// partitions of one recovery share it: ids are taken before it for those that come. They may have them as long as the
+    /// partitions share it: ids are taken before it for those that come. They may have them as long as the
     /// log has nothing of their ranges behind those ids: nothing has left since, and nothing that had left was being swept.
     fn early_first_segment(
         &mut self,
         now: Instant,
-        recovery: RecoveryId,
         streams: &[StreamId],
         view: &View,
         effects: &mut Effects,
     ) -> Option<SegmentId> {
         let removed = self.tablets.removed_count();
         if let Some(firsts) = &mut self.early_firsts
-            && (firsts.recovery, firsts.removed) == (recovery, removed)
+            && firsts.removed == removed
+            && self.sweeps.is_empty()
             && streams.iter().all(|stream| firsts.streams.contains(stream))
             && let Some(first) = firsts.ids.pop()
         {
@@ -553,11 +560,15 @@ impl Master {
         let ids = (0..more).map(|_| self.log.take_first_segment()).collect();
         let streams: BTreeSet<StreamId> = streams.iter().copied().collect();
         for stream in &streams {
-            if self.log.head_segment(*stream).is_none() || !planted(Defect::EarlyInOldHead) {
+            if self.log.head_segment(*stream).is_none() {
                 self.roll(now, *stream, view, effects)?;
+            } else if !planted(Defect::EarlyInOldHead) {
+                // Empty heads would take frames that others lack.
+                let head = self.log.hold_head();
+                self.roll_held(now, *stream, head, view, effects)?;
             }
         }
-        self.early_firsts = Some(EarlyFirsts { recovery, removed, streams, ids });
+        self.early_firsts = Some(EarlyFirsts { removed, streams, ids });
         Some(first_segment)
     }
 
@@ -571,7 +582,7 @@ impl Master {
     /// Tells the replicator of side segments that have come into being. Those of a partition that goes live before it is
     /// replicated wait for that: the dead log is there, and what clients wait for comes first.
     fn begin_side_segments(&mut self, now: Instant, replay: &mut PartitionReplay) {
-        if replay.early && !replay.is_live {
+        if replay.early && !replay.has_turn {
             return;
         }
         let yields_until = self.recovering_since.map(|since| since + LIVE_YIELD_MAX);
@@ -586,8 +597,12 @@ impl Master {
             for segment in self.log.side_segments(entry.side) {
                 if busy < most && !entry.begun.contains(&segment) {
                     busy += 1;
-                    let tail = LogSegments(&self.log).tail(segment).expect("side segments are in memory");
-                    self.replicator.side_begun(entry.stream, segment, tail);
+                    if entry.put_off.remove(&segment) {
+                        self.replicator.resume(segment);
+                    } else {
+                        let tail = LogSegments(&self.log).tail(segment).expect("side segments are in memory");
+                        self.replicator.side_begun(entry.stream, segment, tail);
+                    }
                     entry.begun.push(segment);
                 }
             }
@@ -612,14 +627,6 @@ impl Master {
         effects: &mut Effects,
     ) {
         let shard = self.config.shard;
-        if replay.is_told_early()
-            && !replay.streams.iter().all(|stream| self.replicator.is_registered(*stream))
-            && let Phase::Reporting { next, asked: false } = &mut replay.phase
-        {
-            // What is written to it when it is live has to be found.
-            *next = now + REGISTER_PAUSE;
-            return;
-        }
         let outcome = match &replay.phase {
             Phase::Reporting { next, asked: false } if *next <= now => RecoveryOutcome::Done {
                 assignments: replay
@@ -630,6 +637,7 @@ impl Master {
                 bytes: replay.fetching.bytes(),
                 records: replay.records,
                 times: replay.times,
+                own_bytes: Some(replay.fetching.own_bytes()),
             },
             Phase::Failed { next, asked: false, failure } if *next <= now => {
                 RecoveryOutcome::Failed { reason: failure.reason.clone(), no_room: failure.no_room }
@@ -654,6 +662,7 @@ impl Master {
         key: PartitionKey,
         (attempt, done): (u32, bool),
         status: Status,
+        view: &View,
         effects: &mut Effects,
     ) {
         let awaited = self.replays.get_mut(&key).filter(|r| r.has_reported(attempt, done));
@@ -670,11 +679,10 @@ impl Master {
                 if replay.early {
                     replay.is_live = true;
                     replay.phase = Phase::Replicating;
+                    self.take_turn(&mut replay, view, effects);
                     self.begin_side_segments(now, &mut replay);
                     self.side_appended = true;
                     self.replays.insert(key, replay);
-                } else if !replay.settles_first {
-                    self.begin_settling(replay.settling, false);
                 }
                 effects.report(Level::Debug, "mark:recovery_published");
                 for table in dropped {

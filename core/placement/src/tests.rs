@@ -24,6 +24,8 @@ fn view(labels: &[Vec<Label>]) -> View {
             read_speed: 100,
             directory: DirectoryId(i as u64 * 77 + 5),
             kept: false,
+            replicates: false,
+            replicates_only: None,
         })
         .collect();
     update(&mut view, changed, vec![]);

@@ -67,7 +67,12 @@ impl Replicator {
                 }
             }
             Context::Free { segment, backup } => {
-                if matches!(header.status(), Status::Ok | Status::UnknownReplica | Status::WrongServer) {
+                // `StaleEpoch`: a newer replica of the segment has taken its place.
+                let is_gone = matches!(
+                    header.status(),
+                    Status::Ok | Status::UnknownReplica | Status::WrongServer | Status::StaleEpoch
+                );
+                if is_gone {
                     self.frees.retain(|f| (f.segment, f.backup) != (segment, backup));
                 }
             }

@@ -31,7 +31,7 @@ use ramhold_base::{Epoch, Instant, Position, Rng, SegmentId, ServerId, ShardId, 
 use ramhold_placement::CopysetCache;
 use ramhold_wire::Calls;
 use ramhold_wire::membership::Durability;
-use segment::Segment;
+use segment::{Place, Segment};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use stream::Stream;
@@ -244,6 +244,40 @@ impl Replicator {
         let Some(gone) = self.segments.remove(&segment) else { return };
         assert!(gone.side || gone.held, "a head is not abandoned");
         self.free_replicas(segment, gone);
+    }
+
+    /// Frees the replicas of a side segment that no digest names, so that others may have their frames. It has none until
+    /// `resume`; those it gets then have a higher epoch, so what was sent before does them no harm.
+    pub fn put_off(&mut self, segment: SegmentId) {
+        let Some(entry) = self.segments.get_mut(&segment) else { return };
+        assert!(entry.side && entry.awaited, "what may be named by a digest keeps its replicas");
+        let (stream, epoch) = (entry.stream, entry.epoch);
+        let held: Vec<(usize, ServerId, bool)> = (entry.places.iter().enumerate())
+            .filter_map(|(index, place)| Some((index, place.backup?, place.touched)))
+            .collect();
+        entry.places.iter_mut().for_each(Place::reset);
+        entry.epoch = epoch.next();
+        entry.recorded = entry.epoch;
+        (entry.complete, entry.was_complete, entry.closing) = (false, false, false);
+        entry.put_off = true;
+        self.active.remove(&segment);
+        self.copies.remove(segment);
+        self.refusals.remove(&segment);
+        for (index, backup, touched) in held {
+            if index == 0 {
+                self.primary_gone(backup);
+            }
+            if touched {
+                self.frees.push(Free { segment, stream, epoch, backup, was_head: false, next: Instant::ZERO });
+            }
+        }
+    }
+
+    /// Goes on with a side segment that was put off.
+    pub fn resume(&mut self, segment: SegmentId) {
+        let entry = self.segments.get_mut(&segment).expect("what is put off stays known");
+        assert!(std::mem::take(&mut entry.put_off), "it was not put off");
+        self.active.insert(segment);
     }
 
     /// No digest that a recovery may choose names this closed segment any more: its replicas are freed.

@@ -37,6 +37,8 @@ pub(crate) struct Segment {
     pub awaited: bool,
     /// Some backup may have closed it, and one that is lost by now too.
     pub closing: bool,
+    /// It has no replicas for now, so that others may have their frames.
+    pub put_off: bool,
 }
 
 #[derive(Debug)]
@@ -91,6 +93,7 @@ impl Segment {
             was_complete: false,
             awaited: side,
             closing: false,
+            put_off: false,
         }
     }
 

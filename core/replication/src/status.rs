@@ -136,7 +136,7 @@ impl Replicator {
                 assert!(place.flushed <= place.certified, "{id}: {place:?}");
             }
             if !segment.complete {
-                let is_known = self.active.contains(id) != self.copies.contains(*id);
+                let is_known = self.active.contains(id) != self.copies.contains(*id) || segment.put_off;
                 assert!(is_known, "{id} is not complete and forgotten");
             }
         }

@@ -53,6 +53,13 @@ pub struct ServerEntry {
     #[n(8)]
     #[cbor(default)]
     pub kept: bool,
+    /// Crashed, and the partitions that were recovered from its log may be replicated now: their turn for frames has come.
+    #[n(9)]
+    #[cbor(default)]
+    pub replicates: bool,
+    /// Frames are short: of those partitions, only this server's may be replicated for now.
+    #[n(10)]
+    pub replicates_only: Option<ServerId>,
 }
 
 /// Coordinator to server: what changed of the server list. Answered with the version that the server has reached.

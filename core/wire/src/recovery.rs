@@ -217,6 +217,9 @@ pub enum RecoveryOutcome {
         #[n(3)]
         #[cbor(default)]
         times: ReplayTimes,
+        /// Of `bytes`, those from the log of the dead owner itself. `None`: not told.
+        #[n(4)]
+        own_bytes: Option<u64>,
     },
     #[n(1)]
     Failed {

@@ -70,7 +70,14 @@ impl ServerList {
         self.entries.values().filter(|e| e.state == ServerState::Up)
     }
 
-    /// Dead servers of what was theirs not all is served again.
+    /// Whether a server may replicate the partitions that it recovered from a dead server's log. Also when that is not in the
+    /// list any more: then nothing waits for it.
+    pub fn may_replicate(&self, crashed: ServerId, server: ServerId) -> bool {
+        let is_its = |entry: &ServerEntry| entry.replicates_only.is_none_or(|only| only == server);
+        self.entries.get(&crashed).is_none_or(|entry| entry.replicates && is_its(entry))
+    }
+
+    /// Dead servers whose data is not all live again.
     pub fn recovered(&self) -> impl Iterator<Item = ServerId> {
         self.entries.values().filter(|e| e.state == ServerState::Crashed && !e.kept).map(|e| e.id)
     }
@@ -190,6 +197,8 @@ mod tests {
             read_speed: 1,
             directory: Default::default(),
             kept: false,
+            replicates: false,
+            replicates_only: None,
         };
         let changed = ids.iter().map(entry).collect();
         ServerListUpdate {

@@ -427,6 +427,8 @@ impl Cluster {
             read_speed: 100,
             directory: DirectoryId(id),
             kept: false,
+            replicates: false,
+            replicates_only: None,
         };
         let address = self.address.unwrap();
         // Nobody listens on port 1 of this machine.

@@ -152,6 +152,8 @@ pub fn entry(id: ServerId, state: ServerState) -> ServerEntry {
         read_speed: 1,
         directory: DirectoryId(id.raw()),
         kept: false,
+        replicates: false,
+        replicates_only: None,
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! What is entered cannot be taken back from the log, so by then it must want nothing that others may lack too: its side
 //! segments are whole, R backups hold frames for the head that names them, and no earlier head waits for one. All else
-//! gives way after a while to others that need its frames.
+//! gives way after a while to others that need its frames. A live partition keeps what it has taken in, and is replicated
+//! when the coordinator says that it is its turn; when frames are short it loses its turn, and gives its frames back.
 //!
 //! Protocol: docs/protocols/recovery.md, step 6 and "When room is short". Catalogue: F6, F7.
 
@@ -36,11 +37,27 @@ impl Master {
         refused.chain(heads).any(|since| now.since(since) >= ROOM_PATIENCE)
     }
 
+    /// Looks whether it is a live partition's turn to be replicated. If it is not, it gives back what it has of frames.
+    pub(super) fn take_turn(&mut self, replay: &mut PartitionReplay, view: &View, effects: &mut Effects) {
+        replay.has_turn = view.list.may_replicate(replay.oldest_log(), view.me);
+        if replay.has_turn || planted(Defect::LiveKeepsFrames) {
+            return;
+        }
+        for side in &mut replay.sides {
+            for segment in side.begun.drain(..) {
+                self.replicator.put_off(segment);
+                side.put_off.insert(segment);
+                effects.report(Level::Debug, "mark:live_gave_way");
+            }
+        }
+    }
+
     /// Has frames held for the heads that partitions are about to be entered with.
     pub(crate) fn hold_heads(&mut self) {
         let replicating = |is_live: bool| {
             let replays = self.replays.values().filter(move |replay| replay.is_live == is_live);
             let replays = replays.filter(|replay| matches!(replay.phase, Phase::Replicating));
+            let replays = replays.filter(|replay| replay.has_turn || !replay.is_live);
             replays.flat_map(|replay| &replay.sides).map(|side| (side.stream, side.head_from()))
         };
         let mut sides: Vec<(StreamId, SegmentId)> =

@@ -34,6 +34,8 @@ use std::time::Duration;
 
 /// A backup reads a whole segment from a device that others use too.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
+/// Which of the logs is the dead owner's own.
+const OWN_LOG: usize = 0;
 /// How long to leave a backup alone that has no room just now, and how long cleaning gets to make some here.
 const PAUSE: Duration = Duration::from_millis(10);
 /// Makes of a number of segments and a speed a time that is fine enough to compare.
@@ -135,6 +137,7 @@ pub(super) struct Fetching {
     paused_until: Option<Instant>,
     memory_waits: u32,
     bytes: u64,
+    own_bytes: u64,
     /// Keys that were not here before: all, and those from segments that are done.
     key_count: u64,
     keys_done: u64,
@@ -189,10 +192,16 @@ impl Fetching {
             paused_until: None,
             memory_waits: 0,
             bytes: 0,
+            own_bytes: 0,
             key_count: 0,
             keys_done: 0,
             times: ReplayTimes::default(),
         }
+    }
+
+    /// The dead servers whose logs it fetches.
+    pub fn logs(&self) -> impl Iterator<Item = ServerId> {
+        self.logs.iter().map(|log| log.crashed)
     }
 
     pub fn is_done(&self) -> bool {
@@ -224,6 +233,11 @@ impl Fetching {
     /// Bytes that were taken in.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Bytes that came from the log of the dead owner itself.
+    pub fn own_bytes(&self) -> u64 {
+        self.own_bytes
     }
 
     /// Of fetching alone.
@@ -358,6 +372,9 @@ impl Master {
                 let Some((times, body)) = ReadTimes::split(body) else {
                     return fetching.next_source(fetch.job);
                 };
+                if fetching.jobs[fetch.job].log == OWN_LOG {
+                    fetching.own_bytes += body.len() as u64;
+                }
                 let sums = &mut fetching.times;
                 if sums.fetches == 0 {
                     sums.first = since_begun;

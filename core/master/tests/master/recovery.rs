@@ -174,11 +174,22 @@ fn records_are_taken_in_by_slices() {
 
 /// The list has a dead server, whose recovery is over or not.
 fn list_dead(rig: &mut Rig, kept: bool) {
+    list_turn(rig, kept, true, None);
+}
+
+/// The dead server is listed, and whether what was recovered from it may be replicated, and by whom alone.
+fn list_turn(rig: &mut Rig, kept: bool, replicates: bool, replicates_only: Option<ServerId>) {
     let version = rig.view.list.version();
     rig.view.list.apply(&ServerListUpdate {
         from: version,
         to: version + 1,
-        changed: vec![ServerEntry { state: ServerState::Crashed, kept, ..entry(3) }],
+        changed: vec![ServerEntry {
+            state: ServerState::Crashed,
+            kept,
+            replicates,
+            replicates_only,
+            ..entry(3)
+        }],
         removed: vec![],
         issued: ServerId(9),
         time: Default::default(),
@@ -333,6 +344,38 @@ fn what_is_not_live_yet_does_not_wait_for_the_head_of_what_is() {
     assert_eq!(rig.request(&Recover { early: false, ..of_two(1, 2) }), Status::Ok);
     assert_eq!(publish(&mut rig), 1);
     assert!(rig.reports.iter().filter(|report| *report == "mark:recovery_entered").count() == 1);
+}
+
+// F7: frames that a live partition cannot use yet are there for others.
+#[test]
+fn what_is_live_is_replicated_in_its_turn_and_gives_its_frames_back_after_it() {
+    let mut rig = Rig::new();
+    list_turn(&mut rig, true, false, None);
+    assert_eq!(rig.request(&Recover { early: true, ..recover(1, readable()) }), Status::Ok);
+    answer_records(&mut rig, &records());
+    for _ in 0..5 {
+        rig.tick();
+    }
+    let (asked, _) = rig.recovered().expect("all is taken in");
+    rig.answer(&asked, Status::Ok);
+    pass(&mut rig, 3);
+    let count = |rig: &Rig| rig.master.replicator().replicas().filter(|replica| replica.closed).count();
+    let before = count(&rig);
+    rig.refused = |request| !request.side && request.data.is_empty();
+    list_turn(&mut rig, true, true, None);
+    pass(&mut rig, 3);
+    assert_eq!(count(&rig), before + 2, "a side segment, which waits for a head");
+    let other = ServerId(rig.view.me.raw() + 1);
+    list_turn(&mut rig, true, true, Some(other));
+    pass(&mut rig, 3);
+    assert!(rig.reports.iter().any(|report| report == "mark:live_gave_way"));
+    assert_eq!((count(&rig), rig.master.replicator().freeing_count()), (before, 2), "their frames are given back");
+    assert!(rig.master.tablets_seen().all(|t| t.serving), "it is live all the same");
+    rig.refused = |_| false;
+    let me = rig.view.me;
+    list_turn(&mut rig, true, true, Some(me));
+    pass(&mut rig, 4);
+    assert!(is_entered(&rig));
 }
 
 // F11: clients wait for the others.
@@ -527,6 +570,7 @@ fn settled(rig: &mut Rig) -> Vec<(Header, Settled)> {
 #[test]
 fn what_is_live_before_it_is_replicated_does_not_give_up() {
     let mut rig = Rig::new();
+    rig.flushes = false;
     rig.refused = |request| request.side;
     assert_eq!(rig.request(&Recover { early: true, ..recover(1, readable()) }), Status::Ok);
     answer_records(&mut rig, &records());
@@ -613,21 +657,29 @@ fn write_until(rig: &mut Rig, mark: &str) {
 #[test]
 fn side_segments_stay_until_devices_have_what_was_recovered() {
     let mut rig = Rig::new();
-    assert_eq!(rig.request(&recover(1, readable())), Status::Ok);
+    rig.flushes = false;
+    assert_eq!(rig.request(&Recover { early: true, ..recover(1, readable()) }), Status::Ok);
     answer_records(&mut rig, &records());
     for _ in 0..5 {
-        rig.settle();
         rig.tick();
     }
-    let (asked, _) = rig.recovered().expect("it is durable");
+    let (asked, _) = rig.recovered().expect("all is taken in");
+    rig.answer(&asked, Status::Ok);
+    pass(&mut rig, 3);
     let live = |segment: &&ramhold_log::SegmentInfo| segment.closed && segment.live_bytes > 0;
     let sides: Vec<SegmentId> = rig.master.log().segments().filter(live).map(|segment| segment.id).collect();
     assert_eq!(sides.len(), 1);
-    rig.answer(&asked, Status::Ok);
     rig.confirm_lease(4);
     write_until(&mut rig, "mark:combined_begun");
+    for (asked, report) in settled(&mut rig) {
+        assert!(!report.flushed, "buffers have it, devices do not");
+        rig.answer(&asked, Status::Ok);
+    }
     let side = |rig: &Rig| rig.master.log().segment(sides[0]).map(|segment| segment.in_pass);
-    let told = |rig: &Rig| rig.asked.iter().rposition(|(asked, _)| asked.opcode() == Some(Opcode::Settled));
+    let is_told = |(asked, body): &(Header, Vec<u8>)| {
+        asked.opcode() == Some(Opcode::Settled) && decode::<Settled>(body).is_ok_and(|told| told.flushed)
+    };
+    let told = |rig: &Rig| rig.asked.iter().rposition(is_told);
     assert_eq!((side(&rig), told(&rig)), (Some(false), None));
     rig.flushes = true;
     rig.reports.clear();
@@ -637,8 +689,13 @@ fn side_segments_stay_until_devices_have_what_was_recovered() {
     while let Some(old) = told(&rig) {
         rig.asked.remove(old);
     }
-    let again = (0..4).find_map(|_| {
+    let again = (0..8).find_map(|_| {
         pass(&mut rig, 1);
+        if told(&rig).is_none() {
+            for (asked, _) in settled(&mut rig) {
+                rig.answer(&asked, Status::Ok);
+            }
+        }
         told(&rig)
     });
     let (asked, body) = rig.asked.remove(again.expect("devices have it"));

@@ -73,7 +73,7 @@ impl Rig {
             stored: vec![],
             refused: |_| false,
             unanswered: |_| false,
-            flushes: false,
+            flushes: true,
             replicas: Default::default(),
         }
     }
@@ -357,5 +357,7 @@ pub fn entry(id: u64) -> ServerEntry {
         read_speed: 1,
         directory: Default::default(),
         kept: false,
+        replicates: false,
+        replicates_only: None,
     }
 }

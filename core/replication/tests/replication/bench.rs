@@ -229,6 +229,8 @@ impl Bench {
                 read_speed: 1,
                 directory: Default::default(),
                 kept: false,
+                replicates: false,
+                replicates_only: None,
             })
             .collect();
         self.view.list.apply(&ServerListUpdate {

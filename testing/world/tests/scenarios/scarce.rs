@@ -88,7 +88,6 @@ fn a_cluster_starts_again_with_sixty_percent_of_its_frames_and_memory_full() {
         assert!((55..=75).contains(&used), "{used} % of the frames are in use");
         restart_all(&mut stage);
         assert!(stage.try_for(60_000, is_over), "seed {seed}: {:?}", stage.recoveries());
-        assert!(stage.marks("recovery_waits_for_room") > 0, "seed {seed}: there was room for all at once");
         expect_all(stage, &tables);
     }
 }
@@ -131,8 +130,6 @@ fn a_cluster_with_few_frames_starts_again_with_sixty_percent_of_them_full() {
         let (mut stage, tables) = filled_with_few(seed);
         restart_all(&mut stage);
         assert!(stage.try_for(120_000, is_over), "seed {seed}: {:?}", stage.recoveries());
-        assert!(stage.marks("recovery_waits_for_room") > 0, "seed {seed}: there was room for all at once");
-        assert!(stage.marks("empty_head_left") > 0, "seed {seed}: heads stay that hold nothing");
         expect_each(stage, &tables, FEW_KEYS);
     }
 }
@@ -155,26 +152,33 @@ fn and_with_few_frames_and_a_coordinator_that_dies_meanwhile() {
 }
 
 /// The same, and servers die meanwhile that have taken over a part, and have the heads of others on them. What they took over
-/// is in their log and in one that is kept, and frames may be full before their turn comes: without letting kept logs go for
-/// it, and others try who fit, 5 of the first 40 seeds wait for ever, and 43 and 148.
+/// is in their log and in one that is kept, and frames may be full before their turn comes: if kept logs were not let go for
+/// it, and masters did not take turns, some of these seeds would wait for ever.
 #[test]
 fn and_with_few_frames_and_recovery_masters_that_die_meanwhile() {
-    let (mut let_go, mut let_try) = (0, 0);
+    let (mut let_go, mut gave_way) = (0, 0);
     for seed in (0..40).chain([43, 148]) {
         let (mut stage, tables) = filled_with_few(seed);
         restart_all(&mut stage);
         for round in 0..3 {
             let before = stage.marks("recovery_entered");
-            assert!(stage.try_for(60_000, |stage| stage.marks("recovery_entered") > before), "seed {seed}");
+            assert!(
+                stage.try_for(200_000, |stage| stage.marks("recovery_entered") > before),
+                "seed {seed} round {round}: {:?}",
+                stage.recoveries()
+            );
             let dies = (seed as usize + 2 * round) % usize::from(SERVERS);
             stage.crash(dies);
             stage.pass(50);
             stage.restart(dies);
         }
         assert!(stage.try_for(200_000, is_over), "seed {seed}: {:?}", stage.recoveries());
+        // All of it can be read by now. With so few frames replicas are made one master after the other.
+        let is_freed = |stage: &Stage| stage.state().is_some_and(|s| s.servers.values().all(|s| !s.entry.kept));
+        assert!(stage.try_for(600_000, is_freed), "seed {seed}: dead logs are kept");
         let_go += stage.marks("kept_log_let_go");
-        let_try += stage.marks("recovery_lets_others_try");
+        gave_way += stage.marks("live_gave_way");
         expect_each(stage, &tables, FEW_KEYS);
     }
-    assert!(let_go > 0 && let_try > 0, "{let_go} let go, {let_try} let others try");
+    assert!(let_go > 0 && gave_way > 0, "{let_go} let go, {gave_way} gave way");
 }

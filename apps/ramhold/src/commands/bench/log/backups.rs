@@ -51,6 +51,8 @@ pub fn view(me: ServerId, backups: u64) -> View {
         read_speed: 100,
         directory: DirectoryId(id.raw()),
         kept: false,
+        replicates: false,
+        replicates_only: None,
     };
     let update = ServerListUpdate {
         from: 0,

@@ -1,0 +1,153 @@
+//! Which dead logs' partitions may be replicated: as many as frames suffice for, and always the oldest.
+//!
+//! A partition is live before it is replicated, and its dead log is kept until devices have it. So a log's frames come free
+//! only when all of its partitions are replicated. If partitions of all logs were begun at once when frames are short, each
+//! log would get some frames and none would be freed. A turn is told with the server list. While frames are short one master
+//! has a turn at a time, for one log; who loses its turn gives back the frames of what it has not finished.
+//!
+//! Invariants:
+//! - of the logs whose live partitions are not replicated, the oldest has its turn, or, while frames are short, some has;
+//! - a newer log has it only if the backups have told of frames for all that have it.
+//!
+//! Not here: memory (`room`). Protocol: docs/protocols/recovery.md, "Until devices have it". Catalogue: F6, F7.
+
+use crate::machine::Coordinator;
+use crate::state::TabletRecord;
+use crate::status::failure_domain;
+use ramhold_base::planted::{Defect, planted};
+use ramhold_base::{Instant, Level, ServerId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::time::Duration;
+
+/// Segments of a partition that its bytes do not tell: the last one is not full, and a head names them.
+const PARTITION_SEGMENTS: u64 = 2;
+
+/// How long frames are short before one master at a time has its turn.
+const NARROW_AFTER: Duration = Duration::from_secs(2);
+/// How long a master has its turn alone before another one is tried; twice as long after each round, up to five times.
+const ALONE: Duration = Duration::from_secs(10);
+
+/// A master that has its turn alone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Alone {
+    turn: (ServerId, ServerId),
+    until: Instant,
+    rounds: u32,
+}
+
+impl Coordinator {
+    /// Gives turns, and takes them back.
+    pub(crate) fn give_turns(&mut self, now: Instant) {
+        let waiting = self.unreplicated();
+        let is_short = self.rooms.frames_short_since.is_some_and(|since| since + NARROW_AFTER <= now);
+        let turns: BTreeMap<ServerId, Option<ServerId>> = if is_short && !planted(Defect::TurnsForAll) {
+            self.rooms.alone = self.next_alone(now, &waiting);
+            self.rooms.alone.iter().map(|alone| (alone.turn.0, Some(alone.turn.1))).collect()
+        } else {
+            self.rooms.alone = None;
+            self.turns_by_room(&waiting).into_iter().map(|log| (log, None)).collect()
+        };
+        let logs: Vec<ServerId> = self.state.servers.values().map(|server| server.entry.id).collect();
+        for log in logs {
+            let Some(server) = self.state.servers.get_mut(&log) else { continue };
+            let entry = &mut server.entry;
+            let turn = turns.get(&log);
+            let wanted = (turn.is_some(), turn.copied().flatten());
+            if (entry.replicates, entry.replicates_only) != wanted {
+                (entry.replicates, entry.replicates_only) = wanted;
+                self.list_changed(log);
+                self.outbox.report(Level::Debug, "mark:turn_given");
+            }
+        }
+    }
+
+    /// The logs whose partitions find frames, or the oldest.
+    fn turns_by_room(&self, waiting: &BTreeSet<(ServerId, ServerId)>) -> Vec<ServerId> {
+        let logs: BTreeSet<ServerId> = waiting.iter().map(|(log, _)| *log).collect();
+        let mut taken = 0;
+        let mut turns = Vec::new();
+        for log in &logs {
+            let Some(server) = self.state.servers.get(log) else { continue };
+            let segments = self.segments_of(*log);
+            // The whole of a log that is not all live is not known yet.
+            let fits = server.entry.kept && self.has_frames(taken + segments);
+            if turns.is_empty() || server.entry.replicates || fits || planted(Defect::TurnsForAll) {
+                taken += segments;
+                turns.push(*log);
+            }
+        }
+        turns
+    }
+
+    /// The master that has its turn alone: the one that has it for its time, or the next; from the first again when one has
+    /// ended.
+    fn next_alone(&self, now: Instant, waiting: &BTreeSet<(ServerId, ServerId)>) -> Option<Alone> {
+        let first = |rounds| waiting.first().map(|turn| (*turn, rounds));
+        let (turn, rounds) = match self.rooms.alone {
+            Some(alone) if waiting.contains(&alone.turn) && now < alone.until => return Some(alone),
+            Some(alone) if waiting.contains(&alone.turn) => {
+                let mut later = waiting.range((Bound::Excluded(alone.turn), Bound::Unbounded));
+                later.next().map(|turn| (*turn, alone.rounds)).or_else(|| first(alone.rounds + 1))?
+            }
+            Some(_) | None => first(0)?,
+        };
+        Some(Alone { turn, until: now + ALONE * (1 << rounds.min(5)), rounds })
+    }
+
+    /// Whether there are frames for the partitions of the oldest log.
+    pub(crate) fn has_frames_for_oldest(&self) -> bool {
+        self.unreplicated().first().is_none_or(|(log, _)| self.has_frames(self.segments_of(*log)))
+    }
+
+    /// What is live and not replicated: the oldest log that it is recovered from, and its owner.
+    fn unreplicated(&self) -> BTreeSet<(ServerId, ServerId)> {
+        let pieces = self.live_pieces().filter(|piece| piece.earlier.is_some_and(|e| !e.replicated));
+        let pieces = pieces.filter(|piece| self.state.is_up(piece.owner));
+        let oldest = |piece: &TabletRecord| piece.earlier_positions().map(|e| e.server).min();
+        pieces.filter_map(|piece| Some((oldest(piece)?, piece.owner))).collect()
+    }
+
+    /// Segments that the partitions of a dead log take, at the most.
+    fn segments_of(&self, crashed: ServerId) -> u64 {
+        self.state.recovery_of(crashed).map_or(0, |record| {
+            let full = record.bytes.div_ceil(u64::from(self.config.segment_bytes));
+            full + PARTITION_SEGMENTS * u64::from(record.partitions)
+        })
+    }
+
+    /// Whether backups have frames for so many segments, and for a head of each master beside them.
+    fn has_frames(&self, segments: u64) -> bool {
+        let heads = self.state.all_up().filter(|server| server.entry.master).count() as u64;
+        let segments = segments.saturating_add(heads);
+        let replicas = self.state.tables.values().map(|table| table.options.replicas).max().unwrap_or(0);
+        let mut domains: BTreeMap<String, u64> = BTreeMap::new();
+        for server in self.state.all_up() {
+            let Some(frames) = self.frames_of(server.entry.id) else { continue };
+            let domain = domains.entry(failure_domain(&server.entry)).or_default();
+            *domain = domain.saturating_add(frames);
+        }
+        are_enough(segments, replicas, domains.into_values())
+    }
+}
+
+/// Whether so many segments find frames in these failure domains, each of which takes one replica of a segment.
+fn are_enough(segments: u64, replicas: u8, domains: impl Iterator<Item = u64>) -> bool {
+    let usable = domains.map(|frames| frames.min(segments)).fold(0, u64::saturating_add);
+    segments.saturating_mul(u64::from(replicas)) <= usable
+}
+
+#[cfg(test)]
+mod tests {
+    use super::are_enough;
+
+    // F7
+    #[test]
+    fn a_domain_takes_one_replica_of_each_segment() {
+        let enough = |domains: &[u64]| are_enough(10, 3, domains.iter().copied());
+        assert!(enough(&[10, 10, 10]));
+        assert!(!enough(&[10, 10, 9]), "frames");
+        assert!(!enough(&[1000, 10]), "three replicas need three domains");
+        assert!(enough(&[1000, 5, 5, 5, 5]));
+    }
+}
