@@ -8,9 +8,10 @@ use crate::multi::Asker;
 use crate::parked::Answer;
 use crate::tablets::Tablet;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Effects, Instant, KeyHash, Level, Status, TableId};
+use ramhold_base::{Effects, Instant, KeyHash, Level, Status, StreamId, TableId};
 use ramhold_log::{Recalled, Unreadable};
 use ramhold_wire::{Header, Opcode, View};
+use std::time::Duration;
 
 impl Master {
     /// What every mutation passes first. `None`: it has been answered, or is dropped, because a refusal that nobody
@@ -87,6 +88,7 @@ impl Master {
             _ => match self.leases.check(now, lease, view.term) {
                 LeaseStanding::Live if self.migrating.blocks(table, hash) => Status::Retry,
                 LeaseStanding::Live if self.is_crowded(tablet.stream) => Status::TooMany,
+                LeaseStanding::Live if self.is_blocked(now, tablet.stream) => Status::TooFewBackups,
                 // Nothing else would show that this is not its owner any more.
                 LeaseStanding::Live if tablet.unreplicated && !self.is_leased(now) => Status::NotLeased,
                 LeaseStanding::Live => return Some((tablet, hash)),
@@ -97,7 +99,17 @@ impl Master {
         self.refuse(from, header, refusal, effects);
         None
     }
+
+    /// Whether a write to a stream could not be acknowledged, and has not been possible for a while. It is refused before it
+    /// has any effect: its client hears that it was not done, and the key can be read on.
+    pub(crate) fn is_blocked(&self, now: Instant, stream: StreamId) -> bool {
+        self.replicator.blocked_since(stream).is_some_and(|since| now.since(since) >= BLOCKED_PATIENCE)
+    }
 }
+
+/// How long writes are taken in and wait when a stream's head finds no failure domain for a replica. Longer than it takes to
+/// choose another backup where there is one.
+const BLOCKED_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Whether a defect is planted that carries this mutation out although it has been.
 fn is_done_again(header: &Header, from: Asker) -> bool {

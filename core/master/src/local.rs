@@ -88,6 +88,8 @@ impl Master {
             Err(Status::Retry)
         } else if self.is_crowded(tablet.stream) {
             Err(Status::TooMany)
+        } else if self.is_blocked(now, tablet.stream) {
+            Err(Status::TooFewBackups)
         } else if tablet.unreplicated && !self.is_leased(now) {
             // Nothing else would show that this is not its owner any more.
             Err(Status::NotLeased)

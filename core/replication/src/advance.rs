@@ -158,9 +158,14 @@ impl Replicator {
         segment.avoided.retain(|(_, until)| *until > now);
         segment.places[place].backup = chosen;
         match chosen {
-            Some(backup) if place == 0 => *self.primaries.entry(backup).or_insert(0) += 1,
-            Some(_) => {}
+            Some(backup) => {
+                segment.none_fits_since = None;
+                if place == 0 {
+                    *self.primaries.entry(backup).or_insert(0) += 1;
+                }
+            }
             None => {
+                segment.none_fits_since.get_or_insert(now);
                 segment.places[place].retry_at = now + NONE_FITS_PAUSE;
                 self.retry = earliest(self.retry, Some(now + NONE_FITS_PAUSE));
                 self.put_off_copy(now, id);

@@ -349,6 +349,12 @@ impl Replicator {
         self.refusals.get(&segment).copied()
     }
 
+    /// Since when nothing of a stream can become durable, because its head finds no failure domain for one of its replicas.
+    pub fn blocked_since(&self, stream: StreamId) -> Option<Instant> {
+        let order = &self.streams.get(&stream)?.order;
+        order.iter().take(2).find_map(|head| self.segments[head].none_fits_since)
+    }
+
     pub fn take_events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
     }

@@ -39,6 +39,8 @@ pub(crate) struct Segment {
     pub closing: bool,
     /// It has no replicas for now, so that others may have their frames.
     pub put_off: bool,
+    /// Since when no failure domain is left for one of its replicas.
+    pub none_fits_since: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -94,6 +96,7 @@ impl Segment {
             awaited: side,
             closing: false,
             put_off: false,
+            none_fits_since: None,
         }
     }
 

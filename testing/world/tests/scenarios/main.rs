@@ -22,6 +22,7 @@ mod recovery;
 mod resp;
 mod scarce;
 mod secondary;
+mod shrunk;
 mod starts;
 mod storage;
 mod tablets;
