@@ -248,7 +248,9 @@ impl Coordinator {
         for (id, table) in &mut self.state.tables {
             let mut is_changed = false;
             for piece in table.tablets.iter_mut().filter(|piece| !piece.older.is_empty()) {
-                let Some(whole) = piece.earlier_positions().position(|position| position.whole) else { continue };
+                let Some(whole) = piece.earlier_positions().position(|position| position.whole) else {
+                    continue;
+                };
                 is_changed |= whole < piece.older.len();
                 piece.older.truncate(whole);
             }
@@ -349,7 +351,9 @@ impl Coordinator {
         let mut by_log: BTreeMap<ServerId, Vec<PartitionRange>> = BTreeMap::new();
         for range in ranges.iter().filter(|_| !planted(Defect::EarlierLogIgnored)) {
             let Some(piece) = self.piece_of(crashed, range) else { continue };
-            for EarlierRecord { server, shard, stream, first_segment, .. } in piece.earlier_positions().copied() {
+            for EarlierRecord { server, shard, stream, first_segment, .. } in
+                piece.earlier_positions().copied()
+            {
                 let there = PartitionRange { shard, stream, first_segment, ..*range };
                 by_log.entry(server).or_default().push(there);
             }

@@ -233,9 +233,8 @@ impl Coordinator {
         let Some(proof) = &recovery.proof else { return true };
         let Some(need) = self.need_of(id, proof) else { return true };
         let is_first = self.recoveries.range(..id).all(|(_, older)| !older.is_waiting());
-        let may_try_alone = || {
-            now >= recovery.leaves_to_others_until && !self.recoveries.values().any(Recovery::is_at_work)
-        };
+        let may_try_alone =
+            || now >= recovery.leaves_to_others_until && !self.recoveries.values().any(Recovery::is_at_work);
         let is_admitted = if self.rooms.is_scarce {
             // While the oldest leaves it to others, who fits as a whole goes first: it will be over.
             may_try_alone() && (is_first || self.has_room(id, proof))

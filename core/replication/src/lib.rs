@@ -268,7 +268,14 @@ impl Replicator {
                 self.primary_gone(backup);
             }
             if touched {
-                self.frees.push(Free { segment, stream, epoch, backup, was_head: false, next: Instant::ZERO });
+                self.frees.push(Free {
+                    segment,
+                    stream,
+                    epoch,
+                    backup,
+                    was_head: false,
+                    next: Instant::ZERO,
+                });
             }
         }
     }

@@ -443,8 +443,13 @@ impl World {
         let ranges: Vec<PartitionRange> =
             recover.ranges.iter().filter(|r| r.partition == recover.partition).copied().collect();
         let assignments = ranges.iter().map(|r| self.place(at, r.durability, r.replicas)).collect();
-        let outcome =
-            RecoveryOutcome::Done { assignments, bytes: 1000, records: 10, times: Default::default(), own_bytes: None };
+        let outcome = RecoveryOutcome::Done {
+            assignments,
+            bytes: 1000,
+            records: 10,
+            times: Default::default(),
+            own_bytes: None,
+        };
         self.post(at, &recovered(recover, outcome));
     }
 

@@ -42,7 +42,13 @@ fn as_published(world: &mut World, recover: &Recover) -> Recovered {
     let assignments = recover.ranges.iter().filter(|r| r.partition == recover.partition).map(place).collect();
     recovered(
         recover,
-        RecoveryOutcome::Done { assignments, bytes: 1000, records: 10, times: Default::default(), own_bytes: None },
+        RecoveryOutcome::Done {
+            assignments,
+            bytes: 1000,
+            records: 10,
+            times: Default::default(),
+            own_bytes: None,
+        },
     )
 }
 
@@ -367,7 +373,13 @@ fn a_failed_or_dead_recovery_master_is_replaced_and_its_late_answer_refused() {
     assert!(world.server_mut(2).fences > fences, "all are asked again");
     let assignments =
         vec![Assignment { shard: ShardId(0), stream: StreamId(2), first_segment: SegmentId(9) }];
-    let done = RecoveryOutcome::Done { assignments, bytes: 1, records: 1, times: Default::default(), own_bytes: None };
+    let done = RecoveryOutcome::Done {
+        assignments,
+        bytes: 1,
+        records: 1,
+        times: Default::default(),
+        own_bytes: None,
+    };
     assert_eq!(world.server(at, &recovered(&first, done.clone())), Some(Err(Status::NotAllowed)));
     assert_eq!(world.server(at, &recovered(&second, done)), Some(Err(Status::NotAllowed)), "not its turn");
     world.kill(other.port());
@@ -443,7 +455,13 @@ fn the_master_is_answered_only_after_the_new_owner_is_stored() {
     world.store_held = true;
     let assignments =
         vec![Assignment { shard: ShardId(0), stream: StreamId(2), first_segment: SegmentId(1) }];
-    let done = RecoveryOutcome::Done { assignments, bytes: 1, records: 1, times: Default::default(), own_bytes: None };
+    let done = RecoveryOutcome::Done {
+        assignments,
+        bytes: 1,
+        records: 1,
+        times: Default::default(),
+        own_bytes: None,
+    };
     let result = world.post(at, &recovered(&recover, done));
     world.settle();
     assert!(world.answer_to(result).is_none());
@@ -464,7 +482,13 @@ fn a_partition_is_live_though_its_stream_is_not_registered() {
     let (at, recover) = running(&world).unwrap();
     let assignments =
         vec![Assignment { shard: ShardId(0), stream: StreamId(2), first_segment: SegmentId(1) }];
-    let done = RecoveryOutcome::Done { assignments, bytes: 1, records: 1, times: Default::default(), own_bytes: None };
+    let done = RecoveryOutcome::Done {
+        assignments,
+        bytes: 1,
+        records: 1,
+        times: Default::default(),
+        own_bytes: None,
+    };
     assert!(matches!(world.server(at, &recovered(&recover, done)), Some(Ok(_))));
     assert_eq!(world.describe("users").tablets[0].state, TabletState::Serving);
     let piece = world.state().tables[&id].tablets[0].clone();
@@ -472,7 +496,10 @@ fn a_partition_is_live_though_its_stream_is_not_registered() {
     world.kill(at.port());
     world.run_until("told", |w| running(w).is_some_and(|(_, r)| r.crashed == piece.owner));
     let (_, second) = running(&world).unwrap();
-    assert!(second.streams.iter().all(|stream| stream.segments.is_empty()), "its owner had nothing: {second:?}");
+    assert!(
+        second.streams.iter().all(|stream| stream.segments.is_empty()),
+        "its owner had nothing: {second:?}"
+    );
     assert_eq!((second.earlier.len(), second.earlier[0].crashed), (1, ServerId(1)));
 }
 
@@ -522,7 +549,13 @@ fn a_table_dropped_during_its_recovery_vanishes_from_it() {
     let _ = world.client(&TableDrop { table: id });
     let assignments =
         vec![Assignment { shard: ShardId(0), stream: StreamId(2), first_segment: SegmentId(9) }];
-    let done = RecoveryOutcome::Done { assignments, bytes: 1, records: 1, times: Default::default(), own_bytes: None };
+    let done = RecoveryOutcome::Done {
+        assignments,
+        bytes: 1,
+        records: 1,
+        times: Default::default(),
+        own_bytes: None,
+    };
     assert_eq!(world.server(at, &recovered(&recover, done)), Some(Err(Status::NotAllowed)));
     world.run_until("gone", |w| w.is_over(ServerId(1)));
     assert!(world.state().tables.is_empty());

@@ -369,7 +369,11 @@ fn what_is_live_is_replicated_in_its_turn_and_gives_its_frames_back_after_it() {
     list_turn(&mut rig, true, true, Some(other));
     pass(&mut rig, 3);
     assert!(rig.reports.iter().any(|report| report == "mark:live_gave_way"));
-    assert_eq!((count(&rig), rig.master.replicator().freeing_count()), (before, 2), "their frames are given back");
+    assert_eq!(
+        (count(&rig), rig.master.replicator().freeing_count()),
+        (before, 2),
+        "their frames are given back"
+    );
     assert!(rig.master.tablets_seen().all(|t| t.serving), "it is live all the same");
     rig.refused = |_| false;
     let me = rig.view.me;

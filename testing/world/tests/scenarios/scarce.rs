@@ -174,7 +174,8 @@ fn and_with_few_frames_and_recovery_masters_that_die_meanwhile() {
         }
         assert!(stage.try_for(200_000, is_over), "seed {seed}: {:?}", stage.recoveries());
         // All of it can be read by now. With so few frames replicas are made one master after the other.
-        let is_freed = |stage: &Stage| stage.state().is_some_and(|s| s.servers.values().all(|s| !s.entry.kept));
+        let is_freed =
+            |stage: &Stage| stage.state().is_some_and(|s| s.servers.values().all(|s| !s.entry.kept));
         assert!(stage.try_for(600_000, is_freed), "seed {seed}: dead logs are kept");
         let_go += stage.marks("kept_log_let_go");
         gave_way += stage.marks("live_gave_way");
