@@ -2,7 +2,8 @@
 
 use crate::rig::*;
 use ramhold_backup::BackupConfig;
-use ramhold_base::{Epoch, Rng, Status};
+use ramhold_base::{Epoch, Rng, ServerId, Status};
+use ramhold_wire::Opcode;
 use ramhold_wire::data::{AppendReply, AppendRequest};
 
 fn open(log: &Log) -> AppendRequest<'_> {
@@ -54,6 +55,28 @@ fn an_answer_waits_until_any_loss_of_power_leaves_what_it_tells() {
             rig.run();
         }
     }
+}
+
+// D2, F2: recovery shows what a synced log ends with to readers, so power must not take what a fence tells.
+#[test]
+fn a_fence_is_answered_when_the_device_has_what_it_tells() {
+    let mut rig = Rig::new(config());
+    let mut log = Log::new(1);
+    log.grow(100);
+    rig.append(&log, open(&log));
+    log.grow(100);
+    rig.hold = true;
+    let append = rig.append_header(&log);
+    rig.request(&append, &body(&AppendRequest { open: false, ..log.from(100) }));
+    let fence = rig.header(Opcode::Fence, ServerId::NONE);
+    rig.request(&fence, &cbor(&ramhold_wire::recovery::Fence { crashed: MASTER }));
+    while rig.answer(&fence).is_none() {
+        assert!(rig.run_one(), "it is answered when the disk is done");
+    }
+    let (_, told) = rig.answer(&fence).unwrap();
+    let told: ramhold_wire::recovery::Fenced = ramhold_wire::decode(&told).unwrap();
+    assert_eq!(told.replicas[0].certified, 200);
+    assert!(left(&rig, &log).iter().all(|left| *left == Some((200, true))), "whenever power goes");
 }
 
 // D2, D8: also a raised epoch and the closing.
