@@ -90,6 +90,12 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
     ("AnyLifeAnswers", "ramhold-wire", "", "server_list::"),
     ("TermAged", "ramhold-wire", "frame_document", "every_vector_is_read"),
     ("ClusterIgnored", "ramhold-wire", "", "server_list::"),
+    ("OlderStateBelieved", "ramhold-wire", "", "copies::"),
+    ("ToldBeforeCopied", "ramhold-coordinator", "protocol", "copies::nothing_is_told"),
+    ("FirstCopyTaken", "ramhold-coordinator", "protocol", "rebuilding::the_newest_copy"),
+    ("RebuiltWithoutAll", "ramhold-coordinator", "protocol", "rebuilding::nothing_is_begun"),
+    ("RebuiltInOldTerm", "ramhold-coordinator", "protocol", "rebuilding::the_coordinator_of_before"),
+    ("RebuiltIdsReused", "ramhold-coordinator", "protocol", "rebuilding::an_id_that_was_given_out"),
     ("RespUnknownIsRefused", "ramhold-world", "scenarios", "resp::a_write_whose_answer_is_lost"),
     ("RespDroppedIsEmpty", "ramhold-world", "scenarios", "resp::flushing_under_load"),
 ];

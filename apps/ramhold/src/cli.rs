@@ -72,7 +72,7 @@ pub enum Command {
     Dev(Dev),
     Stop(Stop),
     Server(Box<Server>),
-    Coordinator(Coordinator),
+    Coordinator(Box<Coordinator>),
     #[command(hide = true)]
     DemoWriter(DemoWriter),
 }

@@ -42,7 +42,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Dev(dev) => dev::run(dev),
         Command::Stop(stop) => stop::run(stop),
         Command::Server(server) => server::run(*server),
-        Command::Coordinator(coordinator) => coordinator::run(coordinator),
+        Command::Coordinator(coordinator) => coordinator::run(*coordinator, &global),
         Command::DemoWriter(writer) => demo::run_writer(writer, &global),
     }
 }

@@ -6,6 +6,7 @@ use ramhold_client_core::{
     Expiry, Operation, OperationId, Outcome, RejectRules, Reply, Session, SessionConfig, WhichTable,
 };
 use ramhold_runtime::{Runtime, RuntimeConfig, Turn};
+use ramhold_wire::copies::{StatePart, StatePosition};
 use ramhold_wire::membership::Durability;
 use ramhold_wire::status::{ClusterStatus, LossAccepted, Pong, ProcessStatus, RecoveryReport};
 use ramhold_wire::table::{Division, LeftOpen, TableDescription, TableOptions, TableSummary};
@@ -354,6 +355,15 @@ impl Client {
     ) -> Result<LossAccepted, Error> {
         match self.complete(Operation::AcceptLoss { recovery, directories })? {
             Reply::LossAccepted(accepted) => Ok(accepted),
+            _ => Err(Error::UnexpectedReply),
+        }
+    }
+
+    /// A part of the coordinator's state: without a position the first part of the present state, else the next part of the
+    /// state that the part before was of. `NotFound`: somebody else began to read, or the coordinator was started again.
+    pub fn read_state(&mut self, position: Option<StatePosition>, after: String) -> Result<StatePart, Error> {
+        match self.complete(Operation::ReadState { position, after })? {
+            Reply::State(part) => Ok(part),
             _ => Err(Error::UnexpectedReply),
         }
     }

@@ -70,6 +70,7 @@ pub use ramhold_client_core::{
     Cause, CommitAction, CommitItem, Expiry, NoCursor, Operation, OperationId, Outcome, Page, PageLimits,
     RejectRules, Reply, ScanCursor, ScannedObject, TableCount, WhichTable,
 };
+pub use ramhold_wire::copies::{StatePart, StatePosition, StateRecord};
 pub use ramhold_wire::membership::{Durability, Label, ServerEntry, ServerState};
 pub use ramhold_wire::status::{
     AwayReport, BackupReport, BackupStatus, CleaningStatus, ClearedReport, ClusterStatus, CopyingStatus,

@@ -49,3 +49,9 @@ pub const STREAM_COUNT_MAX: u16 = 512;
 // An object must fit an empty segment together with the head's own entries and a tombstone with its key.
 const _: () = assert!((VALUE_BYTES_MAX + 2 * KEY_BYTES_MAX) * 2 < SEGMENT_BYTES as usize);
 const _: () = assert!(SEGMENT_BYTES.is_multiple_of(SEGLET_BYTES));
+
+/// Bytes of keys and values of the coordinator's state that a server holds for it at most. All tables, leases and results
+/// at their limits, with tablets as usual, are a tenth.
+pub const STATE_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// Records of the state travel in parts of about this size; the largest single record is a table's, which is smaller.
+pub const STATE_PART_BYTES: usize = 1024 * 1024;

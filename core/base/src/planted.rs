@@ -235,6 +235,20 @@ defects! {
     /// A server answers requests for an earlier life.
     AnyLifeAnswers;
 
+    // Copies of the coordinator's state.
+    /// A coordinator's old state counts as one that goes before none.
+    OlderStateBelieved;
+    /// The coordinator's messages do not wait for the servers that hold its state.
+    ToldBeforeCopied;
+    /// A coordinator that is made anew takes the first state that it hears of.
+    FirstCopyTaken;
+    /// A coordinator that is made anew does not wait for servers that its list has.
+    RebuiltWithoutAll;
+    /// A coordinator that is made anew begins in the term of the one before.
+    RebuiltInOldTerm;
+    /// A coordinator that is made anew gives out ids anew that were given out already.
+    RebuiltIdsReused;
+
     // Identity: what frames say of whom they are from and for.
     /// Frames name no cluster.
     ClusterZeroed;

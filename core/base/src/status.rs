@@ -78,6 +78,7 @@ statuses! {
     StaleEpoch = 44, "the message carries an old epoch of the segment";
     NotCoordinator = 45, "this process is not the active coordinator";
     NotInCluster = 46, "the sender is not in the server list";
+    StateIsOld = 47, "the server holds a newer state of the cluster than this coordinator began with";
     // Backups.
     /// The backup has no room for another replica: choose another backup.
     OpenRefused = 50, "the backup has no room for another replica";

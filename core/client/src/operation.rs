@@ -6,6 +6,7 @@ use ramhold_base::{DirectoryId, KeyHash, LeaseId, Number, RecoveryId, Status, Ta
 use ramhold_wire::Opcode;
 use ramhold_wire::commit;
 use ramhold_wire::control::{Message, encode_into};
+use ramhold_wire::copies::{StatePosition, StateRead};
 use ramhold_wire::count::CountRequest;
 use ramhold_wire::data::{Expiry, IncrementRequest, KeyRequest, RejectRules, WriteRequest};
 use ramhold_wire::lease::{LeaseOpen, LeaseRenew};
@@ -113,6 +114,11 @@ pub enum Operation {
     /// The operator has seen the loss report with this id.
     AcknowledgeLoss {
         id: u64,
+    },
+    /// A part of the coordinator's state: the first of the present one, or the next of the one that was begun.
+    ReadState {
+        position: Option<StatePosition>,
+        after: String,
     },
     /// Servers that this recovery waits for are switched off and are given up: all of those that it tells to be away.
     AcceptLoss {
@@ -222,6 +228,7 @@ impl Operation {
             | Operation::Recoveries
             | Operation::AcknowledgeLoss { .. }
             | Operation::AcceptLoss { .. }
+            | Operation::ReadState { .. }
             | Operation::OpenLease { .. }
             | Operation::RenewLease { .. }
             | Operation::Ping { address: None } => Place::Coordinator,
@@ -251,6 +258,7 @@ impl Operation {
             | Operation::Recoveries
             | Operation::ServerStatus { .. }
             | Operation::AcceptLoss { .. }
+            | Operation::ReadState { .. }
             | Operation::OpenLease { .. }
             | Operation::RenewLease { .. }
             | Operation::Ping { .. } => Repeat::Freely,
@@ -277,6 +285,7 @@ impl Operation {
             Operation::ServerStatus { .. } => ProcessStatusRequest::OPCODE,
             Operation::AcknowledgeLoss { .. } => LossAcknowledge::OPCODE,
             Operation::AcceptLoss { .. } => LossAccept::OPCODE,
+            Operation::ReadState { .. } => StateRead::OPCODE,
             Operation::Ping { .. } => Ping::OPCODE,
             Operation::OpenLease { .. } => LeaseOpen::OPCODE,
             Operation::RenewLease { .. } => LeaseRenew::OPCODE,
@@ -323,6 +332,7 @@ impl Operation {
             | Operation::ServerStatus { .. }
             | Operation::AcknowledgeLoss { .. }
             | Operation::AcceptLoss { .. }
+            | Operation::ReadState { .. }
             | Operation::OpenLease { .. }
             | Operation::RenewLease { .. }
             | Operation::Ping { .. } => Ok(()),
@@ -396,6 +406,9 @@ impl Operation {
             Operation::AcceptLoss { recovery, directories } => {
                 let (recovery, directories) = (*recovery, directories.clone());
                 encode_into(out, &LossAccept { recovery, directories });
+            }
+            Operation::ReadState { position, after } => {
+                encode_into(out, &StateRead { position: *position, after: after.clone() });
             }
             Operation::Ping { .. } => encode_into(out, &Ping {}),
             Operation::OpenLease { term_millis } => {

@@ -4,6 +4,7 @@ use crate::operation::Operation;
 use crate::scan::Page;
 use ramhold_base::{ClusterTime, KeyHash, Number, ServerId, Status, TableId, Version};
 use ramhold_wire::control::{Empty, decode};
+use ramhold_wire::copies::StatePart;
 use ramhold_wire::count::CountReply;
 use ramhold_wire::data::{IncrementReply, ReadReply, decode_version};
 use ramhold_wire::lease::{LeaseOpened, LeaseRenewed};
@@ -96,6 +97,7 @@ pub enum Reply {
     ServerStatus(Box<ProcessStatus>),
     LossAcknowledged,
     LossAccepted(LossAccepted),
+    State(StatePart),
     Pong(Pong),
     /// A session's own.
     #[doc(hidden)]
@@ -150,6 +152,7 @@ impl Reply {
             Operation::ServerStatus { .. } => Reply::ServerStatus(Box::new(decode(body)?)),
             Operation::AcknowledgeLoss { .. } => empty(body, Reply::LossAcknowledged)?,
             Operation::AcceptLoss { .. } => Reply::LossAccepted(decode(body)?),
+            Operation::ReadState { .. } => Reply::State(decode(body)?),
             Operation::Ping { .. } => Reply::Pong(decode(body)?),
             Operation::OpenLease { .. } => Reply::LeaseOpened(decode(body)?),
             Operation::RenewLease { .. } => Reply::LeaseRenewed(decode(body)?),

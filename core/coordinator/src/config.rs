@@ -1,7 +1,9 @@
 //! What an operator or a test may set.
 
+use ramhold_base::ServerId;
 use ramhold_base::limits::{REPLICA_COUNT_DEFAULT, SEGMENT_BYTES};
 use ramhold_wire::ReplicaPlacement;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -46,6 +48,15 @@ pub struct CoordinatorConfig {
     pub lease_term_max: Duration,
     /// Servers may keep replicas of their own logs, so their own failure domain counts (one-machine clusters).
     pub allow_local_backup: bool,
+    /// When the store is empty: make the state anew from the servers, instead of a new cluster.
+    pub rebuild: Option<Rebuild>,
+}
+
+/// What an operator says who has lost a coordinator's store (docs/protocols/rebuild.md).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rebuild {
+    /// Servers that are switched off for good, and not waited for.
+    pub given_up: BTreeSet<ServerId>,
 }
 
 impl CoordinatorConfig {
@@ -72,6 +83,7 @@ impl CoordinatorConfig {
             lease_term_min: Duration::from_secs(10),
             lease_term_max: Duration::from_secs(30 * 60),
             allow_local_backup: false,
+            rebuild: None,
         }
     }
 }

@@ -10,8 +10,10 @@
 
 mod accept;
 mod config;
+mod copies;
 mod machine;
 mod outbox;
+mod rebuild;
 mod state;
 
 mod membership;
@@ -44,7 +46,7 @@ mod status;
 mod watching;
 mod weighing;
 
-pub use config::CoordinatorConfig;
+pub use config::{CoordinatorConfig, Rebuild};
 pub use divide::{Bounds, DeadTablet, divide};
 pub use machine::Coordinator;
 pub use prove::{
@@ -53,5 +55,5 @@ pub use prove::{
 pub use seen::CoordinatorSeen;
 pub use state::{
     EndRecord, Key, LeaseRecord, LoadError, Meta, RecoveryRecord, ServerRecord, State, StreamRecord,
-    TableRecord, TabletRecord, UpdateRecord, UpdateResult,
+    TableRecord, TabletRecord, UpdateRecord, UpdateResult, term_record,
 };

@@ -11,13 +11,15 @@
 
 use crate::CoordinatorConfig;
 use crate::accept::Acceptance;
+use crate::copies::Copies;
 use crate::leases::Leases;
 use crate::membership::{Link, ListHistory};
 use crate::outbox::Outbox;
 use crate::read_leases::ReadLeases;
+use crate::rebuild::Rebuilding;
 use crate::recovery::Recovery;
 use crate::room::Rooms;
-use crate::state::{Key, State, TERM_KEY, decode_term, encode_term};
+use crate::state::{Key, LINEAGE_KEY, State, TERM_KEY, decode_term, encode_term};
 use crate::tablets::Progress;
 use crate::verify::{StartCheck, Suspect};
 use crate::watching::Watch;
@@ -48,6 +50,8 @@ const LEASE_STALL: Duration = Duration::from_secs(1);
 const EXIT_STOPPED: u8 = 0;
 const EXIT_STORE: u8 = 1;
 const EXIT_DEPOSED: u8 = 3;
+/// Its store is an old copy: only an operator can go on.
+const EXIT_OUTDATED: u8 = 6;
 
 /// What a call was about.
 #[derive(Clone, Copy, Debug)]
@@ -90,6 +94,11 @@ pub(crate) enum Asked {
     /// One of those, whether it answers.
     Away(ServerId),
     Room(ServerId),
+    /// A message with records of the state.
+    Copy(ServerId),
+    /// Which state it holds, and for a part of that.
+    Tell(ServerId),
+    Part(ServerId),
     Weights {
         table: TableId,
         server: ServerId,
@@ -118,6 +127,9 @@ enum Phase {
         rest: Vec<&'static str>,
         records: Vec<(String, Vec<u8>)>,
     },
+    /// The store is empty, and servers are asked for what was in it.
+    Rebuilding(Box<Rebuilding>),
+    StoringRebuilt(StoreToken, Vec<(String, Vec<u8>)>),
     Active,
     /// Waits for the commit in flight.
     Stopping,
@@ -129,6 +141,8 @@ pub struct Coordinator {
     pub(crate) rng: Rng,
     phase: Phase,
     pub(crate) term: Term,
+    /// Tells this process from others that may have taken the same term on copies of one store.
+    pub(crate) reign: u64,
     pub(crate) state: State,
     pub(crate) outbox: Outbox,
     calls: Calls<Asked>,
@@ -140,6 +154,7 @@ pub struct Coordinator {
 
     /// One per Up server.
     pub(crate) links: BTreeMap<ServerId, Link>,
+    pub(crate) copies: Copies,
     pub(crate) history: ListHistory,
     pub(crate) push_wake: Instant,
     pub(crate) ping_at: Instant,
@@ -178,11 +193,13 @@ impl Coordinator {
         );
         let mut rng = Rng::new(seed);
         let calls = Calls::new(CALLS_ROLE, rng.u64());
+        let reign = rng.u64();
         Coordinator {
             config,
             rng,
             phase: Phase::New,
             term: Term::NONE,
+            reign,
             state: State::default(),
             outbox: Outbox::default(),
             calls,
@@ -190,6 +207,7 @@ impl Coordinator {
             started: Instant::ZERO,
             promised: None,
             links: BTreeMap::new(),
+            copies: Copies::default(),
             history: ListHistory::default(),
             push_wake: Instant::FAR,
             ping_at: Instant::FAR,
@@ -231,6 +249,9 @@ impl Coordinator {
             Phase::Active => None,
             Phase::New | Phase::ReadingTerm(_) | Phase::RaisingTerm(_) | Phase::Loading { .. } => {
                 Some(("starting", "the state is being read"))
+            }
+            Phase::Rebuilding(_) | Phase::StoringRebuilt(..) => {
+                Some(("rebuilding", "the state is being made anew from the servers"))
             }
             Phase::Stopping => Some(("stopping", "the last change is being written")),
             Phase::Ended => Some(("ended", "it has ended")),
@@ -292,6 +313,30 @@ impl Coordinator {
         self.outbox.request_at_once(Peer::Addr(addr), &header, rpc, &ramhold_wire::status::Ping {});
     }
 
+    /// A message that leaves before the store has what was changed before it.
+    pub(crate) fn ask_at_once<M: Message>(
+        &mut self,
+        now: Instant,
+        server: ServerId,
+        asked: Asked,
+        message: &M,
+    ) {
+        let Some(addr) = self.state.up(server).map(|s| s.entry.address.0) else { return };
+        self.ask_address(now, (addr, self.header_to(server)), asked, message);
+    }
+
+    /// The same to an address, with a header for who is there.
+    pub(crate) fn ask_address<M: Message>(
+        &mut self,
+        now: Instant,
+        (addr, header): (SocketAddr, Header),
+        asked: Asked,
+        message: &M,
+    ) {
+        let rpc = self.calls.open(addr, now, now + ANSWER_MAX, asked);
+        self.outbox.request_at_once(Peer::Addr(addr), &header, rpc, message);
+    }
+
     // Start.
 
     fn on_start(&mut self, now: Instant, wall_millis: u64) {
@@ -308,9 +353,10 @@ impl Coordinator {
         match &mut self.phase {
             Phase::ReadingTerm(expected) if *expected == token => self.on_term(result),
             Phase::RaisingTerm(expected) if *expected == token => match result {
-                StoreResult::Committed => {
-                    self.load_next(Vec::new(), vec!["meta", "server", "table", "recovery", "loss", "lease"])
-                }
+                StoreResult::Committed => self.load_next(
+                    Vec::new(),
+                    vec!["meta", LINEAGE_KEY, "server", "table", "recovery", "loss", "lease"],
+                ),
                 StoreResult::Conflict { .. }
                 | StoreResult::Found(_)
                 | StoreResult::Changed { .. }
@@ -328,9 +374,24 @@ impl Coordinator {
                 records.extend(found.into_iter().map(|(key, _, value)| (key, value)));
                 if rest.is_empty() { self.on_loaded(now, &records) } else { self.load_next(records, rest) }
             }
+            Phase::StoringRebuilt(expected, records) if *expected == token => {
+                let records = std::mem::take(records);
+                match result {
+                    StoreResult::Committed => {
+                        self.outbox.term_version += 1;
+                        self.on_loaded(now, &records);
+                    }
+                    StoreResult::Conflict { .. }
+                    | StoreResult::Found(_)
+                    | StoreResult::Changed { .. }
+                    | StoreResult::Failed(_) => self.deposed("another coordinator has taken over"),
+                }
+            }
             Phase::Active | Phase::Stopping => match result {
                 StoreResult::Committed => {
-                    self.outbox.committed(token);
+                    if let Some(puts) = self.outbox.committed(token) {
+                        self.note_commit(puts);
+                    }
                 }
                 StoreResult::Conflict { .. } => self.deposed("another coordinator has taken over"),
                 StoreResult::Found(found) => self.on_term_confirmed(now, token, &found),
@@ -340,6 +401,8 @@ impl Coordinator {
             | Phase::ReadingTerm(_)
             | Phase::RaisingTerm(_)
             | Phase::Loading { .. }
+            | Phase::Rebuilding(_)
+            | Phase::StoringRebuilt(..)
             | Phase::Ended => {}
         }
     }
@@ -367,7 +430,7 @@ impl Coordinator {
     fn load_next(&mut self, records: Vec<(String, Vec<u8>)>, mut rest: Vec<&'static str>) {
         let folder = rest.remove(0);
         let request = match folder {
-            "meta" => StoreRequest::Get { key: folder.into() },
+            "meta" | LINEAGE_KEY => StoreRequest::Get { key: folder.into() },
             _ => StoreRequest::List { prefix: format!("{folder}/") },
         };
         let token = self.outbox.store(request);
@@ -376,7 +439,19 @@ impl Coordinator {
 
     fn on_loaded(&mut self, now: Instant, records: &[(String, Vec<u8>)]) {
         match State::load(records) {
-            Ok(Some(state)) => self.state = state,
+            Ok(Some(state)) => {
+                self.state = state;
+                if self.config.rebuild.is_some() && !matches!(self.phase, Phase::StoringRebuilt(..)) {
+                    let text = "the store is there, so the state is not made anew from the servers";
+                    self.outbox.report(Level::Warn, text);
+                }
+            }
+            Ok(None) if self.config.rebuild.is_some() => {
+                self.phase = Phase::Rebuilding(Box::new(Rebuilding::new(now)));
+                self.outbox
+                    .report(Level::Info, "the state is to be made anew from the servers: waiting for them");
+                return;
+            }
             Ok(None) => {
                 self.state.meta.cluster = ClusterId(self.rng.id());
                 self.outbox.touch(Key::Meta);
@@ -390,6 +465,10 @@ impl Coordinator {
         self.clock.1 = self.clock.1.max(self.state.meta.time_ceiling);
         self.cold_until = now + self.config.cold_start_wait;
         (self.outbox.cluster, self.outbox.term) = (self.state.meta.cluster, self.term);
+        let mut lineage = std::mem::take(&mut self.state.lineage);
+        lineage.begin(self.term, self.reign);
+        self.outbox.resume(lineage);
+        self.resume_copies(records);
         let text = format!(
             "coordinator of {} in {}: {} servers, {} tables, {} recoveries to finish",
             self.state.meta.cluster,
@@ -434,6 +513,25 @@ impl Coordinator {
         self.end(EXIT_DEPOSED, Level::Error, format!("{} is over: {why}", self.term));
     }
 
+    pub(crate) fn end_outdated(&mut self, reason: String) {
+        self.end(EXIT_OUTDATED, Level::Error, reason);
+    }
+
+    /// The state cannot be made anew.
+    pub(crate) fn end_rebuilding(&mut self, reason: String) {
+        self.end(EXIT_STORE, Level::Error, reason);
+    }
+
+    /// All that was learned from the servers goes to the store, under the term that they have heard of.
+    pub(crate) fn store_rebuilt(&mut self, records: Vec<(String, Vec<u8>)>) {
+        let condition = StoreCondition { key: TERM_KEY.into(), version: Some(self.outbox.term_version) };
+        let mut puts: Vec<_> =
+            records.iter().map(|(key, value)| (key.clone(), Some(value.clone()))).collect();
+        puts.push((TERM_KEY.into(), Some(encode_term(self.term))));
+        let token = self.outbox.store(StoreRequest::Commit { conditions: vec![condition], puts });
+        self.phase = Phase::StoringRebuilt(token, records);
+    }
+
     fn end(&mut self, code: u8, level: Level, reason: String) {
         self.phase = Phase::Ended;
         if code != EXIT_STOPPED {
@@ -451,9 +549,28 @@ impl Coordinator {
         };
         match header.kind {
             Kind::Reply if self.is_active() => self.on_reply(now, &header, body),
-            Kind::Reply => {}
+            Kind::Reply => self.while_rebuilding(|coordinator, rebuilding| {
+                if let Some(call) = coordinator.calls.answered(header.rpc) {
+                    coordinator.on_rebuild_reply(rebuilding, call.context, header.status(), body);
+                }
+            }),
             Kind::Request if self.is_active() => self.on_request(now, &header, body, from),
-            Kind::Request => reply(effects, Peer::Conn(from), &header, Status::NotReady),
+            Kind::Request => {
+                self.while_rebuilding(|coordinator, rebuilding| {
+                    coordinator.on_rebuild_request(rebuilding, &header, body);
+                });
+                reply(effects, Peer::Conn(from), &header, Status::NotReady);
+            }
+        }
+    }
+
+    /// Does something with what is known so far of the state that is made anew, while it is.
+    fn while_rebuilding(&mut self, act: impl FnOnce(&mut Coordinator, &mut Rebuilding)) {
+        let Phase::Rebuilding(rebuilding) = &mut self.phase else { return };
+        let mut rebuilding = std::mem::replace(rebuilding, Box::new(Rebuilding::new(Instant::ZERO)));
+        act(self, &mut rebuilding);
+        if let Phase::Rebuilding(place) = &mut self.phase {
+            *place = rebuilding;
         }
     }
 
@@ -472,7 +589,16 @@ impl Coordinator {
     ) -> Result<(), Status> {
         let to = Peer::Conn(from);
         let opcode = header.opcode().ok_or(Status::UnknownOpcode)?;
+        if opcode == Opcode::MembershipVerify {
+            self.look_at_stranger(now, header, body);
+        }
         self.check_sender(opcode, header)?;
+        if let Some(link) = self.links.get_mut(&header.sender)
+            && !link.told
+        {
+            link.told = true;
+            self.copies.wake = Instant::ZERO;
+        }
         match opcode {
             Opcode::Ping => self.answer_ping(to, header),
             Opcode::ProcessStatus => self.answer_process_status(now, to, header),
@@ -511,6 +637,7 @@ impl Coordinator {
             Opcode::Recovered => self.on_recovered(now, to, header, decode(body)?),
             Opcode::TabletMigrated => self.on_migrated(to, header, &decode(body)?),
             Opcode::Settled => self.on_settled(now, to, header, &decode(body)?),
+            Opcode::StateRead => self.on_state_read(to, header, &decode(body)?),
             Opcode::Malformed
             | Opcode::Read
             | Opcode::Write
@@ -536,6 +663,8 @@ impl Coordinator {
             | Opcode::Room
             | Opcode::RecoveryWork
             | Opcode::TabletWeights
+            | Opcode::StateCopy
+            | Opcode::StateTell
             | Opcode::Publish => Err(Status::UnknownOpcode),
         }
     }
@@ -565,7 +694,10 @@ impl Coordinator {
         let Some(call) = self.calls.answered(header.rpc) else { return };
         let status = header.status();
         if status == Status::StaleTerm {
-            return self.deposed("a server follows a newer one");
+            return self.deposed(
+                "a server follows a newer coordinator; if no other one runs, this directory is an old copy: make the state \
+                 anew from the servers with 'ramhold coordinator --dir EMPTY --rebuild-from-servers'",
+            );
         }
         match call.context {
             Asked::Push(server) => self.on_pushed(now, server, status, body),
@@ -580,6 +712,9 @@ impl Coordinator {
             Asked::Fence { recovery, server } => self.on_fenced(now, recovery, server, status, body),
             Asked::Reach(server) => self.on_reached(server, status, body),
             Asked::Away(server) => self.on_away_pong(server, body),
+            Asked::Copy(server) => self.on_copied(now, server, status, body),
+            Asked::Tell(server) => self.on_stranger_told(server, body),
+            Asked::Part(_) => {}
             Asked::Room(server) => self.on_room(now, server, status, body),
             Asked::Weights { table, server } => self.on_weighed(table, server, status, body),
             Asked::Work { recovery, server } => self.on_worked(now, recovery, server, status, body),
@@ -604,6 +739,9 @@ impl Coordinator {
                 | Asked::Reach(_)
                 | Asked::Away(_)
                 | Asked::Room(_)
+                | Asked::Copy(_)
+                | Asked::Tell(_)
+                | Asked::Part(_)
                 | Asked::Weights { .. }
                 | Asked::Work { .. }
                 | Asked::Recover { .. } => {}
@@ -630,6 +768,7 @@ impl Coordinator {
         self.advance_weighings(now);
         self.advance_tablets(now);
         self.advance_pushes(now);
+        self.advance_copies(now);
     }
 
     fn check_invariants(&self) {
@@ -683,8 +822,10 @@ impl Machine for Coordinator {
             }
             self.check_invariants();
         }
+        self.while_rebuilding(|coordinator, rebuilding| coordinator.advance_rebuilding(now, rebuilding));
         if !matches!(self.phase, Phase::Ended) {
-            self.outbox.flush(&self.state, effects);
+            let copied = self.released();
+            self.outbox.flush(&self.state, copied, effects);
         }
         if matches!(self.phase, Phase::Stopping) && self.outbox.is_settled() {
             self.end(EXIT_STOPPED, Level::Info, "stopped".into());
@@ -696,10 +837,14 @@ impl Machine for Coordinator {
     }
 
     fn deadline(&self) -> Option<Instant> {
+        if let Phase::Rebuilding(rebuilding) = &self.phase {
+            return Some(rebuilding.wake);
+        }
         if !self.is_active() {
             return None;
         }
         let wakes = [
+            self.copies.wake,
             self.push_wake,
             self.verification_wake(),
             self.progress.wake,

@@ -51,6 +51,11 @@ pub(crate) struct Link {
     push: Retry,
     /// It has answered under its own id since this coordinator started.
     pub confirmed: bool,
+    /// It knows its id: it has said so, or there is nothing that speaks against it. Until it does it can hold no copy of the
+    /// state, and has nothing that one would be needed for.
+    pub told: bool,
+    /// It can hold a copy of the state.
+    pub holds: bool,
 }
 
 /// The changes of the list since this coordinator started, for differences.
@@ -67,7 +72,8 @@ impl Coordinator {
         self.history.from = self.state.meta.list_version;
         let up: Vec<ServerId> = self.state.all_up().map(|s| s.entry.id).collect();
         for id in &up {
-            self.links.insert(*id, Link::new(Retry::new(&self.config)));
+            let link = Link { told: true, ..Link::new(Retry::new(&self.config)) };
+            self.links.insert(*id, link);
         }
         self.push_wake = now;
         self.ping_at = now;
@@ -84,6 +90,16 @@ impl Coordinator {
         message: Enlist,
     ) -> Result<(), Status> {
         check_enlist(&message)?;
+        if header.cluster == self.state.meta.cluster
+            && let Some(newer) = message.replaces.filter(|id| *id > self.state.meta.servers)
+        {
+            let text = format!(
+                "a server is not taken in: its last life was {newer}, which this coordinator's state has not given out; \
+                 the state may be an old copy"
+            );
+            self.outbox.report(Level::Warn, text);
+            return Err(Status::NotReady);
+        }
         if let Some(known) = self.state.servers.values().find(|s| s.token == message.token) {
             let id = known.entry.id;
             if known.entry.state == ServerState::Crashed {
@@ -154,6 +170,7 @@ impl Coordinator {
         self.state.servers.insert(id, record);
         self.links.insert(id, Link::new(Retry::new(&self.config)));
         self.list_changed(id);
+        self.note_new_holder();
         self.wake_recoveries();
         self.progress.wake = Instant::ZERO;
         let text = format!(
@@ -264,6 +281,9 @@ impl Coordinator {
                 let Ok(answer) = decode::<ServerListReached>(body) else { return };
                 let version = self.state.meta.list_version;
                 let Some(link) = self.links.get_mut(&id) else { return };
+                if !std::mem::replace(&mut link.told, true) {
+                    self.copies.wake = Instant::ZERO;
+                }
                 let before = link.reached;
                 // An answer to an earlier push may come late. A version that was never ours: send it the whole list.
                 link.reached = if answer.version <= version { answer.version.max(link.reached) } else { 0 };
@@ -494,7 +514,7 @@ impl Coordinator {
 
 impl Link {
     fn new(push: Retry) -> Link {
-        Link { reached: 0, push, confirmed: false }
+        Link { reached: 0, push, confirmed: false, told: false, holds: true }
     }
 }
 

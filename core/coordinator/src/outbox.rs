@@ -4,13 +4,16 @@
 //! is under way. A message remembers how many commits must be complete before it may go: all changes made before it,
 //! whoever made them, so that a reader is never told what could still be forgotten.
 //!
+//! What a commit has changed goes to servers, too (`copies`), and messages wait for that as well, but for answers to those
+//! who only look.
+//!
 //! Invariants:
 //! - at most one commit is in flight, conditional on this coordinator's term;
-//! - messages leave in the order in which they were written.
+//! - messages leave in the order in which they were written, those to onlookers in an order of their own.
 //!
 //! Catalogue: G1, G3. See docs/protocols/membership.md, "The coordinator's store".
 
-use crate::state::{Key, State, TERM_KEY};
+use crate::state::{Key, LINEAGE_KEY, State, TERM_KEY, encode_lineage};
 use minicbor::Encode;
 use ramhold_base::limits::FRAME_BODY_BYTES_MAX;
 use ramhold_base::planted::{Defect, planted};
@@ -18,6 +21,7 @@ use ramhold_base::{
     ClusterId, Effect, Effects, Level, Peer, RpcId, Status, StoreCondition, StoreRequest, StoreToken, Term,
 };
 use ramhold_wire::control::encode_into;
+use ramhold_wire::copies::Lineage;
 use ramhold_wire::{Header, Kind, Message, frame};
 use std::collections::{BTreeSet, VecDeque};
 
@@ -32,15 +36,30 @@ pub(crate) struct Outbox {
     /// Who answers: in the header of every answer.
     pub cluster: ClusterId,
     pub term: Term,
+    /// Of the last state that is stored; with every commit it is stored as it then is.
+    pub lineage: Lineage,
     changed: BTreeSet<Key>,
-    in_flight: Option<(StoreToken, Vec<&'static str>)>,
+    in_flight: Option<InFlight>,
+    /// The states that these commits lead to; they are counted on from one coordinator to the next.
     commits_begun: u64,
     commits_done: u64,
     waiting: VecDeque<Waiting>,
+    /// For those who only look; they wait for the store alone.
+    watching: VecDeque<Waiting>,
     waiting_bytes: usize,
     dropped: u64,
     last_token: u64,
     ready: Effects,
+}
+
+/// Keys, and their records or none.
+pub(crate) type Puts = Vec<(String, Option<Vec<u8>>)>;
+
+#[derive(Debug)]
+struct InFlight {
+    token: StoreToken,
+    kinds: Vec<&'static str>,
+    puts: Puts,
 }
 
 #[derive(Debug)]
@@ -54,6 +73,18 @@ impl Outbox {
     /// This record was changed, made or removed.
     pub fn touch(&mut self, key: Key) {
         self.changed.insert(key);
+    }
+
+    /// The state was loaded; the reign that begins makes its first change with the next commit.
+    pub fn resume(&mut self, lineage: Lineage) {
+        (self.commits_begun, self.commits_done) = (lineage.position().number, lineage.position().number);
+        self.lineage = lineage;
+        self.touch(Key::Meta);
+    }
+
+    /// The state in which the changes of this step will be.
+    pub fn next_state(&self) -> u64 {
+        self.commits_begun + 1
     }
 
     pub fn is_settled(&self) -> bool {
@@ -109,6 +140,13 @@ impl Outbox {
         self.waiting_bytes > WAITING_BYTES_MAX / 4
     }
 
+    /// An answer to somebody who looks, and does nothing because of it.
+    pub fn show<T: Encode<()>>(&mut self, to: Peer, request: &Header, body: &T) {
+        let waiting = std::mem::take(&mut self.waiting);
+        self.reply_with(to, request, body);
+        self.watching.extend(std::mem::replace(&mut self.waiting, waiting));
+    }
+
     pub fn reply(&mut self, to: Peer, request: &Header, status: Status) {
         self.send(to, &self.answer(request, status), 0, |_| {});
     }
@@ -143,28 +181,26 @@ impl Outbox {
         self.waiting.push_back(Waiting { commits, to, frame: bytes });
     }
 
-    /// The commit in flight is durable. `false`: the token is not its.
-    pub fn committed(&mut self, token: StoreToken) -> bool {
-        let Some((expected, kinds)) = self.in_flight.take() else { return false };
-        if expected != token {
-            self.in_flight = Some((expected, kinds));
-            return false;
-        }
+    /// The commit in flight is durable: what it has put. None: the token is not its.
+    pub fn committed(&mut self, token: StoreToken) -> Option<Puts> {
+        let done = self.in_flight.take_if(|in_flight| in_flight.token == token)?;
         self.commits_done += 1;
-        for kind in kinds {
+        for kind in done.kinds {
             self.report(Level::Debug, format!("mark:coordinator_committed_{kind}"));
         }
-        true
+        Some(done.puts)
     }
 
-    /// Ends a step: lets go what may go, and begins the next commit.
-    pub fn flush(&mut self, state: &State, effects: &mut Effects) {
+    /// Ends a step: lets go what may go, and begins the next commit. `copied`: the state that servers have.
+    pub fn flush(&mut self, state: &State, copied: u64, effects: &mut Effects) {
         drain(&mut self.ready, effects);
-        let may_go = |w: &Waiting, done| w.commits <= done || planted(Defect::ToldBeforeStored);
-        while self.waiting.front().is_some_and(|w| may_go(w, self.commits_done)) {
-            let waiting = self.waiting.pop_front().expect("the front was just seen");
-            self.waiting_bytes -= waiting.frame.len();
-            effects.send_with(waiting.to, |out| out.extend_from_slice(&waiting.frame));
+        let copied = if planted(Defect::ToldBeforeStored) { copied } else { copied.min(self.commits_done) };
+        for (waiting, reached) in [(&mut self.waiting, copied), (&mut self.watching, self.commits_done)] {
+            let may_go = |w: &Waiting| w.commits <= reached || planted(Defect::ToldBeforeStored);
+            while let Some(waiting) = waiting.pop_front_if(|w| may_go(w)) {
+                self.waiting_bytes -= waiting.frame.len();
+                effects.send_with(waiting.to, |out| out.extend_from_slice(&waiting.frame));
+            }
         }
         if self.in_flight.is_none() && !self.changed.is_empty() {
             self.begin_commit(state);
@@ -184,11 +220,14 @@ impl Outbox {
         for kind in &kinds {
             self.ready.report(Level::Debug, format!("mark:coordinator_commits_{kind}"));
         }
-        let puts = changed.iter().map(|key| (key.to_string(), state.encode(*key))).collect();
+        self.lineage.advance();
+        let mut puts: Puts = changed.iter().map(|key| (key.to_string(), state.encode(*key))).collect();
+        puts.push((LINEAGE_KEY.into(), Some(encode_lineage(&self.lineage))));
         let condition = StoreCondition { key: TERM_KEY.into(), version: Some(self.term_version) };
-        let token = self.store(StoreRequest::Commit { conditions: vec![condition], puts });
+        let request = StoreRequest::Commit { conditions: vec![condition], puts: puts.clone() };
+        let token = self.store(request);
         self.commits_begun += 1;
-        self.in_flight = Some((token, kinds));
+        self.in_flight = Some(InFlight { token, kinds, puts });
     }
 }
 

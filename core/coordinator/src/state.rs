@@ -21,6 +21,7 @@ use ramhold_base::{
     ServerId, ShardId, StreamId, TableId, Term, Version,
 };
 use ramhold_wire::control::Address;
+use ramhold_wire::copies::Lineage;
 use ramhold_wire::membership::{Durability, ServerEntry, ServerState};
 use ramhold_wire::status::{AwayReport, BackupReport, LossReport, PartReport, RecoverySteps};
 use ramhold_wire::table::TableOptions;
@@ -31,6 +32,8 @@ use std::fmt;
 pub const FORMAT: u8 = 1;
 /// The key whose version every commit is conditional on.
 pub const TERM_KEY: &str = "term";
+/// The key of the record that goes with every commit: which state this is, and which coordinators led to it.
+pub const LINEAGE_KEY: &str = "lineage";
 
 #[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode)]
 pub struct Meta {
@@ -388,6 +391,8 @@ pub struct State {
     pub recoveries: BTreeMap<RecoveryId, RecoveryRecord>,
     pub losses: BTreeMap<u64, LossReport>,
     pub leases: BTreeMap<LeaseId, LeaseRecord>,
+    /// As it was loaded.
+    pub lineage: Lineage,
 }
 
 impl State {
@@ -426,6 +431,7 @@ impl State {
                     record.check().map_err(|what| corrupt(key, what))?;
                     state.leases.insert(record.id, record);
                 }
+                LINEAGE_KEY => state.lineage = decode(key, value)?,
                 _ => return Err(corrupt(key, "its kind is unknown")),
             }
         }
@@ -534,9 +540,18 @@ impl State {
     }
 }
 
+/// The record of the term, for a store that is made of other records.
+pub fn term_record(term: Term) -> (String, Vec<u8>) {
+    (TERM_KEY.into(), encode_term(term))
+}
+
 /// Encodes the term for its key.
 pub fn encode_term(term: Term) -> Vec<u8> {
     encode(&term)
+}
+
+pub fn encode_lineage(lineage: &Lineage) -> Vec<u8> {
+    encode(lineage)
 }
 
 pub fn decode_term(value: &[u8]) -> Result<Term, LoadError> {

@@ -28,7 +28,7 @@ const AWAY_COUNT_MAX: usize = 256;
 
 impl Coordinator {
     pub(crate) fn answer_ping(&mut self, to: Peer, header: &Header) -> Result<(), Status> {
-        self.outbox.reply_with(to, header, &Pong { server: ServerId::NONE, list_version: 0 });
+        self.outbox.show(to, header, &Pong { server: ServerId::NONE, list_version: 0 });
         Ok(())
     }
 
@@ -44,7 +44,7 @@ impl Coordinator {
             tablets: self.state.tablets().count() as u64,
             ..ProcessStatus::default()
         };
-        self.outbox.reply_with(to, header, &status);
+        self.outbox.show(to, header, &status);
         Ok(())
     }
 
@@ -73,14 +73,14 @@ impl Coordinator {
             cleared: self.cleared.values().cloned().collect(),
             copyset_rings: self.config.placement.copyset_rings(),
         };
-        self.outbox.reply_with(to, header, &status);
+        self.outbox.show(to, header, &status);
         Ok(())
     }
 
     pub(crate) fn answer_recoveries(&mut self, to: Peer, header: &Header) -> Result<(), Status> {
         let newest = self.state.recoveries.values().rev().take(RECOVERY_COUNT_MAX);
         let recoveries = Recoveries { recoveries: newest.map(|r| self.recovery_report(r)).collect() };
-        self.outbox.reply_with(to, header, &recoveries);
+        self.outbox.show(to, header, &recoveries);
         Ok(())
     }
 
@@ -129,6 +129,13 @@ impl Coordinator {
         }
         if self.start_check.is_some() {
             warnings.push("The coordinator has just started and looks for the servers it knows.".into());
+        }
+        if !self.has_copies() {
+            warnings.push(
+                "No server holds a copy of the coordinator's state: its directory is the only one. Back it up \
+                 ('ramhold coordinator backup')."
+                    .into(),
+            );
         }
         let unproven: Vec<String> =
             self.suspects.iter().filter(|(_, s)| s.unproven).map(|(id, _)| id.to_string()).collect();

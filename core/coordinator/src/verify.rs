@@ -199,11 +199,14 @@ impl Coordinator {
         let link = self.links.get_mut(&id)?;
         if pong.server == id {
             link.confirmed = true;
+            link.told = true;
+            self.copies.wake = Instant::ZERO;
             return Some(Answer::Alive);
         }
         if pong.server.is_none() {
             // A process without an id: this one just after it was entered, or the next life before that. An answer may come
             // late, behind what was told meanwhile under the id, so what counts is what was known when it was asked for.
+            link.told &= named || link.confirmed;
             return Some(if named {
                 Answer::AnotherLife("a new process without an id answers at its address".into())
             } else {

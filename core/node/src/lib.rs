@@ -7,6 +7,7 @@
 //! Protocol: docs/protocols/membership.md. Catalogue: B2, E1, F1, F8.
 
 mod config;
+mod copies;
 mod enlisting;
 mod prefetch;
 mod reach;
@@ -16,7 +17,7 @@ mod seen;
 mod server;
 
 pub use config::ServerConfig;
-pub use ramhold_coordinator::{Coordinator, CoordinatorConfig};
+pub use ramhold_coordinator::{Coordinator, CoordinatorConfig, Rebuild, term_record};
 pub use ramhold_resp::RespConfig;
 pub use seen::{RespSeen, ServerSeen};
 pub use server::{Phase, ServerNode};

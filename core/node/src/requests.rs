@@ -66,6 +66,9 @@ impl ServerNode {
                     Err(status) => reply(effects, to, header, status),
                 }
             }
+            Opcode::StateCopy => self.on_state_copy(header, body, to, effects),
+            Opcode::StateTell => self.on_state_tell(header, to, effects),
+            Opcode::StateRead => self.on_state_read(header, body, to, effects),
             Opcode::Room => {
                 let status = self.check_identity(header).and_then(|()| self.check_term(header));
                 let report = RoomReport {
@@ -191,7 +194,7 @@ impl ServerNode {
     }
 
     /// This cluster, and this life of this server.
-    fn check_identity(&self, header: &Header) -> Result<(), Status> {
+    pub(crate) fn check_identity(&self, header: &Header) -> Result<(), Status> {
         match self.phase {
             Phase::Starting | Phase::Enlisting => Err(Status::NotReady),
             Phase::Installing | Phase::Serving | Phase::Stopping | Phase::Ended => {
@@ -209,13 +212,17 @@ impl ServerNode {
     }
 
     /// A coordinator's message of a lower term comes from a deposed one.
-    fn check_term(&mut self, header: &Header) -> Result<(), Status> {
-        if header.term < self.view.term || header.sender != ServerId::NONE {
-            return Err(Status::StaleTerm);
-        }
+    pub(crate) fn check_term(&mut self, header: &Header) -> Result<(), Status> {
+        self.compare_term(header)?;
         self.view.term = header.term;
         self.heard = self.now;
         Ok(())
+    }
+
+    /// The same of one that may not act yet, or not at all.
+    pub(crate) fn compare_term(&self, header: &Header) -> Result<(), Status> {
+        let is_stale = header.term < self.view.least_term() || header.sender != ServerId::NONE;
+        if is_stale { Err(Status::StaleTerm) } else { Ok(()) }
     }
 
     fn status(&self, now: Instant) -> ProcessStatus {

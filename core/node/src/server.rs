@@ -1,5 +1,6 @@
 //! A storage server: its phases, its roles, and the routing between them.
 
+use crate::copies::Copies;
 use crate::reach::ReachCheck;
 use crate::resp::For;
 use crate::{EXIT_DECLARED_DEAD, EXIT_MEMORY_DAMAGED, ServerConfig};
@@ -12,6 +13,7 @@ use ramhold_base::{
 use ramhold_detector::Detector;
 use ramhold_master::Master;
 use ramhold_resp::{Resp, RespStats};
+use ramhold_wire::control::Address;
 use ramhold_wire::membership::{MembershipVerify, SuspectServer};
 use ramhold_wire::status::{Ping, Pong};
 use ramhold_wire::{Calls, Header, Kind, Standing, View, calls, decode, frame, request};
@@ -76,6 +78,8 @@ pub struct ServerNode {
     pub(crate) verifying: bool,
     /// Whom the coordinator wants to know to be out of reach.
     pub(crate) reach: ReachCheck,
+    /// Of the coordinator's state.
+    pub(crate) copies: Copies,
     /// When the coordinator last spoke to this server, or was last asked.
     pub(crate) heard: Instant,
     pub(crate) bad_frames: u64,
@@ -104,6 +108,7 @@ impl ServerNode {
             enlist_refusal: None,
             verifying: false,
             reach: ReachCheck::default(),
+            copies: Copies::default(),
             heard: Instant::ZERO,
             bad_frames: 0,
             started: Instant::ZERO,
@@ -232,7 +237,8 @@ impl ServerNode {
         self.verifying = true;
         let to = self.config.coordinator;
         let rpc = self.calls.open(to, now, now + VERIFY_TIMEOUT, Context::Verify);
-        request(effects, Peer::Addr(to), &self.view.to_coordinator(), rpc, &MembershipVerify {});
+        let message = MembershipVerify { address: Some(Address(self.config.advertise)) };
+        request(effects, Peer::Addr(to), &self.view.to_coordinator(), rpc, &message);
     }
 
     /// Tells the coordinator that a server does not answer.

@@ -9,6 +9,7 @@
 pub mod calls;
 pub mod commit;
 pub mod control;
+pub mod copies;
 pub mod count;
 pub mod data;
 pub mod frame;

@@ -162,8 +162,12 @@ impl Message for SuspectServer {
 }
 
 /// Server to coordinator: am I still in the cluster? `Ok` or `Fenced`; the sender is in the header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct MembershipVerify {}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Encode, Decode)]
+pub struct MembershipVerify {
+    /// Where the sender listens: for a coordinator that has lost its store and knows nobody.
+    #[n(0)]
+    pub address: Option<Address>,
+}
 
 impl Message for MembershipVerify {
     const OPCODE: Opcode = Opcode::MembershipVerify;

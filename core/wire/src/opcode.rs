@@ -90,6 +90,8 @@ opcodes! {
     RecoveryWork = 66;
     TabletWeights = 67;
     TabletMigrate = 68;
+    // To servers that hold its state (G1).
+    StateCopy = 69;
 
     // Servers to servers (J1).
     Publish = 70;
@@ -98,4 +100,8 @@ opcodes! {
     LossAccept = 80;
     // And of tables, since the numbers of clients are given out (D2).
     TableAlter = 81;
+
+    // Of the coordinator's state, from who has a copy (G1).
+    StateTell = 90;
+    StateRead = 91;
 }

@@ -126,7 +126,11 @@ impl ReplicaPlacement {
 pub struct View {
     pub cluster: ClusterId,
     pub me: ServerId,
+    /// Of the coordinator that acts, as last heard.
     pub term: Term,
+    /// A coordinator that has lost its store has asked under this term, and does not act yet; nobody below acts any more
+    /// (docs/protocols/rebuild.md, rule 6).
+    pub bound: Term,
     pub coordinator: SocketAddr,
     pub list: ServerList,
     pub placement: ReplicaPlacement,
@@ -139,6 +143,7 @@ impl View {
             cluster: ClusterId::NONE,
             me: ServerId::NONE,
             term: Term::NONE,
+            bound: Term::NONE,
             coordinator,
             list: ServerList::default(),
             placement: ReplicaPlacement::default(),
@@ -163,9 +168,14 @@ impl View {
         Header { cluster: self.cluster, term: self.term, sender: self.me, target, ..Header::default() }
     }
 
-    /// A header for a request to the coordinator.
+    /// A header for a request to the coordinator. One that acts no more finds there a term above its own, and refuses.
     pub fn to_coordinator(&self) -> Header {
-        self.to_server(ServerId::NONE)
+        Header { term: self.least_term(), ..self.to_server(ServerId::NONE) }
+    }
+
+    /// Whoever has a lower term is no coordinator any more.
+    pub fn least_term(&self) -> Term {
+        self.term.max(self.bound)
     }
 
     /// Whether a request is for this life of this server in this cluster.

@@ -14,7 +14,8 @@ use ramhold_wire::{Opcode, decode};
 use std::collections::BTreeMap;
 
 const DOCUMENT: &str = include_str!("../../../docs/formats/messages.md");
-const SOURCES: [&str; 6] = [
+const SOURCES: [&str; 7] = [
+    include_str!("../src/copies.rs"),
     include_str!("../src/lease.rs"),
     include_str!("../src/membership.rs"),
     include_str!("../src/pubsub.rs"),

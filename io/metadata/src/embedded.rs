@@ -15,6 +15,20 @@ pub struct EmbeddedStore {
 }
 
 impl EmbeddedStore {
+    /// Makes a store of these records in `directory`, where none may be. They are on the device when this returns.
+    pub fn restore(directory: &Path, records: Vec<(String, Vec<u8>)>) -> Result<(), OpenError> {
+        let path = directory.join("store");
+        let unusable =
+            |error: redb::Error| OpenError::Unusable { path: path.clone(), detail: error.to_string() };
+        let file = StoreFile::open(directory)?;
+        if !file.list("").map_err(unusable)?.is_empty() {
+            return Err(OpenError::Occupied { path });
+        }
+        let puts = records.into_iter().map(|(key, value)| (key, Some(value))).collect();
+        file.commit(&[], puts).map_err(unusable)?;
+        Ok(())
+    }
+
     /// Opens the store in `directory`, making both when they are missing. Checks the whole file, which takes time in
     /// proportion to its size (a few MiB).
     pub fn open(directory: &Path) -> Result<EmbeddedStore, OpenError> {

@@ -11,6 +11,8 @@ pub enum OpenError {
     TooNew { path: PathBuf, detail: String },
     /// The file is damaged.
     Corrupt { path: PathBuf, detail: String },
+    /// A store is there already, where one was to be made.
+    Occupied { path: PathBuf },
     /// The directory or file cannot be made, read or written.
     Unusable { path: PathBuf, detail: String },
 }
@@ -30,7 +32,12 @@ impl fmt::Display for OpenError {
             ),
             OpenError::Corrupt { path, detail } => write!(
                 f,
-                "the coordinator's store {} is damaged: {detail}; bring the file back from a copy",
+                "the coordinator's store {} is damaged: {detail}; restore a backup ('--restore FILE') or make the state anew from the servers ('--rebuild-from-servers'), in an empty directory",
+                path.display()
+            ),
+            OpenError::Occupied { path } => write!(
+                f,
+                "there is a coordinator's store {} already; choose an empty directory, or start without --restore",
                 path.display()
             ),
             OpenError::Unusable { path, detail } => write!(

@@ -171,9 +171,13 @@ impl Cluster {
 
     /// Starts one member that does not run. Call it from a thread that outlives the process: it ends with that thread.
     pub fn start_member(&mut self, member: usize) {
+        self.start_with(member, &self.arguments(member));
+    }
+
+    fn start_with(&mut self, member: usize, arguments: &[OsString]) {
         assert!(self.members[member].is_none(), "{} runs already", name(member));
         let log = self.scratch.dir().join("logs").join(format!("{}.log", name(member)));
-        let start = || Process::start(&name(member), &self.arguments(member), &log);
+        let start = || Process::start(&name(member), arguments, &log);
         let process = match &self.network {
             None => start(),
             Some(network) => network.within(member, start).unwrap_or_else(|failure| panic!("{failure}")),
@@ -189,6 +193,27 @@ impl Cluster {
 
     pub fn process(&self, member: usize) -> &Process {
         self.members[member].as_ref().expect("the member runs")
+    }
+
+    /// SIGKILL for the coordinator, its directory deleted, and another one that makes the state anew from the servers.
+    pub fn rebuild_coordinator(&mut self, given_up: &[ramhold_client::ServerId]) {
+        self.kill(COORDINATOR);
+        let _ = std::fs::remove_dir_all(self.data_dir(COORDINATOR));
+        let mut arguments = self.arguments(COORDINATOR);
+        arguments.push("--rebuild-from-servers".into());
+        for server in given_up {
+            arguments.extend(["--given-up".into(), server.to_string().into()]);
+        }
+        self.start_with(COORDINATOR, &arguments);
+    }
+
+    /// SIGKILL for the coordinator, and another one on a new directory that is made of a backup.
+    pub fn restore_coordinator(&mut self, backup: &std::path::Path) {
+        self.kill(COORDINATOR);
+        let _ = std::fs::remove_dir_all(self.data_dir(COORDINATOR));
+        let mut arguments = self.arguments(COORDINATOR);
+        arguments.extend(["--restore".into(), backup.into()]);
+        self.start_with(COORDINATOR, &arguments);
     }
 
     /// SIGKILL, and until it is gone.

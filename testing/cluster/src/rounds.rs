@@ -5,7 +5,7 @@ use crate::journal::value_bytes_mean;
 use crate::load::{Load, Pace, Shape};
 use crate::waiting::{Failure, pass};
 use ramhold_base::Rng;
-use ramhold_client::RecoveryReport;
+use ramhold_client::{Durability, RecoveryReport, TableOptions};
 use std::time::{Duration, Instant};
 
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +16,8 @@ pub struct Rounds {
     pub rounds: u32,
     pub replicas: u8,
     pub seed: u64,
+    /// Before the servers, the coordinator is killed and its directory deleted, and the state made anew from the servers.
+    pub rebuild: bool,
     /// None: a few hundred keys per client, and a small load.
     pub gap: Option<Gap>,
 }
@@ -36,6 +38,10 @@ const FILL_WITHIN: Duration = Duration::from_secs(600);
 const PEAK_FOR: Duration = Duration::from_secs(5);
 /// Far more than any recovery here takes.
 const WAIT_WITHIN: Duration = Duration::from_secs(120);
+
+/// A table that is made to see whether one can be.
+const SMALL: TableOptions =
+    TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 4, slots: false };
 
 /// What one run of rounds came to.
 #[derive(Debug, Default)]
@@ -85,6 +91,22 @@ pub fn run(rounds: Rounds, mut tell: impl FnMut(&str)) -> Result<Outcome, Failur
         load.wait_begun(WAIT_WITHIN)?;
         load.take_longest_wait();
         load.take_longest_read();
+        if rounds.rebuild {
+            let lost = Instant::now();
+            cluster.rebuild_coordinator(&[]);
+            load.wait_acknowledged(200)?;
+            cluster.wait_up(rounds.servers)?;
+            let rebuilt = lost.elapsed();
+            // A table is made by what it knows, and its name and number are new.
+            let name = format!("after {round}");
+            cluster.client(WAIT_WITHIN)?.create_table(&name, TableOptions { replicas: rounds.replicas, ..SMALL })?;
+            tell(&format!(
+                "round {round}: the coordinator and its directory were lost, and were there again after {:.2} s; longest \
+                 wait {:.2} s",
+                rebuilt.as_secs_f64(),
+                load.take_longest_wait().as_secs_f64()
+            ));
+        }
         let killed = Instant::now();
         cluster.kill_at_once(&victims);
         cluster.wait_counted(rounds.servers - rounds.victims)?;

@@ -11,7 +11,7 @@ use ramhold_wire::count::CountRequest;
 use ramhold_wire::data::{AppendRequest, IncrementRequest, KeyRequest, WriteRequest};
 use ramhold_wire::multi::{MultiRequest, encode_item, encode_multi};
 use ramhold_wire::scan::{ScanRequest, decode_page, encode_object_head};
-use ramhold_wire::{lease, membership, pubsub, recovery, status, table};
+use ramhold_wire::{copies, lease, membership, pubsub, recovery, status, table};
 
 /// The largest item of a list read, in relation to the fewest bytes that make one; lists double.
 const HELD_PER_BYTE: usize = 256;
@@ -103,6 +103,9 @@ const OTHERS: &[Through] = &[
     message::<status::LossAccept>,
     message::<status::Reach>,
     message::<pubsub::Publish>,
+    message::<copies::StateCopy>,
+    message::<copies::StateTell>,
+    message::<copies::StateRead>,
 ];
 
 fn written(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {

@@ -31,7 +31,7 @@ use ramhold_client_core::{Operation, OperationId, Reply};
 use ramhold_detector::DetectorConfig;
 use ramhold_log::Geometry;
 use ramhold_master::MasterConfig;
-use ramhold_node::{Coordinator, CoordinatorConfig, ServerConfig, ServerNode};
+use ramhold_node::{Coordinator, CoordinatorConfig, Rebuild, ServerConfig, ServerNode};
 use ramhold_replication::ReplicationConfig;
 use ramhold_resp::{RespConfig, RespStats};
 use ramhold_wire::ReplicaPlacement;
@@ -466,6 +466,7 @@ impl System for Cluster {
                     placement: cluster.placement,
                     // Leases end within a run, some of them under what still waits.
                     lease_term_min: Duration::from_secs(1),
+                    rebuild: life.store_lost.then(Rebuild::default),
                     ..plain
                 };
                 Process::Coordinator(Box::new(Coordinator::new(config, life.seed)))
@@ -514,6 +515,7 @@ impl System for Cluster {
             rotting: usize::from(self.replicas).saturating_sub(2),
             memory_flips: self.replicas >= 3,
             disk_errors: self.replicas >= 3,
+            lost_store: true,
         }
     }
 
@@ -533,6 +535,23 @@ impl System for Cluster {
     /// before it was acknowledged, nobody need wait for that.
     fn may_cut_power(&self, world: &World<Actor<Process, ClusterSession>>) -> bool {
         self.synced || self.unsettled(world).is_none()
+    }
+
+    /// As long as the new coordinator asks, no further server dies; so those that must be there are there now, but for one.
+    fn may_lose_store(&self, world: &World<Actor<Process, ClusterSession>>) -> bool {
+        let Some(coordinator) = crate::audit::in_charge(world) else { return false };
+        let processes = crate::audit::servers(world);
+        let serving = processes.iter().filter(|server| server.phase() == ramhold_node::Phase::Serving);
+        let living: Vec<_> = serving.map(|server| server.id()).collect();
+        let up: Vec<_> = coordinator.state().all_up().map(|record| record.entry.id).collect();
+        let missing = up.iter().filter(|id| !living.contains(id)).count();
+        processes.len() == usize::from(self.servers)
+            && coordinator.is_copied()
+            && missing + 2 < up.len().min(4)
+    }
+
+    fn is_in_charge(&self, world: &World<Actor<Process, ClusterSession>>) -> bool {
+        crate::audit::in_charge(world).is_some()
     }
 
     fn crash_points(&self, role: Role) -> Vec<&'static str> {

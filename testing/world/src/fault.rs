@@ -33,9 +33,11 @@ pub enum FaultKind {
     Clog,
     BitRot,
     MemoryFlip,
+    /// The coordinator dies, and its store is deleted.
+    LoseStore,
 }
 
-const KINDS: [FaultKind; 18] = [
+const KINDS: [FaultKind; 19] = [
     FaultKind::CrashServer,
     FaultKind::CrashServerInStep,
     FaultKind::CrashAtPoint,
@@ -54,6 +56,7 @@ const KINDS: [FaultKind; 18] = [
     FaultKind::Clog,
     FaultKind::BitRot,
     FaultKind::MemoryFlip,
+    FaultKind::LoseStore,
 ];
 
 /// What one seed does to its cluster.
@@ -83,6 +86,7 @@ impl Swarm {
             FaultKind::CutPowerOfAll => tolerance.power_cut_of_all,
             FaultKind::BitRot => tolerance.rotting > 0,
             FaultKind::MemoryFlip => tolerance.memory_flips,
+            FaultKind::LoseStore => tolerance.lost_store,
             _ => true,
         };
         let kinds: Vec<FaultKind> = KINDS.into_iter().filter(allowed).filter(|_| rng.chance(1, 2)).collect();
@@ -144,6 +148,8 @@ pub struct Faults {
     heal_at: Option<u64>,
     /// Whose power goes when, and when it is back.
     cut_at: Option<(u64, usize, u64)>,
+    /// The coordinator makes its state anew from the servers, which live meanwhile.
+    rebuilding: bool,
 }
 
 impl Faults {
@@ -159,7 +165,18 @@ impl Faults {
         let next_at = now + rng.below(swarm.interval_max);
         let mut rotting = servers.clone();
         rng.shuffle(&mut rotting);
-        Faults { swarm, rng, servers, coordinators, clients, rotting, next_at, heal_at: None, cut_at: None }
+        Faults {
+            swarm,
+            rng,
+            servers,
+            coordinators,
+            clients,
+            rotting,
+            next_at,
+            heal_at: None,
+            cut_at: None,
+            rebuilding: false,
+        }
     }
 
     /// When it wants to act next.
@@ -179,6 +196,10 @@ impl Faults {
             self.cut_at = None;
             world.cut_power(node);
             world.restart_at(node, back_at);
+        }
+        self.rebuilding &= !system.is_in_charge(world);
+        if self.rebuilding && self.next_at <= world.now() {
+            self.next_at = world.now() + 200 * MILLI;
         }
         if self.next_at <= world.now() {
             // Now and then the next fault comes while the cluster has not yet done with this one.
@@ -408,6 +429,17 @@ impl Faults {
                 let rotting = &self.rotting[..system.tolerance().rotting.min(self.rotting.len())];
                 if let Some(node) = self.rng.pick(rotting).copied() {
                     world.rot(node);
+                }
+            }
+            FaultKind::LoseStore => {
+                if let Some(node) = self.rng.pick(&self.coordinators).copied()
+                    && self.cut_at.is_none()
+                    && system.may_lose_store(world)
+                {
+                    self.servers.iter().for_each(|server| world.spare_process(*server));
+                    world.lose_store(node);
+                    world.restart_at(node, until);
+                    self.rebuilding = true;
                 }
             }
             FaultKind::MemoryFlip => {

@@ -102,6 +102,7 @@ impl System for Specimen {
             rotting: 0,
             memory_flips: false,
             disk_errors: false,
+            lost_store: false,
         }
     }
 }

@@ -17,7 +17,7 @@ pub struct Watch {
     pub prefix: String,
 }
 
-#[derive(Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct Store {
     values: BTreeMap<String, (u64, Vec<u8>)>,
     watches: Vec<Watch>,

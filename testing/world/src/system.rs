@@ -165,6 +165,8 @@ pub struct Tolerance {
     /// Bits that flip in the memory of a process.
     pub memory_flips: bool,
     pub disk_errors: bool,
+    /// The coordinator's store is deleted.
+    pub lost_store: bool,
 }
 
 pub type MakeProcess<P> = Box<dyn FnMut(Life) -> P>;
@@ -205,6 +207,18 @@ pub trait System {
 
     /// Whether another host may lose its power now: what the last one lost has been made good.
     fn may_cut_power(&self, world: &World<Actor<Self::Process, Self::Session>>) -> bool {
+        let _ = world;
+        true
+    }
+
+    /// Whether the coordinator's store may be lost now: enough servers hold what is in it.
+    fn may_lose_store(&self, world: &World<Actor<Self::Process, Self::Session>>) -> bool {
+        let _ = world;
+        false
+    }
+
+    /// Whether a coordinator that has lost its store has made it anew.
+    fn is_in_charge(&self, world: &World<Actor<Self::Process, Self::Session>>) -> bool {
         let _ = world;
         true
     }

@@ -197,6 +197,7 @@ impl<M: Machine> World<M> {
             disks,
             store,
             supervised,
+            store_lost: false,
             machine: None,
             life: 0,
             powered: true,
@@ -478,11 +479,24 @@ impl<M: Machine> World<M> {
         host.life += 1;
         host.busy_until = self.now;
         host.stalled_until = 0;
-        let life = Life { number: host.life, seed };
+        let life = Life { number: host.life, seed, store_lost: host.store_lost };
         let machine = (host.factory)(life);
         host.machine = Some(machine);
         self.line(node, "starts");
         self.queue.push(self.now, Happening::Input { node, life: life.number, pending: Pending::Start });
+    }
+
+    /// Takes the store of a host away, with its process; another one lies in its place.
+    pub fn replace_store(&mut self, node: usize, by: Store) -> Store {
+        self.crash(node);
+        std::mem::replace(&mut self.stores[self.nodes[node].store], by)
+    }
+
+    /// Somebody deletes the store of a host; the lives that follow are told.
+    pub fn lose_store(&mut self, node: usize) {
+        self.note_fault("lost store", node);
+        self.replace_store(node, Store::default());
+        self.nodes[node].store_lost = true;
     }
 
     pub fn restart_at(&mut self, node: usize, time: u64) {

@@ -1,43 +1,77 @@
 //! `ramhold coordinator`: the one authority on servers, tables and recoveries.
 
+mod backup;
+
 use crate::admin::{self, Admin, parse_admin};
+use crate::cli::Global;
 use crate::failure::Failure;
 use crate::placement::{parse_placement, placement_text};
 use crate::process;
 use crate::size::parse_duration;
-use clap::Args;
+use backup::Backup;
+use clap::{Args, Subcommand};
 use ramhold_admin::Door;
+use ramhold_base::ServerId;
 use ramhold_base::limits::{REPLICA_COUNT_DEFAULT, REPLICA_COUNT_MAX};
-use ramhold_metadata::EmbeddedStore;
-use ramhold_node::{Coordinator as Machine, CoordinatorConfig};
+use ramhold_metadata::{BackupFile, EmbeddedStore};
+use ramhold_node::{Coordinator as Machine, CoordinatorConfig, Rebuild, term_record};
 use ramhold_runtime::{Runtime, RuntimeConfig, raise_file_limit};
 use ramhold_wire::ReplicaPlacement;
 use std::fs::DirBuilder;
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const HELP: &str = "\
 All state is in the directory; start the coordinator on it again after a crash, at the same address. The data path
 goes on meanwhile. Options can also come from a file (--config FILE) and from the environment (RAMHOLD_BIND=...).
 
+When the directory is lost, do not start on an empty one without a word: that is a new cluster, and the servers refuse
+it. Stop the old coordinator for good, and start another one at the same address:
+  - with --rebuild-from-servers, while the servers live: they hold copies of the state, and nothing is lost;
+  - with --restore FILE, when all servers were stopped as well: from a backup that is newer than the last change.
+docs/operating/coordinator.md tells when each of them is right.
+
 Examples:
   ramhold coordinator --dir /var/lib/ramhold-coordinator
   ramhold coordinator --dir /srv/coordinator --bind 10.0.0.1:7400 --insecure-network
   ramhold coordinator --dir /var/lib/ramhold-coordinator --default-replicas 2
   ramhold coordinator --dir /var/lib/ramhold-coordinator --placement copyset
+  ramhold coordinator backup --to /var/backups/ramhold-state
+  ramhold coordinator --dir /var/lib/ramhold-new --rebuild-from-servers --given-up s4
+  ramhold coordinator --dir /var/lib/ramhold-new --restore /var/backups/ramhold-state
 
-Exit codes: 0 stopped cleanly, 2 it cannot start, others: see the last line that it printed.";
+Exit codes: 0 stopped cleanly, 2 it cannot start, 6 its state is an old copy, others: see the last line that it printed.";
+
+/// What is asked of a coordinator that runs.
+#[derive(Subcommand, Debug)]
+enum Command {
+    Backup(Backup),
+}
 
 /// Run the coordinator of a cluster.
 #[derive(Args, Debug)]
-#[command(after_help = HELP)]
+#[command(after_help = HELP, subcommand_negates_reqs = true)]
 pub struct Coordinator {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// Where its state is kept. Made when it is missing: then a new cluster begins.
-    #[arg(long, env = "RAMHOLD_DIR")]
-    dir: PathBuf,
+    #[arg(long, env = "RAMHOLD_DIR", required = true)]
+    dir: Option<PathBuf>,
+    /// Make the state of a new directory from a backup. The coordinator of before must be stopped for good.
+    #[arg(long, value_name = "FILE", conflicts_with = "rebuild_from_servers")]
+    restore: Option<PathBuf>,
+    /// Make the state of a new directory from the copies that the servers hold: the directory of before is lost. All
+    /// servers must be there. The coordinator of before can do nothing any more from then on.
+    #[arg(long)]
+    rebuild_from_servers: bool,
+    /// Servers that are switched off for good and cannot be waited for, by id: s4,s7. Changes that only they held are
+    /// lost; up to two of five or more held none alone.
+    #[arg(long, value_name = "SERVERS", value_delimiter = ',', requires = "rebuild_from_servers",
+        value_parser = parse_server)]
+    given_up: Vec<ServerId>,
     /// Where to listen.
     #[arg(long, env = "RAMHOLD_BIND", value_name = "ADDR", default_value = "127.0.0.1:7400")]
     bind: SocketAddr,
@@ -80,7 +114,12 @@ pub struct Coordinator {
     end_with: Option<u32>,
 }
 
-pub fn run(arguments: Coordinator) -> Result<(), Failure> {
+pub fn run(arguments: Coordinator, global: &Global) -> Result<(), Failure> {
+    match arguments.command {
+        Some(Command::Backup(backup)) => return backup.run(global),
+        None => {}
+    }
+    let dir = arguments.dir.ok_or_else(|| Failure::usage("say with --dir where the state is kept"))?;
     if let Some(parent) = arguments.end_with {
         process::end_with(parent)?;
     }
@@ -98,17 +137,23 @@ pub fn run(arguments: Coordinator) -> Result<(), Failure> {
     let door = arguments.admin.open(arguments.insecure_network)?;
     let admin = door.as_ref().map(Door::address);
     raise_file_limit();
-    let failed = |error: std::io::Error| Failure::local(&arguments.dir, &error).about("--dir");
-    if !arguments.dir.is_dir() {
-        DirBuilder::new().recursive(true).mode(0o700).create(&arguments.dir).map_err(failed)?;
+    let failed = |error: std::io::Error| Failure::local(&dir, &error).about("--dir");
+    if !dir.is_dir() {
+        DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(failed)?;
     }
-    let store = EmbeddedStore::open(&arguments.dir.join("store"))
+    if let Some(file) = &arguments.restore {
+        restore(&dir, file)?;
+    }
+    let store = EmbeddedStore::open(&dir.join("store"))
         .map_err(|error| Failure::usage(error.to_string()).about("--dir"))?;
 
     let mut config = CoordinatorConfig::new(advertise);
     config.cold_start_wait = arguments.cold_start_wait;
     config.default_replicas = arguments.default_replicas;
     config.placement = arguments.placement;
+    config.rebuild = arguments
+        .rebuild_from_servers
+        .then(|| Rebuild { given_up: arguments.given_up.into_iter().collect() });
     let seed = RandomState::new().hash_one(std::process::id());
     let runtime = RuntimeConfig {
         listen: Some(arguments.bind),
@@ -126,9 +171,26 @@ pub fn run(arguments: Coordinator) -> Result<(), Failure> {
         env!("CARGO_PKG_VERSION"),
         arguments.bind,
         admin::line(admin),
-        arguments.dir.display(),
+        dir.display(),
         arguments.default_replicas,
         placement_text(arguments.placement)
     );
     process::ended(runtime.run())
+}
+
+/// Makes the store of a backup.
+fn restore(dir: &Path, file: &Path) -> Result<(), Failure> {
+    let backup = BackupFile::read(file)
+        .map_err(|error| Failure::usage(format!("{}: {error}", file.display())).about("--restore"))?;
+    let position = backup.position;
+    let records = backup.records.into_iter().chain([term_record(position.term)]).collect();
+    EmbeddedStore::restore(&dir.join("store"), records)
+        .map_err(|error| Failure::usage(error.to_string()).about("--restore"))?;
+    println!("restored {}: change {} of {}", file.display(), position.number, position.term);
+    Ok(())
+}
+
+fn parse_server(text: &str) -> Result<ServerId, String> {
+    let number = text.strip_prefix('s').unwrap_or(text).parse::<u64>().ok().filter(|number| *number > 0);
+    number.map(ServerId).ok_or_else(|| "expected a server's id, as 's4'".into())
 }

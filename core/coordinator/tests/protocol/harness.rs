@@ -6,6 +6,9 @@ use ramhold_base::{
 };
 use ramhold_coordinator::{Coordinator, CoordinatorConfig, State, TabletRecord};
 use ramhold_wire::control::{Address, Empty, encode_into};
+use ramhold_wire::copies::{
+    StateCopied, StateCopy, StatePart, StatePosition, StateRead, StateRecord, StateTold,
+};
 use ramhold_wire::lease::LeaseOpen;
 use ramhold_wire::membership::*;
 use ramhold_wire::recovery::*;
@@ -71,8 +74,41 @@ pub struct Server {
     pub worked_asked: u32,
     /// It finishes what it is told to recover by itself.
     pub diligent: bool,
+    /// The state that it holds a copy of, record by record, and the last message about it.
+    pub state: BTreeMap<String, Vec<u8>>,
+    pub held: Option<StatePosition>,
+    copied: (u64, u64),
+    /// The highest term that it was asked under.
+    pub term: ramhold_base::Term,
     registered: BTreeMap<(Durability, u8), SegmentId>,
     segment: u64,
+}
+
+impl Server {
+    /// Takes a message with records; a server's own tests tell which it must refuse.
+    fn copy(&mut self, copy: StateCopy) -> (Status, StateCopied) {
+        let reign = copy.state.reign;
+        if self.copied.0 == reign && copy.number <= self.copied.1 {
+            return (Status::Ok, StateCopied { number: self.copied.1, held: self.held });
+        }
+        if let Some(lineage) = &copy.begins {
+            if self.held.is_some_and(|held| !lineage.follows(held)) {
+                return (Status::StateIsOld, StateCopied { number: 0, held: self.held });
+            }
+            self.state.clear();
+        } else if self.copied != (reign, copy.number - 1) {
+            return (Status::OutOfOrder, StateCopied { number: self.copied.1, held: self.held });
+        }
+        for record in copy.records {
+            match record.value {
+                Some(value) => self.state.insert(record.key, value),
+                None => self.state.remove(&record.key),
+            };
+        }
+        self.held = if copy.complete { Some(copy.state) } else { self.held };
+        self.copied = (reign, copy.number);
+        (Status::Ok, StateCopied { number: copy.number, held: self.held })
+    }
 }
 
 pub struct World {
@@ -300,6 +336,12 @@ impl World {
             Mood::Refusing => return self.inputs.push_back(Pending::Lost(at, Lost::Refused)),
         }
         let opcode = header.opcode().expect("a known opcode");
+        if opcode != Opcode::Ping && header.target == server.id {
+            if header.term < server.term && opcode != Opcode::StateTell {
+                return self.answer(at, &header, Status::StaleTerm, &Empty {});
+            }
+            server.term = server.term.max(header.term);
+        }
         if opcode == Opcode::TabletDrop {
             server.drops.push(decode::<TabletDrop>(body).expect("a table").table);
         }
@@ -381,6 +423,37 @@ impl World {
                 if diligent {
                     self.finish(at, &recover);
                 }
+            }
+            Opcode::StateCopy => {
+                let copy: StateCopy = decode(body).expect("records");
+                let (status, copied) = server.copy(copy);
+                self.answer(at, &header, status, &copied);
+            }
+            Opcode::StateTell => {
+                let list_version = server.list.version();
+                let (held, term) = (server.held, server.term);
+                let told = StateTold { server: server.id, term, list_version, held };
+                let status = if header.term < term { Status::StaleTerm } else { Status::Ok };
+                self.answer(at, &header, status, &told);
+            }
+            Opcode::StateRead => {
+                let read: StateRead = decode(body).expect("a place");
+                assert!(read.position.is_none() || read.position == server.held);
+                let after = server.state.iter().filter(|(key, _)| **key > read.after);
+                let record = |(key, value): (&String, &Vec<u8>)| StateRecord {
+                    key: key.clone(),
+                    value: Some(value.clone()),
+                };
+                let records: Vec<StateRecord> = after.map(record).collect();
+                // In parts of ten records.
+                let last = records.len() <= 10;
+                let part = StatePart {
+                    cluster: header.cluster,
+                    position: server.held.expect("a copy"),
+                    records: records.into_iter().take(10).collect(),
+                    last,
+                };
+                self.answer(at, &header, Status::Ok, &part);
             }
             other => panic!("a coordinator does not send {other:?}"),
         }
@@ -622,6 +695,10 @@ impl World {
             worked_asked: 0,
             diligent: true,
             reaches: Vec::new(),
+            state: BTreeMap::new(),
+            held: None,
+            copied: (0, 0),
+            term: Default::default(),
             registered: BTreeMap::new(),
             segment: 0,
         };

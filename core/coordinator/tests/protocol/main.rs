@@ -3,10 +3,12 @@
 mod harness;
 
 mod accepting;
+mod copies;
 mod divisions;
 mod leases;
 mod membership;
 mod read_leases;
+mod rebuilding;
 mod recoveries;
 mod restarts;
 mod room;

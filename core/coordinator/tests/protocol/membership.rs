@@ -283,11 +283,11 @@ fn a_replaced_life_is_crashed_first_and_then_fenced() {
     assert_eq!(new, ServerId(4));
     assert!(!world.state().is_up(ServerId(2)));
     let header = Header { sender: ServerId(2), ..world.header() };
-    let answer = world.ask_as(ConnId(9), header, &MembershipVerify {});
+    let answer = world.ask_as(ConnId(9), header, &MembershipVerify::default());
     assert_eq!(answer, Some(Err(Status::Fenced)));
     let answer = world.ask_as(ConnId(9), header, &CeilingRaise { needed: Version(1) });
     assert_eq!(answer, Some(Err(Status::Fenced)));
-    let living = world.server(addr(1), &MembershipVerify {});
+    let living = world.server(addr(1), &MembershipVerify::default());
     assert_eq!(living, Some(Ok(Default::default())));
 }
 

@@ -7,7 +7,7 @@ use ramhold_coordinator::Coordinator;
 use ramhold_wire::Opcode;
 use ramhold_wire::lease::ReadLease;
 use ramhold_wire::membership::Durability;
-use ramhold_wire::table::{TableDrop, TableOptions, TabletState};
+use ramhold_wire::table::{TableDescribe, TableDrop, TableOptions, TabletState};
 use std::time::Duration;
 
 const MILLI: Duration = Duration::from_millis(1);
@@ -32,7 +32,10 @@ fn served_at(world: &mut World) -> (Instant, Instant) {
         if world.server_mut(3).fences > 0 {
             fenced.get_or_insert(world.now);
         }
-        let tablets = world.describe("users").tablets;
+        let describe = TableDescribe { name: "users".into(), table: Default::default() };
+        // A new coordinator answers when all who hold its state have it, or are dead.
+        let Some(answer) = world.client(&describe) else { continue };
+        let tablets = answer.expect("a table").tablets;
         if tablets.iter().all(|t| t.state == TabletState::Serving && t.owner != ServerId(1)) {
             return (fenced.expect("backups are asked first"), world.now);
         }

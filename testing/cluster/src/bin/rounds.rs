@@ -12,6 +12,7 @@ use std::time::Duration;
 Examples:
   ramhold-rounds --rounds 20
   ramhold-rounds --servers 7 --victims 2 --rounds 10
+  ramhold-rounds --rebuild --rounds 20
   ramhold-rounds --servers 6 --data 1000 --rounds 20
   ramhold-rounds --servers 8 --victims 2 --data 1000 --rounds 20
 
@@ -35,6 +36,9 @@ struct Arguments {
     #[arg(long, value_name = "PERCENT", default_value_t = 30, requires = "data",
           value_parser = clap::value_parser!(u32).range(1..=100))]
     rate: u32,
+    /// In each round the coordinator is killed first and its directory deleted, and one without it makes the state anew.
+    #[arg(long)]
+    rebuild: bool,
     /// Decides who is killed and what is written; at random when absent.
     #[arg(long)]
     seed: Option<u64>,
@@ -49,6 +53,7 @@ fn main() -> ExitCode {
         rounds: arguments.rounds,
         replicas: arguments.replicas,
         seed,
+        rebuild: arguments.rebuild,
         gap: arguments.data.map(|data| Gap { data_bytes: data * 1_000_000, rate_percent: arguments.rate }),
     };
     println!("{rounds:?}");

@@ -1,6 +1,12 @@
 //! The coordinator dies and comes back.
 
-use ramhold_cluster_tests::{COORDINATOR, Cluster, Failure, Load, Options};
+use ramhold_client::{Durability, TableOptions};
+use ramhold_cluster_tests::{COORDINATOR, Cluster, Failure, Load, Options, program};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(30);
 
 // B1, G1
 #[test]
@@ -68,5 +74,66 @@ fn a_recovery_goes_on_over_deaths_of_the_coordinator() -> Result<(), Failure> {
     let findings = journal.compare(&cluster, table)?;
     assert!(findings.is_empty(), "{findings:#?}");
     cluster.wait_replicated(0)?;
+    Ok(())
+}
+
+/// Runs `ramhold coordinator backup`; gives the file.
+fn back_up(cluster: &Cluster, name: &str) -> PathBuf {
+    let file = cluster.scratch.dir().join(name);
+    let output = Command::new(program())
+        .args(["--cluster", &cluster.address(COORDINATOR).to_string(), "coordinator", "backup", "--to"])
+        .arg(&file)
+        .output()
+        .expect("the program runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    file
+}
+
+// G3: the servers hold a newer state than the backup; then the state is made anew from them.
+#[test]
+fn an_old_backup_is_refused_while_servers_hold_a_newer_state() -> Result<(), Failure> {
+    let _machine = crate::machine();
+    let mut cluster = Cluster::start(Options::default())?;
+    let load = Load::start(&cluster, "data", 3, 34)?;
+    let file = back_up(&cluster, "old");
+    load.wait_acknowledged(500)?;
+    let options = TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 4, slots: false };
+    cluster.client(PATIENCE)?.create_table("later", options)?;
+    cluster.restore_coordinator(&file);
+    let status = cluster.wait_ended(COORDINATOR, PATIENCE)?;
+    assert_eq!(status.code(), Some(6));
+    assert!(cluster.logs().contains("old copy"), "{}", cluster.logs());
+    load.wait_acknowledged(500)?;
+    cluster.rebuild_coordinator(&[]);
+    cluster.wait_up(5)?;
+    let tables = cluster.client(PATIENCE)?.tables()?;
+    assert_eq!(tables.iter().map(|table| table.name.as_str()).collect::<Vec<_>>(), ["data", "later"]);
+    let table = load.table();
+    let journal = load.stop()?;
+    assert_eq!(journal.violations, Vec::<String>::new());
+    let findings = journal.compare(&cluster, table)?;
+    assert!(findings.is_empty(), "{findings:#?}");
+    Ok(())
+}
+
+// G3: everything was stopped, and the coordinator's directory deleted.
+#[test]
+fn a_stopped_cluster_starts_from_a_backup() -> Result<(), Failure> {
+    let _machine = crate::machine();
+    let mut cluster = Cluster::start(Options::default())?;
+    let load = Load::start(&cluster, "data", 3, 35)?;
+    load.wait_acknowledged(1000)?;
+    let table = load.table();
+    let journal = load.stop()?;
+    let file = back_up(&cluster, "last");
+    cluster.stop_all()?;
+    cluster.restore_coordinator(&file);
+    for member in 1..=5 {
+        cluster.start_member(member);
+    }
+    cluster.wait_up(5)?;
+    assert_eq!(journal.violations, Vec::<String>::new());
+    let findings = journal.compare(&cluster, table)?;
+    assert!(findings.is_empty(), "{findings:#?}");
     Ok(())
 }

@@ -12,6 +12,8 @@ pub struct Life {
     pub number: u64,
     /// For the machine's own chance.
     pub seed: u64,
+    /// Its store was lost before this life, or an earlier one.
+    pub store_lost: bool,
 }
 
 /// A host's monotonic clock and wall clock, as functions of the world's time.
@@ -136,6 +138,7 @@ pub struct Node<M: Machine> {
     /// Which store its store effects go to.
     pub store: usize,
     /// Restarted by the world some time after its machine asked to exit.
+    pub store_lost: bool,
     pub supervised: bool,
     pub machine: Option<M>,
     pub life: u64,

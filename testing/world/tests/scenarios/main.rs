@@ -18,6 +18,7 @@ mod masters;
 mod migration;
 mod network;
 mod once;
+mod rebuild;
 mod recovery;
 mod resp;
 mod scarce;

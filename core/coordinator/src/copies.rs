@@ -1,0 +1,349 @@
+//! Copies of the state on servers, from which it can be made anew.
+//!
+//! All that is in the store is in memory, too, as records. A few servers, the *holders*, are sent every record, and then
+//! what each commit has changed. Nothing leaves before enough of them have the state that it depends on: so whatever was
+//! told to anybody is there as long as the servers are.
+//!
+//! A holder remembers what it has not been sent: a whole copy is one of which everything is still to be sent. Each has one
+//! message under way, and the same one is repeated until it is answered.
+//!
+//! Invariants:
+//! - what is sent was committed before: no copy is ever ahead of the store;
+//! - holders are the Up servers with the lowest ids that are known to have been told them: so whoever holds anything old
+//!   knows all of them (docs/protocols/rebuild.md, rule 3).
+//!
+//! Not here: taking the copies back (`rebuild`). Catalogue: G1, G3.
+
+use crate::machine::{Asked, Coordinator};
+use crate::retry::Retry;
+use ramhold_base::limits::STATE_PART_BYTES;
+use ramhold_base::planted::{Defect, planted};
+use ramhold_base::{Instant, Level, Peer, ServerId, Status};
+use ramhold_wire::copies::{
+    Lineage, StateCopied, StateCopy, StatePart, StatePosition, StateRead, StateRecord, StateTell, StateTold,
+};
+use ramhold_wire::membership::MembershipVerify;
+use ramhold_wire::{Header, decode};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// Servers that hold copies. Five of them, so that two may stand still without holding anything up.
+pub(crate) const HOLDER_COUNT: usize = 5;
+/// Of so many or more holders, this many must have what anybody is told.
+const COPY_COUNT: usize = 3;
+
+/// The records of a state by their keys. Values are shared: whoever reads a whole state gets it as of one moment.
+pub(crate) type Records = BTreeMap<String, Arc<[u8]>>;
+
+/// How many of these holders must have a state before anything may be told that depends on it; all but one at most, so
+/// that one that stands still holds nothing up.
+pub(crate) fn needed(holders: usize) -> usize {
+    COPY_COUNT.min(holders.saturating_sub(1)).max(1)
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Copies {
+    records: Records,
+    lineage: Lineage,
+    holders: BTreeMap<ServerId, Holder>,
+    /// Every holder must have this state before anything is told that is newer: in it a server came to the list, or the
+    /// reign began.
+    gate: u64,
+    /// The state that this reign began with; nothing of it is sent before the first commit.
+    begun: u64,
+    /// All up to this state may be told.
+    released: u64,
+    pub wake: Instant,
+    /// For who reads it in parts.
+    pinned: Option<(StatePosition, Records)>,
+}
+
+#[derive(Debug)]
+struct Holder {
+    /// The whole copy has still to go on after this key; none: everything was sent.
+    after: Option<String>,
+    /// Keys before that, whose records were changed since they were sent.
+    changed: BTreeSet<String>,
+    sending: Option<StateCopy>,
+    /// Of the last message.
+    number: u64,
+    retry: Retry,
+    /// The state that it has.
+    reached: u64,
+}
+
+impl Coordinator {
+    /// The store has been read: its records, and the lineage that they have.
+    pub(crate) fn resume_copies(&mut self, records: &[(String, Vec<u8>)]) {
+        let shared = |(key, value): &(String, Vec<u8>)| (key.clone(), Arc::from(value.as_slice()));
+        self.copies.records = records.iter().map(shared).collect();
+        self.copies.lineage = self.outbox.lineage.clone();
+        let begins = self.copies.lineage.position().number;
+        (self.copies.begun, self.copies.released, self.copies.gate) = (begins, begins, begins + 1);
+    }
+
+    /// A commit is complete.
+    pub(crate) fn note_commit(&mut self, puts: Vec<(String, Option<Vec<u8>>)>) {
+        self.copies.lineage.advance();
+        for holder in self.copies.holders.values_mut() {
+            for (key, _) in &puts {
+                if holder.after.as_ref().is_none_or(|after| key <= after) {
+                    holder.changed.insert(key.clone());
+                }
+            }
+        }
+        for (key, value) in puts {
+            match value {
+                Some(value) => self.copies.records.insert(key, value.into()),
+                None => self.copies.records.remove(&key),
+            };
+        }
+        self.copies.wake = Instant::ZERO;
+    }
+
+    /// A server comes to the list: all holders have to know it before anybody is told anything more.
+    pub(crate) fn note_new_holder(&mut self) {
+        self.copies.gate = self.outbox.next_state();
+    }
+
+    /// The servers that are to hold copies now.
+    fn holders(&self) -> Vec<ServerId> {
+        let may_hold = |id: &ServerId| self.links.get(id).is_some_and(|link| link.told && link.holds);
+        self.links.keys().copied().filter(may_hold).take(HOLDER_COUNT).collect()
+    }
+
+    /// Up to which state anything may be told.
+    pub(crate) fn released(&mut self) -> u64 {
+        let holders = self.holders();
+        if holders.is_empty() || planted(Defect::ToldBeforeCopied) {
+            self.copies.released = self.copies.lineage.position().number;
+            return self.copies.released;
+        }
+        let reached = |id: &ServerId| self.copies.holders.get(id).map_or(0, |holder| holder.reached);
+        let mut states: Vec<u64> = holders.iter().map(reached).collect();
+        states.sort_unstable();
+        if states.first().is_some_and(|least| *least >= self.copies.gate) {
+            let enough = states[states.len() - needed(states.len())];
+            self.copies.released = self.copies.released.max(enough);
+        }
+        self.copies.released
+    }
+
+    /// Whether every server that is to hold a copy has one that knows all of them.
+    pub fn is_copied(&self) -> bool {
+        let holders = self.holders();
+        let has = |id: &ServerId| self.copies.holders.get(id).is_some_and(|h| h.reached >= self.copies.gate);
+        !holders.is_empty() && holders.iter().all(has)
+    }
+
+    /// Whether some server has a state of this reign; true while none knows its id yet.
+    pub(crate) fn has_copies(&self) -> bool {
+        let none_told = !self.links.values().any(|link| link.told);
+        none_told || self.copies.holders.values().any(|holder| holder.reached > 0)
+    }
+
+    pub(crate) fn advance_copies(&mut self, now: Instant) {
+        if self.copies.wake > now {
+            return;
+        }
+        self.copies.wake = Instant::FAR;
+        let wanted = self.holders();
+        self.copies.holders.retain(|id, _| wanted.contains(id));
+        let state = self.copies.lineage.position();
+        if state.number <= self.copies.begun {
+            return;
+        }
+        for id in wanted {
+            let config = &self.config;
+            let holder = self.copies.holders.entry(id).or_insert_with(|| Holder::new(Retry::new(config), 0));
+            if holder.sending.is_none() && holder.reached < state.number {
+                holder.prepare(&self.copies.records, &self.copies.lineage);
+                holder.retry = Retry::new(config);
+            }
+            if holder.sending.is_none() {
+                continue;
+            }
+            let is_due = holder.retry.take(now, config);
+            self.copies.wake = self.copies.wake.min(holder.retry.next());
+            if is_due && let Some(message) = holder.sending.clone() {
+                self.ask_at_once(now, id, Asked::Copy(id), &message);
+            }
+        }
+    }
+
+    pub(crate) fn on_copied(&mut self, now: Instant, id: ServerId, status: Status, body: &[u8]) {
+        match status {
+            Status::WrongServer => {
+                return self.suspect(now, id, "its address answers for another server".into());
+            }
+            Status::UnknownOpcode | Status::TooMany => {
+                if let Some(link) = self.links.get_mut(&id) {
+                    link.holds = false;
+                }
+                let text = match status {
+                    Status::TooMany => "it is too large",
+                    _ => "its version cannot",
+                };
+                let text = format!("{id} holds no copy of the coordinator's state: {text}");
+                self.outbox.report(Level::Warn, text);
+            }
+            Status::StateIsOld => {
+                let held = decode::<StateCopied>(body).ok().and_then(|copied| copied.held);
+                return self.outdated(id, held);
+            }
+            Status::OutOfOrder => self.copy_anew(id, 0),
+            Status::Ok => {
+                let Ok(copied) = decode::<StateCopied>(body) else { return };
+                let Some(holder) = self.copies.holders.get_mut(&id) else { return };
+                if holder.sending.as_ref().is_some_and(|sent| copied.number > sent.number) {
+                    // It was a holder before in this reign, and has had messages with higher numbers.
+                    return self.copy_anew(id, copied.number);
+                }
+                let Some(sent) = holder.sending.take_if(|sent| sent.number == copied.number) else { return };
+                if sent.complete {
+                    holder.reached = sent.state.number;
+                    self.confirm_reign();
+                }
+            }
+            // Not ready, or not to be understood: the message is repeated.
+            _ => return,
+        }
+        self.copies.wake = Instant::ZERO;
+    }
+
+    /// This holder begins with nothing, and with the next number after those that it has had.
+    fn copy_anew(&mut self, id: ServerId, heard: u64) {
+        if let Some(holder) = self.copies.holders.get_mut(&id) {
+            *holder = Holder::new(Retry::new(&self.config), holder.number.max(heard));
+        }
+        self.copies.wake = Instant::ZERO;
+    }
+
+    /// When all holders have a state of this reign, the lineage may forget those of before.
+    fn confirm_reign(&mut self) {
+        if self.is_copied() {
+            self.copies.lineage.confirm();
+            self.outbox.lineage.confirm();
+        }
+    }
+
+    /// Somebody of this cluster has an id that was not given out by this state. Whether there is such a server is asked where it
+    /// says that it listens: a request alone ends nobody.
+    pub(crate) fn look_at_stranger(&mut self, now: Instant, header: &Header, body: &[u8]) {
+        if header.cluster != self.state.meta.cluster || header.sender <= self.state.meta.servers {
+            return;
+        }
+        let Some(address) = decode::<MembershipVerify>(body).ok().and_then(|message| message.address) else {
+            return;
+        };
+        let to = (address.0, self.header_to(header.sender));
+        self.ask_address(now, to, Asked::Tell(header.sender), &StateTell {});
+    }
+
+    pub(crate) fn on_stranger_told(&mut self, id: ServerId, body: &[u8]) {
+        if let Ok(told) = decode::<StateTold>(body)
+            && told.server == id
+            && id > self.state.meta.servers
+        {
+            self.outdated(id, told.held);
+        }
+    }
+
+    /// A server knows what this coordinator cannot know.
+    fn outdated(&mut self, id: ServerId, held: Option<StatePosition>) {
+        let own = self.copies.lineage.position();
+        let newer = held.map_or_else(
+            || format!("{id} came to the cluster after it"),
+            |held| format!("{id} holds change {} of {}", held.number, held.term),
+        );
+        self.end_outdated(format!(
+            "this coordinator's state is an old copy (change {} of {}): {newer}; stop here. Start the coordinator on the \
+             newest copy of its directory, or make the state anew from the servers, in an empty directory: 'ramhold \
+             coordinator --dir DIR --rebuild-from-servers'",
+            own.number, own.term
+        ));
+    }
+
+    /// A part of the records, for a backup. The first one begins with the state of this moment.
+    pub(crate) fn on_state_read(
+        &mut self,
+        to: Peer,
+        header: &Header,
+        message: &StateRead,
+    ) -> Result<(), Status> {
+        if message.position.is_none() {
+            self.copies.pinned = Some((self.copies.lineage.position(), self.copies.records.clone()));
+        }
+        let (position, records) = self.copies.pinned.as_ref().ok_or(Status::NotFound)?;
+        if message.position.is_some_and(|wanted| wanted != *position) {
+            return Err(Status::NotFound);
+        }
+        let after = Some(message.after.as_str()).filter(|after| !after.is_empty());
+        let (records, last) = part(records, after);
+        let part = StatePart { cluster: self.state.meta.cluster, position: *position, records, last };
+        if last {
+            self.copies.pinned = None;
+        }
+        self.outbox.reply_with(to, header, &part);
+        Ok(())
+    }
+}
+
+impl Holder {
+    /// One that has nothing yet. Messages are numbered on from `number`.
+    fn new(retry: Retry, number: u64) -> Holder {
+        Holder {
+            after: Some(String::new()),
+            changed: BTreeSet::new(),
+            sending: None,
+            number,
+            retry,
+            reached: 0,
+        }
+    }
+
+    /// The next message: what was changed, then what comes next of a whole copy.
+    fn prepare(&mut self, all: &Records, lineage: &Lineage) {
+        let begins = self.after.as_deref() == Some("");
+        let (mut records, mut bytes) = (Vec::new(), 0);
+        while bytes < STATE_PART_BYTES
+            && let Some(key) = self.changed.pop_first()
+        {
+            let value = all.get(&key);
+            bytes += key.len() + value.map_or(0, |value| value.len());
+            records.push(record(&key, value));
+        }
+        if bytes < STATE_PART_BYTES
+            && let Some(after) = &self.after
+        {
+            let (found, last) = part(all, Some(after.as_str()).filter(|after| !after.is_empty()));
+            self.after = found.last().filter(|_| !last).map(|record| record.key.clone());
+            records.extend(found);
+        }
+        self.number += 1;
+        self.sending = Some(StateCopy {
+            number: self.number,
+            begins: begins.then(|| lineage.clone()),
+            state: lineage.position(),
+            complete: self.after.is_none() && self.changed.is_empty(),
+            records,
+        });
+    }
+}
+
+fn record(key: &str, value: Option<&Arc<[u8]>>) -> StateRecord {
+    StateRecord { key: key.into(), value: value.map(|value| value.to_vec()) }
+}
+
+/// The next records, about as many as a message may have, and whether they are the last ones.
+fn part(all: &Records, after: Option<&str>) -> (Vec<StateRecord>, bool) {
+    let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
+    let mut rest = all.range::<str, _>((begin, Bound::Unbounded)).peekable();
+    let (mut found, mut bytes) = (Vec::new(), 0);
+    while let Some((key, value)) = rest.next_if(|_| bytes < STATE_PART_BYTES) {
+        bytes += key.len() + value.len();
+        found.push(record(key, Some(value)));
+    }
+    (found, rest.peek().is_none())
+}

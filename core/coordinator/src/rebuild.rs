@@ -1,0 +1,385 @@
+//! Makes the state anew from the copies that servers hold, when the store is lost.
+//!
+//! Servers that hear nothing of their coordinator ask for it, and say where they listen. Each is asked which state it
+//! holds, under a term above all that were heard of: from its answer on it refuses whoever acted before. The newest state
+//! is read, and begins when all who are Up in it have answered, so that nobody can hold a newer one.
+//!
+//! A server that was started again has lost its copy; the new process asks to be taken in, and so says that the one before
+//! is over. Few enough of those, and of servers that an operator has given up, cannot have been all that held the newest
+//! state.
+//!
+//! Not here: how copies are made (`copies`). Protocol: docs/protocols/rebuild.md. Catalogue: G1, G3.
+
+use crate::copies::{HOLDER_COUNT, needed};
+use crate::machine::{Asked, Coordinator};
+use crate::retry::Retry;
+use crate::state::{Key, LINEAGE_KEY, State};
+use ramhold_base::planted::{Defect, planted};
+use ramhold_base::{
+    ClusterId, ClusterTime, DirectoryId, Instant, LeaseId, Level, RecoveryId, ServerId, Status, TableId, Term,
+};
+use ramhold_wire::copies::{StatePart, StatePosition, StateRead, StateTell, StateTold};
+use ramhold_wire::membership::{Enlist, MembershipVerify};
+use ramhold_wire::{Header, Opcode, decode};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Servers that live speak within this time: they ask for their coordinator every two seconds.
+const LISTEN: Duration = Duration::from_secs(5);
+const REPORT_INTERVAL: Duration = Duration::from_secs(5);
+/// More terms than coordinators can have taken without any server hearing of them.
+const TERM_STEP: u64 = 1 << 20;
+/// More than can have been given out, or told, of anything after the newest state that is left.
+const ID_STEP: u32 = 10_000;
+const LEASE_STEP: u64 = 1 << 20;
+const TIME_STEP_MILLIS: u64 = 60_000;
+/// Servers and lives that are remembered; bounds memory.
+const HEARD_COUNT_MAX: usize = 16_384;
+
+#[derive(Debug)]
+pub(crate) struct Rebuilding {
+    since: Instant,
+    pub wake: Instant,
+    report_at: Instant,
+    cluster: ClusterId,
+    /// The highest term that anybody has told of.
+    heard: Term,
+    servers: BTreeMap<ServerId, Heard>,
+    /// Processes that want to be taken in, by their directories: tokens.
+    lives: BTreeMap<DirectoryId, u64>,
+    reading: Option<Reading>,
+    found: Option<Found>,
+    waits_for: String,
+}
+
+#[derive(Debug)]
+struct Heard {
+    address: SocketAddr,
+    retry: Retry,
+    /// Under the present term.
+    told: Option<StateTold>,
+}
+
+#[derive(Debug)]
+struct Reading {
+    from: ServerId,
+    position: StatePosition,
+    records: Vec<(String, Vec<u8>)>,
+    retry: Retry,
+}
+
+#[derive(Debug)]
+struct Found {
+    position: StatePosition,
+    records: Vec<(String, Vec<u8>)>,
+    state: State,
+}
+
+/// What keeps a state from being begun with, or what is to be said when it is.
+enum Standing {
+    Waits(String),
+    Complete(Option<String>),
+}
+
+impl Rebuilding {
+    pub fn new(now: Instant) -> Rebuilding {
+        Rebuilding {
+            since: now,
+            wake: now,
+            report_at: now + LISTEN + REPORT_INTERVAL,
+            cluster: ClusterId::NONE,
+            heard: Term::NONE,
+            servers: BTreeMap::new(),
+            lives: BTreeMap::new(),
+            reading: None,
+            found: None,
+            waits_for: "any server to ask for its coordinator".into(),
+        }
+    }
+
+    /// What is said is said at once when it is another thing than before.
+    fn wait_for(&mut self, what: String, now: Instant) {
+        if self.waits_for != what {
+            (self.waits_for, self.report_at) = (what, now);
+        }
+    }
+
+    /// The newest state that anybody holds, and who does.
+    fn newest(&self) -> Option<(StatePosition, ServerId)> {
+        let mut held = self.servers.iter().filter_map(|(id, s)| Some((s.told?.held?, *id)));
+        if planted(Defect::FirstCopyTaken) {
+            return held.next();
+        }
+        held.max_by_key(|(position, id)| (*position, std::cmp::Reverse(*id)))
+    }
+
+    /// Who is missing of those who may hold something newer than what was found.
+    fn standing(&self, found: &Found, given_up: &BTreeSet<ServerId>) -> Standing {
+        let (mut waits, mut missing, mut unnamed) = (Vec::new(), Vec::new(), Vec::new());
+        for record in found.state.all_up() {
+            let id = record.entry.id;
+            let life = self.lives.get(&record.entry.directory);
+            let has_told = self.servers.get(&id).is_some_and(|server| server.told.is_some());
+            match (has_told, life) {
+                (true, _) if given_up.contains(&id) => waits.push(format!("{id} is given up, and answers")),
+                (true, _) => {}
+                // It was never told its id, so it holds nothing.
+                (false, Some(token)) if *token == record.token => {}
+                (false, _) if given_up.contains(&id) => missing.push(id),
+                (false, Some(_)) => {
+                    missing.push(id);
+                    unnamed.push(id);
+                }
+                (false, None) if planted(Defect::RebuiltWithoutAll) => {}
+                (false, None) => waits.push(format!("{id} at {}", record.entry.address.0)),
+            }
+        }
+        let newer = |told: &StateTold| {
+            told.list_version > found.state.meta.list_version || told.server > found.state.meta.servers
+        };
+        for told in self.servers.values().filter_map(|server| server.told).filter(newer) {
+            waits.push(format!("who holds the state that {} knows", told.server));
+        }
+        let holders = found.state.all_up().count().min(HOLDER_COUNT);
+        let is_enough = missing.len() < needed(holders);
+        if !is_enough && !unnamed.is_empty() {
+            let names: Vec<String> = unnamed.iter().map(ToString::to_string).collect();
+            waits.push(format!(
+                "{} again, which were started anew and have lost what they held",
+                names.join(", ")
+            ));
+        }
+        if !waits.is_empty() {
+            return Standing::Waits(waits.join(", "));
+        }
+        Standing::Complete((!is_enough).then(|| {
+            format!(
+                "{} of {} servers are not there: the last changes before the coordinator was lost may be missing, and \
+                 with them what was acknowledged since; look at 'ramhold verify'",
+                missing.len(),
+                found.state.all_up().count()
+            )
+        }))
+    }
+}
+
+impl Coordinator {
+    /// Requests are refused; but they tell who is there.
+    pub(crate) fn on_rebuild_request(&mut self, rebuilding: &mut Rebuilding, header: &Header, body: &[u8]) {
+        let is_ours =
+            |cluster| !header.cluster.is_none() && (cluster == ClusterId::NONE || cluster == header.cluster);
+        if !is_ours(rebuilding.cluster)
+            || rebuilding.servers.len() + rebuilding.lives.len() >= HEARD_COUNT_MAX
+        {
+            return;
+        }
+        match header.opcode() {
+            Some(Opcode::Enlist) => {
+                let Ok(message) = decode::<Enlist>(body) else { return };
+                rebuilding.cluster = header.cluster;
+                rebuilding.lives.insert(message.directory, message.token);
+            }
+            Some(Opcode::MembershipVerify) if !header.sender.is_none() => {
+                let Ok(message) = decode::<MembershipVerify>(body) else { return };
+                rebuilding.cluster = header.cluster;
+                self.hear_term(rebuilding, header.term);
+                if let Some(address) = message.address {
+                    self.hear_of(rebuilding, header.sender, address.0);
+                }
+            }
+            _ => {}
+        }
+        rebuilding.wake = Instant::ZERO;
+    }
+
+    fn hear_of(&self, rebuilding: &mut Rebuilding, server: ServerId, address: SocketAddr) {
+        let heard = Heard { address, retry: Retry::new(&self.config), told: None };
+        rebuilding.servers.entry(server).or_insert(heard);
+    }
+
+    /// Somebody has heard of this term: the own one has to be above it, for all who have answered, too.
+    fn hear_term(&mut self, rebuilding: &mut Rebuilding, term: Term) {
+        rebuilding.heard = rebuilding.heard.max(term);
+        if planted(Defect::RebuiltInOldTerm) {
+            self.term = rebuilding.heard;
+        } else if rebuilding.heard > self.term || self.term.0 < TERM_STEP {
+            // By chance, so that two who do this at the same time do not take the same one.
+            let step = TERM_STEP + self.rng.below(TERM_STEP);
+            self.term = Term(rebuilding.heard.0.saturating_add(step));
+            rebuilding.servers.values_mut().for_each(|server| server.told = None);
+        }
+    }
+
+    pub(crate) fn on_rebuild_reply(
+        &mut self,
+        rebuilding: &mut Rebuilding,
+        asked: Asked,
+        status: Status,
+        body: &[u8],
+    ) {
+        rebuilding.wake = Instant::ZERO;
+        match asked {
+            Asked::Tell(server) => {
+                let Ok(told) = decode::<StateTold>(body) else { return };
+                if status == Status::StaleTerm {
+                    return self.hear_term(rebuilding, told.term);
+                }
+                let heard = rebuilding.servers.get_mut(&server);
+                // Of a term that was given up meanwhile: somebody else may be followed since.
+                let is_bound = told.term == self.term && told.server == server;
+                if let Some(heard) = heard.filter(|_| status == Status::Ok && is_bound) {
+                    heard.told = Some(told);
+                }
+            }
+            Asked::Part(server) => self.on_part(rebuilding, server, status, body),
+            _ => {}
+        }
+    }
+
+    fn on_part(&mut self, rebuilding: &mut Rebuilding, server: ServerId, status: Status, body: &[u8]) {
+        let Some(reading) = rebuilding.reading.as_mut().filter(|reading| reading.from == server) else {
+            return;
+        };
+        if status == Status::NotFound {
+            // It goes on with another state: it is asked again which.
+            rebuilding.reading = None;
+            if let Some(heard) = rebuilding.servers.get_mut(&server) {
+                heard.told = None;
+            }
+            return;
+        }
+        let Ok(part) = decode::<StatePart>(body) else { return };
+        let last = reading.records.last().map(|(key, _)| key.as_str()).unwrap_or_default();
+        let follows = part.records.first().is_none_or(|record| record.key.as_str() > last);
+        if status != Status::Ok || part.position != reading.position || !follows {
+            return;
+        }
+        let whole = part.records.into_iter().filter_map(|record| Some((record.key, record.value?)));
+        reading.records.extend(whole);
+        reading.retry = Retry::new(&self.config);
+        if !part.last {
+            return;
+        }
+        let Some(Reading { position, records, .. }) = rebuilding.reading.take() else { return };
+        match State::load(&records) {
+            Ok(Some(state)) => {
+                for record in state.all_up() {
+                    self.hear_of(rebuilding, record.entry.id, record.entry.address.0);
+                }
+                rebuilding.found = Some(Found { position, records, state });
+            }
+            Ok(None) => self.end_rebuilding(format!("the state that {server} holds is empty")),
+            Err(error) => {
+                self.end_rebuilding(format!("the state that {server} holds cannot be read: {error}"))
+            }
+        }
+    }
+
+    pub(crate) fn advance_rebuilding(&mut self, now: Instant, rebuilding: &mut Rebuilding) {
+        if rebuilding.wake > now {
+            return;
+        }
+        rebuilding.wake = rebuilding.report_at;
+        self.ask_all(now, rebuilding);
+        if now < rebuilding.since + LISTEN {
+            rebuilding.wake = rebuilding.wake.min(rebuilding.since + LISTEN);
+        } else {
+            self.look_at_found(now, rebuilding);
+        }
+        if rebuilding.report_at <= now {
+            rebuilding.report_at = now + REPORT_INTERVAL;
+            rebuilding.wake = rebuilding.wake.min(rebuilding.report_at);
+            let text = format!("the state is not made anew yet: waiting for {}", rebuilding.waits_for);
+            self.outbox.report(Level::Warn, text);
+        }
+    }
+
+    fn ask_all(&mut self, now: Instant, rebuilding: &mut Rebuilding) {
+        let mut due: Vec<(ServerId, SocketAddr)> = Vec::new();
+        for (id, server) in rebuilding.servers.iter_mut().filter(|(_, server)| server.told.is_none()) {
+            if server.retry.take(now, &self.config) {
+                due.push((*id, server.address));
+            }
+            rebuilding.wake = rebuilding.wake.min(server.retry.next());
+        }
+        let header = Header { cluster: rebuilding.cluster, term: self.term, ..Header::default() };
+        for (target, address) in due {
+            self.ask_address(now, (address, Header { target, ..header }), Asked::Tell(target), &StateTell {});
+        }
+        let Some(reading) = &mut rebuilding.reading else { return };
+        let Some(address) = rebuilding.servers.get(&reading.from).map(|server| server.address) else {
+            return;
+        };
+        if reading.retry.take(now, &self.config) {
+            let after = reading.records.last().map(|(key, _)| key.clone()).unwrap_or_default();
+            let message = StateRead { position: Some(reading.position), after };
+            let (target, asked) = (reading.from, Asked::Part(reading.from));
+            self.ask_address(now, (address, Header { target, ..header }), asked, &message);
+        }
+        if let Some(reading) = &rebuilding.reading {
+            rebuilding.wake = rebuilding.wake.min(reading.retry.next());
+        }
+    }
+
+    fn look_at_found(&mut self, now: Instant, rebuilding: &mut Rebuilding) {
+        let Some((newest, holder)) = rebuilding.newest() else {
+            if !rebuilding.servers.is_empty() {
+                rebuilding.wait_for("a server that holds a copy of the state".into(), now);
+            }
+            return;
+        };
+        let is_there = rebuilding.found.as_ref().is_some_and(|found| found.position == newest);
+        if !is_there {
+            if rebuilding.reading.as_ref().is_none_or(|reading| reading.position != newest) {
+                let retry = Retry::new(&self.config);
+                let records = Vec::new();
+                rebuilding.reading = Some(Reading { from: holder, position: newest, records, retry });
+                rebuilding.wake = now;
+            }
+            return;
+        }
+        let Some(found) = rebuilding.found.take() else { return };
+        let given_up = self.config.rebuild.clone().unwrap_or_default().given_up;
+        match rebuilding.standing(&found, &given_up) {
+            Standing::Waits(for_whom) => {
+                rebuilding.wait_for(for_whom, now);
+                rebuilding.found = Some(found);
+            }
+            Standing::Complete(warning) => {
+                if let Some(warning) = warning {
+                    self.outbox.report(Level::Error, warning);
+                }
+                self.begin_with(found);
+            }
+        }
+    }
+
+    /// The state is complete: what may have been given out since is never given out again.
+    fn begin_with(&mut self, found: Found) {
+        let Found { position, records, mut state } = found;
+        let text = format!(
+            "the state is made anew: change {} of {}, {} records",
+            position.number,
+            position.term,
+            records.len()
+        );
+        self.outbox.report(Level::Info, text);
+        self.outbox.report(Level::Debug, "mark:state_rebuilt");
+        if !planted(Defect::RebuiltIdsReused) {
+            let meta = &mut state.meta;
+            meta.servers = ServerId(meta.servers.0.saturating_add(ID_STEP.into()));
+            meta.tables = TableId(meta.tables.0.saturating_add(ID_STEP));
+            meta.recoveries = RecoveryId(meta.recoveries.0.saturating_add(ID_STEP.into()));
+            meta.leases = LeaseId(meta.leases.0.saturating_add(LEASE_STEP));
+            meta.losses = meta.losses.saturating_add(ID_STEP.into());
+            meta.list_version = meta.list_version.saturating_add(ID_STEP.into());
+            meta.time_ceiling = ClusterTime(meta.time_ceiling.0.saturating_add(TIME_STEP_MILLIS));
+        }
+        let meta = state.encode(Key::Meta).expect("there is always a record of it");
+        let is_kept = |(key, _): &(String, Vec<u8>)| key != "meta";
+        let kept = records.into_iter().filter(is_kept).chain([("meta".to_string(), meta)]);
+        debug_assert!(state.lineage.position() == position, "{LINEAGE_KEY} goes with every commit");
+        self.store_rebuilt(kept.collect());
+    }
+}
