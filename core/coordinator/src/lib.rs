@@ -35,6 +35,7 @@ mod prove;
 mod publish;
 mod read_leases;
 mod recovery;
+mod reign;
 mod replaying;
 
 mod retry;

@@ -16,6 +16,7 @@ use crate::membership::{Link, ListHistory};
 use crate::outbox::Outbox;
 use crate::read_leases::ReadLeases;
 use crate::recovery::Recovery;
+use crate::reign::Reign;
 use crate::room::Rooms;
 use crate::state::{Key, State, TERM_KEY, decode_term, encode_term};
 use crate::tablets::Progress;
@@ -154,6 +155,7 @@ pub struct Coordinator {
     pub(crate) progress: Progress,
     pub(crate) leases: Leases,
     pub(crate) read_leases: ReadLeases,
+    pub(crate) reign: Reign,
 
     /// One per crashed server.
     pub(crate) recoveries: BTreeMap<RecoveryId, Recovery>,
@@ -201,6 +203,7 @@ impl Coordinator {
             progress: Progress::default(),
             leases: Leases::default(),
             read_leases: ReadLeases::default(),
+            reign: Reign::default(),
             recoveries: BTreeMap::new(),
             recovery_wake: Instant::FAR,
             kept_changed: true,
@@ -481,7 +484,7 @@ impl Coordinator {
             Opcode::LeaseOpen => self.on_lease_open(now, to, header, &decode(body)?),
             Opcode::LeaseRenew => self.on_lease_renew(now, to, header, &decode(body)?),
             Opcode::LeaseCheck => self.answer_lease_check(now, to, header, &decode(body)?),
-            Opcode::ReadLease => self.on_read_lease(now, from, header),
+            Opcode::ReadLease => self.on_read_lease(now, to, header),
             Opcode::TableCreate => {
                 let message = decode(body)?;
                 self.on_update(from, header, |coordinator| coordinator.create_table(&message))

@@ -85,7 +85,7 @@ impl Master {
                 return None;
             }
             Recalled::Burnt if !header.repeated && !planted(Defect::SequenceNotBurnt) => Status::Retry,
-            _ => match self.leases.check(now, lease, view.term) {
+            _ => match self.leases.check(now, lease) {
                 LeaseStanding::Live if self.migrating.blocks(table, hash) => Status::Retry,
                 LeaseStanding::Live if self.is_crowded(tablet.stream) => Status::TooMany,
                 LeaseStanding::Live if self.is_blocked(now, tablet.stream) => Status::TooFewBackups,

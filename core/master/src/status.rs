@@ -2,7 +2,7 @@
 
 use crate::{LogSegments, Master};
 use ramhold_base::map::FastMap;
-use ramhold_base::{Instant, KeyHash, Latencies, LeaseId, ServerId, StreamId, TableId, Term};
+use ramhold_base::{Instant, KeyHash, Latencies, LeaseId, ServerId, StreamId, TableId};
 use ramhold_wire::status::{ProcessStatus, ReadLeaseStatus, ResultsStatus};
 use ramhold_wire::{Opcode, View};
 
@@ -96,9 +96,9 @@ impl Master {
         self.read_lease.known_until(&self.replicator)
     }
 
-    /// Clients' leases that are known to live at `now`, under this term of the coordinator.
-    pub fn live_leases(&self, now: Instant, term: Term) -> impl Iterator<Item = LeaseId> {
-        self.leases.live(now, term)
+    /// Clients' leases that are known to live at `now`.
+    pub fn live_leases(&self, now: Instant) -> impl Iterator<Item = LeaseId> {
+        self.leases.live(now)
     }
 
     /// Whether every segment has all its replicas.

@@ -26,4 +26,5 @@ mod shrunk;
 mod starts;
 mod storage;
 mod tablets;
+mod twice;
 mod updates;
