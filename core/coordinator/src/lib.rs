@@ -41,6 +41,7 @@ mod replaying;
 mod retry;
 mod room;
 mod seen;
+mod shortage;
 mod status;
 mod watching;
 mod weighing;

@@ -493,6 +493,10 @@ impl Coordinator {
                 let message = decode(body)?;
                 self.on_update(from, header, |coordinator| coordinator.drop_table(&message))
             }
+            Opcode::TableTruncate => {
+                let message = decode(body)?;
+                self.on_update(from, header, |coordinator| coordinator.truncate_table(&message))
+            }
             Opcode::TableDivide => self.on_table_divide(now, from, header, decode(body)?),
             Opcode::TableAlter => {
                 let message = decode(body)?;

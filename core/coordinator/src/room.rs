@@ -18,6 +18,7 @@ use crate::machine::{Asked, Coordinator};
 use crate::prove::Proof;
 use crate::recovery::Recovery;
 use crate::replaying::Plan;
+use crate::shortage::failure_domain;
 use crate::state::ServerRecord;
 use crate::turns::Alone;
 use ramhold_base::{Instant, Level, RecoveryId, ServerId, Status};

@@ -14,11 +14,12 @@ use ramhold_wire::{Opcode, decode};
 use std::collections::BTreeMap;
 
 const DOCUMENT: &str = include_str!("../../../docs/formats/messages.md");
-const SOURCES: [&str; 6] = [
+const SOURCES: [&str; 7] = [
     include_str!("../src/lease.rs"),
     include_str!("../src/membership.rs"),
     include_str!("../src/pubsub.rs"),
     include_str!("../src/recovery.rs"),
+    include_str!("../src/shortage.rs"),
     include_str!("../src/status.rs"),
     include_str!("../src/table.rs"),
 ];

@@ -10,6 +10,7 @@ mod read_leases;
 mod recoveries;
 mod restarts;
 mod room;
+mod shortage;
 mod tables;
 mod updates;
 mod watching;

@@ -22,6 +22,7 @@ mod recovery;
 mod resp;
 mod scarce;
 mod secondary;
+mod shortage;
 mod shrunk;
 mod starts;
 mod storage;

@@ -15,8 +15,8 @@ fn busy(seed: u64, servers: u8) -> (Stage, TableId) {
     let table = stage.table("world", 3);
     let owner = stage.owner(table).unwrap();
     let away = stage.others(&[owner]);
-    for client in 0..3 {
-        stage.connect(client, away[client]);
+    for (client, server) in away.iter().take(3).enumerate() {
+        stage.connect(client, *server);
     }
     for client in 0..2 {
         stage.say(client, "SET key 0");
