@@ -49,6 +49,7 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
     ("RestartGrantsNothing", "ramhold-backup", "backup", "grants::"),
     ("StartGrantsNothing", "ramhold-coordinator", "protocol", "read_leases::a_new_coordinator"),
     ("DeposedGrants", "ramhold-coordinator", "protocol", "read_leases::a_deposed_coordinator"),
+    ("DeposedTellsLeases", "ramhold-coordinator", "protocol", "leases::a_deposed_coordinator"),
     ("OpenedEarly", "ramhold-coordinator", "protocol", "read_leases::recovered_tablets_open"),
     ("OlderNotNamed", "ramhold-log", "log", "dead::"),
     ("RetiredEarly", "ramhold-master", "master", "repair::survivors_and_sources_wait"),

@@ -46,9 +46,16 @@ pub struct Global {
     /// Print JSON for programs instead of text for people.
     #[arg(long, global = true)]
     pub json: bool,
-    /// How long one operation is tried: 500ms, 10s, 2m.
-    #[arg(long, global = true, default_value = "10s", value_name = "TIME", value_parser = parse_duration)]
-    pub timeout: Duration,
+    /// How long one operation is tried: 500ms, 10s, 2m. [default: 10s]
+    #[arg(long = "timeout", global = true, value_name = "TIME", value_parser = parse_duration)]
+    pub patience: Option<Duration>,
+}
+
+impl Global {
+    /// How long one operation is tried.
+    pub fn timeout(&self) -> Duration {
+        self.patience.unwrap_or(Duration::from_secs(10))
+    }
 }
 
 #[derive(Subcommand, Debug)]

@@ -15,10 +15,10 @@ impl Global {
         let addresses =
             parse_addresses(&self.cluster).map_err(|error| Failure::from(error).about("--cluster"))?;
         let options = Options {
-            deadline: self.timeout,
-            connect_timeout: CONNECT_TIMEOUT.min(self.timeout),
+            deadline: self.timeout(),
+            connect_timeout: CONNECT_TIMEOUT.min(self.timeout()),
             // Most commands write once and go; the others renew it.
-            lease_term: (self.timeout * 2).max(LEASE_TERM_MIN),
+            lease_term: (self.timeout() * 2).max(LEASE_TERM_MIN),
         };
         Ok(Client::connect_with(&addresses, options)?)
     }

@@ -69,11 +69,18 @@ impl From<Error> for Failure {
                 _ => REFUSED,
             },
             Error::Unknown { .. } | Error::UnexpectedReply => UNKNOWN,
+            Error::TableDiffers { .. } => REFUSED,
             Error::Unreachable { .. } => UNREACHABLE,
             Error::Address { .. } | Error::Start(_) => USAGE,
         };
         let way_out = match &error {
+            Error::Refused { shortage: Some(shortage), .. } => {
+                return Failure::new(code, format!("{error}; {}", shortage.remedy()));
+            }
             Error::Refused { status, .. } => way_out(*status),
+            Error::TableDiffers { .. } => {
+                "choose another name, or 'ramhold table alter' changes durability and replicas"
+            }
             Error::Unreachable { .. } => "is it running there? start one, or name another with --cluster",
             Error::Unknown { .. } => "look before you repeat it",
             Error::Address { .. } | Error::Start(_) | Error::UnexpectedReply => "",
@@ -111,7 +118,12 @@ mod tests {
     use super::*;
 
     fn refused(status: Status) -> Failure {
-        Failure::from(Error::Refused { status, version: None, detail: "server s1 said so".to_owned() })
+        Failure::from(Error::Refused {
+            status,
+            version: None,
+            shortage: None,
+            detail: "server s1 said so".to_owned(),
+        })
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! One session with its connections, driven by the thread that calls it.
 
-use crate::{Error, address};
+use crate::{Error, TableDifference, address};
 use ramhold_base::{ClusterTime, DirectoryId, KeyHash, Number, RecoveryId, Status, TableId, Version};
 use ramhold_client_core::{
     Expiry, Operation, OperationId, Outcome, RejectRules, Reply, Session, SessionConfig, WhichTable,
@@ -219,7 +219,8 @@ impl Client {
         }
     }
 
-    /// Makes a table with exactly these options; done when every part of it is served.
+    /// Makes a table with exactly these options; done when every part of it is served. Refused with `TooFewBackups` when the
+    /// servers that are up cannot keep its replicas; then nothing is made.
     pub fn create_table(&mut self, name: &str, options: TableOptions) -> Result<TableId, Error> {
         self.create_table_with(name, options, None)
     }
@@ -248,10 +249,41 @@ impl Client {
         }
     }
 
+    /// The table of this name, made with these options if there is none. One that is there with other options is left as it
+    /// is, and `TableDiffers` names each difference; what is left open may be as it is, and so may the number of tablets
+    /// when 0 are asked for.
+    pub fn create_table_if_absent(
+        &mut self,
+        name: &str,
+        options: TableOptions,
+        left_open: Option<LeftOpen>,
+    ) -> Result<TableId, Error> {
+        match self.create_table_with(name, options.clone(), left_open) {
+            Err(Error::Refused { status: Status::TableExists, .. }) => {}
+            result => return result,
+        }
+        let table = self.describe_table(name)?;
+        let differences = TableDifference::all(&table, &options, left_open);
+        if differences.is_empty() {
+            return Ok(table.table);
+        }
+        Err(Error::TableDiffers { table: table.table, differences })
+    }
+
     /// Drops a table with all its objects.
     pub fn drop_table(&mut self, table: TableId) -> Result<(), Error> {
         match self.complete(Operation::DropTable { table })? {
             Reply::TableDropped => Ok(()),
+            _ => Err(Error::UnexpectedReply),
+        }
+    }
+
+    /// Empties a table: it is dropped, and an empty one with its name, options and division takes its place in one step.
+    /// Gives the new table. Refused with `TooFewBackups` when the servers that are up cannot keep its replicas; then nothing
+    /// has changed.
+    pub fn truncate_table(&mut self, table: TableId) -> Result<TableId, Error> {
+        match self.complete(Operation::TruncateTable { table })? {
+            Reply::TableTruncated { table } => Ok(table),
             _ => Err(Error::UnexpectedReply),
         }
     }
@@ -286,7 +318,7 @@ impl Client {
 
     /// Keeps a table in another way from now on; what is `None` stays as it is. Answered when that is stored: its tablets
     /// follow one by one, and `describe_table` tells how many have not yet. Neither from nor to `Durability::None`, which is
-    /// refused with `Unsupported`.
+    /// refused with `Unsupported`, nor to more replicas than the servers that are up can keep (`TooFewBackups`).
     pub fn alter_table(
         &mut self,
         table: TableId,

@@ -1,14 +1,23 @@
 //! Why an operation did not end as done, and what that means for its effect.
 
-use ramhold_base::{Status, Version};
-use ramhold_client_core::{Cause, Outcome, Reply};
+use crate::TableDifference;
+use ramhold_base::{Status, TableId, Version};
+use ramhold_client_core::{Cause, Outcome, Reply, Shortage};
 use ramhold_runtime::StartError;
 use std::fmt;
 
 #[derive(Debug)]
 pub enum Error {
     /// Surely without effect. The status says why; the version is that of the object, when a rule refused.
-    Refused { status: Status, version: Option<Version>, detail: String },
+    Refused {
+        status: Status,
+        version: Option<Version>,
+        /// What is missing, when the status is `TooFewBackups`.
+        shortage: Option<Shortage>,
+        detail: String,
+    },
+    /// A table of this name exists with other options than were asked for. Nothing has changed.
+    TableDiffers { table: TableId, differences: Vec<TableDifference> },
     /// It may have taken effect once, or may not.
     Unknown { detail: String },
     /// No process of the cluster answered in time. Surely without effect.
@@ -28,6 +37,7 @@ impl Error {
             Error::Refused { status, .. } => Some(*status),
             Error::Unknown { .. }
             | Error::Unreachable { .. }
+            | Error::TableDiffers { .. }
             | Error::Address { .. }
             | Error::Start(_)
             | Error::UnexpectedReply => None,
@@ -39,8 +49,8 @@ impl Error {
         match outcome {
             Outcome::Done(reply) => Ok(reply),
             Outcome::Refused { cause: Cause::Unreachable, detail, .. } => Err(Error::Unreachable { detail }),
-            Outcome::Refused { status, version, detail, .. } => {
-                Err(Error::Refused { status, version, detail })
+            Outcome::Refused { status, version, shortage, detail, .. } => {
+                Err(Error::Refused { status, version, shortage, detail })
             }
             Outcome::Unknown { detail } => Err(Error::Unknown { detail }),
         }
@@ -54,6 +64,13 @@ impl fmt::Display for Error {
             Error::Refused { status, detail, .. } => write!(f, "{status} ({detail})"),
             Error::Unknown { detail } => write!(f, "whether it took effect is unknown ({detail})"),
             Error::Unreachable { detail } => write!(f, "cannot reach the cluster ({detail})"),
+            Error::TableDiffers { differences, .. } => {
+                write!(f, "a table of this name exists with other options: ")?;
+                for (at, difference) in differences.iter().enumerate() {
+                    write!(f, "{}{difference}", if at > 0 { ", " } else { "" })?;
+                }
+                Ok(())
+            }
             Error::Address { text, why } => write!(f, "'{text}' is not an address like host:port: {why}"),
             Error::Start(error) => error.fmt(f),
             Error::UnexpectedReply => write!(f, "the answer does not belong to the question"),
@@ -68,6 +85,7 @@ impl std::error::Error for Error {
             Error::Refused { .. }
             | Error::Unknown { .. }
             | Error::Unreachable { .. }
+            | Error::TableDiffers { .. }
             | Error::Address { .. }
             | Error::UnexpectedReply => None,
         }

@@ -53,12 +53,14 @@
 mod address;
 mod client;
 mod commit;
+mod difference;
 mod error;
 mod multi;
 mod scan;
 
 pub use address::{PORT_DEFAULT, parse_addresses};
 pub use client::{Client, Object, Options, PutOptions};
+pub use difference::TableDifference;
 pub use error::Error;
 pub use scan::Scan;
 
@@ -67,8 +69,8 @@ pub use ramhold_base::{
     ClusterTime, DirectoryId, KeyHash, Number, RecoveryId, ServerId, Status, TableId, Version,
 };
 pub use ramhold_client_core::{
-    Cause, CommitAction, CommitItem, Expiry, NoCursor, Operation, OperationId, Outcome, Page, PageLimits,
-    RejectRules, Reply, ScanCursor, ScannedObject, TableCount, WhichTable,
+    Cause, CommitAction, CommitItem, DomainLevel, Expiry, NoCursor, Operation, OperationId, Outcome, Page,
+    PageLimits, RejectRules, Reply, ScanCursor, ScannedObject, Shortage, TableCount, WhichTable,
 };
 pub use ramhold_wire::copies::{StatePart, StatePosition, StateRecord};
 pub use ramhold_wire::membership::{Durability, Label, ServerEntry, ServerState};

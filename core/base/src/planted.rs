@@ -44,6 +44,8 @@ defects! {
     LeaseNotChecked;
     /// The coordinator tells masters more of a lease than is left.
     LeaseToldTooLong;
+    /// A coordinator tells masters that a lease lives without making sure that it was not deposed.
+    DeposedTellsLeases;
     /// What an increment came to is remembered without its number: who asks again hears the present one.
     IncrementNumberNotLogged;
     /// A repeated increment is carried out again.

@@ -63,7 +63,8 @@ statuses! {
     WrongOwner = 31, "the key belongs to another server";
     /// The tablet is being recovered: wait and refresh.
     Recovering = 32, "the tablet is being recovered";
-    /// Fewer failure domains than replicas: writes wait.
+    /// Fewer failure domains are up than a table has replicas. A write may be tried again; a table that is to be made,
+    /// altered or truncated stays as it is. The body of the answer is a `Shortage`.
     TooFewBackups = 33, "too few backups in separate failure domains";
     /// The process is starting or stopping.
     NotReady = 34, "the server is starting or stopping";

@@ -23,3 +23,4 @@ pub use session::{OperationId, Session, SessionConfig};
 
 // What operations and replies are made of.
 pub use ramhold_wire::data::{Expiry, RejectRules};
+pub use ramhold_wire::shortage::{DomainLevel, Shortage};

@@ -17,7 +17,7 @@ use ramhold_wire::status::{
 };
 use ramhold_wire::table::{
     Division, LeftOpen, TableAlter, TableCreate, TableDescribe, TableDivide, TableDrop, TableList,
-    TableOptions,
+    TableOptions, TableTruncate,
 };
 use std::net::SocketAddr;
 
@@ -88,6 +88,11 @@ pub enum Operation {
     },
     /// Done when nobody serves the table any more.
     DropTable {
+        table: TableId,
+    },
+    /// Drops a table and makes an empty one of its name, options and division, in one step. Done when the old one is gone and
+    /// the new one is served.
+    TruncateTable {
         table: TableId,
     },
     /// Cuts or joins tablets where they are. Done when their owners have it.
@@ -220,6 +225,7 @@ impl Operation {
             }
             Operation::CreateTable { .. }
             | Operation::DropTable { .. }
+            | Operation::TruncateTable { .. }
             | Operation::DivideTable { .. }
             | Operation::AlterTable { .. }
             | Operation::ListTables
@@ -246,6 +252,7 @@ impl Operation {
             | Operation::Commit { .. }
             | Operation::CreateTable { .. }
             | Operation::DropTable { .. }
+            | Operation::TruncateTable { .. }
             | Operation::DivideTable { .. }
             | Operation::AlterTable { .. }
             | Operation::AcknowledgeLoss { .. } => Repeat::Numbered,
@@ -276,6 +283,7 @@ impl Operation {
             Operation::Count { .. } => Opcode::Count,
             Operation::CreateTable { .. } => TableCreate::OPCODE,
             Operation::DropTable { .. } => TableDrop::OPCODE,
+            Operation::TruncateTable { .. } => TableTruncate::OPCODE,
             Operation::DivideTable { .. } => TableDivide::OPCODE,
             Operation::AlterTable { .. } => TableAlter::OPCODE,
             Operation::ListTables => TableList::OPCODE,
@@ -323,6 +331,7 @@ impl Operation {
             }
             Operation::DescribeTable { which: WhichTable::Id(_) }
             | Operation::DropTable { .. }
+            | Operation::TruncateTable { .. }
             | Operation::DivideTable { .. }
             | Operation::AlterTable { .. }
             | Operation::Count { .. }
@@ -384,6 +393,7 @@ impl Operation {
                 encode_into(out, &TableCreate { name, options, left_open });
             }
             Operation::DropTable { table } => encode_into(out, &TableDrop { table: *table }),
+            Operation::TruncateTable { table } => encode_into(out, &TableTruncate { table: *table }),
             Operation::DivideTable { table, division } => {
                 encode_into(out, &TableDivide { table: *table, division: *division });
             }

@@ -8,8 +8,11 @@ use ramhold_wire::copies::StatePart;
 use ramhold_wire::count::CountReply;
 use ramhold_wire::data::{IncrementReply, ReadReply, decode_version};
 use ramhold_wire::lease::{LeaseOpened, LeaseRenewed};
+use ramhold_wire::shortage::Shortage;
 use ramhold_wire::status::{ClusterStatus, LossAccepted, Pong, ProcessStatus, Recoveries, RecoveryReport};
-use ramhold_wire::table::{TableCreated, TableDescription, TableDivided, TableSummary, Tables};
+use ramhold_wire::table::{
+    TableCreated, TableDescription, TableDivided, TableSummary, TableTruncated, Tables,
+};
 
 /// The three ways to end, never two.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +26,8 @@ pub enum Outcome {
         version: Option<Version>,
         /// Which object of a commit a rule refused, from 0.
         item: Option<u16>,
+        /// What is missing, when the status is `TooFewBackups` and whoever answered told it.
+        shortage: Option<Shortage>,
         /// The server that refused; none for the coordinator and when nobody answered.
         answered_by: ServerId,
         /// What was tried, for a human: addresses, times, the last answer. One line.
@@ -85,6 +90,10 @@ pub enum Reply {
         table: TableId,
     },
     TableDropped,
+    /// The table that took the place of the old one.
+    TableTruncated {
+        table: TableId,
+    },
     /// How many tablets the table has now.
     TableDivided {
         tablets: u32,
@@ -141,6 +150,9 @@ impl Reply {
                 Reply::TableCreated { table: decode::<TableCreated>(body)?.table }
             }
             Operation::DropTable { .. } => empty(body, Reply::TableDropped)?,
+            Operation::TruncateTable { .. } => {
+                Reply::TableTruncated { table: decode::<TableTruncated>(body)?.table }
+            }
             Operation::DivideTable { .. } => {
                 Reply::TableDivided { tablets: decode::<TableDivided>(body)?.tablets }
             }

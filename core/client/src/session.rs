@@ -37,6 +37,7 @@ use packing::Posted;
 use ramhold_base::{
     ClusterId, Effect, Effects, Input, Instant, Machine, Peer, Rng, RpcId, ServerId, Status, Version,
 };
+use ramhold_wire::shortage::Shortage;
 use ramhold_wire::{Header, frame};
 use running::{Attempt, AttemptId, Purpose, Running, State, Wanted};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -153,6 +154,7 @@ impl Session {
                 cause: Cause::Unsent,
                 version: None,
                 item: None,
+                shortage: None,
                 answered_by: ServerId::NONE,
                 detail,
             };
@@ -276,9 +278,10 @@ impl Session {
                     let pause = self.backoff().wait(setbacks.saturating_sub(1), &mut self.rng);
                     self.fetch_for(now, id, Wanted::Tablets(table), now + pause);
                 }
-                Route::NoOwner { asked } => {
+                Route::NoOwner { asked, is_new } => {
                     if let Some(addr) = self.config.coordinators.get(self.coordinator).copied() {
-                        let trouble = Trouble { who: Who::Coordinator, addr, what: What::NoOwner };
+                        let what = if is_new { What::NotTaken } else { What::NoOwner };
+                        let trouble = Trouble { who: Who::Coordinator, addr, what };
                         self.running.get_mut(&id).expect("it runs").trouble = Some(trouble);
                     }
                     let pause = jittered(self.config.recovering_poll, &mut self.rng);
@@ -429,14 +432,34 @@ impl Session {
         if let Some(trouble) = trouble {
             detail.push_str(&format!("; last, {trouble}"));
         }
+        let told = trouble.and_then(Trouble::shortage);
+        let shortage = told.or_else(|| self.shortage_for(id));
+        if let (None, Some(shortage)) = (told, shortage) {
+            detail.push_str(&format!("; writes to this table wait: {shortage}"));
+        }
         let outcome = if unknown {
             Outcome::Unknown { detail }
         } else {
-            let status = trouble.map_or(Status::Retry, Trouble::status);
+            let status = match (trouble.map_or(Status::Retry, Trouble::status), shortage) {
+                // That nobody has taken the tablet comes of what is missing.
+                (Status::NotReady, Some(_)) => Status::TooFewBackups,
+                (status, _) => status,
+            };
             let cause = if heard { Cause::Deadline } else { Cause::Unreachable };
-            refused(status, cause, detail)
+            lacking(refused(status, cause, detail), shortage)
         };
         self.end(now, id, outcome);
+    }
+
+    /// What a mutation's table lacks, as the coordinator said last.
+    fn shortage_for(&self, id: OperationId) -> Option<Shortage> {
+        let operation = &self.running[&id].operation;
+        match operation.place() {
+            Place::OwnerOf { table, .. } if operation.repeat() == Repeat::Numbered => {
+                self.cache.shortage(table)
+            }
+            Place::OwnerOf { .. } | Place::Coordinator | Place::Address(_) => None,
+        }
     }
 
     /// Ends what cannot go on. What has a number and an open attempt is not refused by that.
@@ -530,7 +553,17 @@ impl Session {
 
 fn refused(status: Status, cause: Cause, detail: String) -> Outcome {
     let (version, answered_by): (Option<Version>, ServerId) = (None, ServerId::NONE);
-    Outcome::Refused { status, cause, version, item: None, answered_by, detail }
+    Outcome::Refused { status, cause, version, item: None, shortage: None, answered_by, detail }
+}
+
+/// The same refusal, with what is missing.
+fn lacking(outcome: Outcome, shortage: Option<Shortage>) -> Outcome {
+    match outcome {
+        Outcome::Refused { status, cause, version, item, answered_by, detail, .. } => {
+            Outcome::Refused { status, cause, version, item, shortage, answered_by, detail }
+        }
+        Outcome::Done(_) | Outcome::Unknown { .. } => outcome,
+    }
 }
 
 impl Machine for Session {

@@ -9,6 +9,7 @@
 use crate::operation::Target;
 use ramhold_base::hash::PlacementHasher;
 use ramhold_base::{Instant, KeyHash, ServerId, ShardId, TableId};
+use ramhold_wire::shortage::Shortage;
 use ramhold_wire::table::{TableDescription, TabletState};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -26,6 +27,7 @@ struct Table {
     hasher: PlacementHasher,
     fetched: Instant,
     version: u64,
+    shortage: Option<Shortage>,
     /// In order of their first hashes.
     tablets: Vec<Tablet>,
 }
@@ -57,6 +59,8 @@ pub enum Route {
     /// The coordinator said at `asked` that the tablet has no owner that serves it.
     NoOwner {
         asked: Instant,
+        /// It is new, and nobody has taken it yet.
+        is_new: bool,
     },
     Dropping,
 }
@@ -72,7 +76,7 @@ impl TabletCache {
             (TabletState::Dropping, _) => Route::Dropping,
             (TabletState::Serving, Some(owner)) => Route::To { owner, version: table.version },
             (TabletState::Serving | TabletState::Recovering | TabletState::Creating, _) => {
-                Route::NoOwner { asked: table.fetched }
+                Route::NoOwner { asked: table.fetched, is_new: tablet.state == TabletState::Creating }
             }
         }
     }
@@ -97,6 +101,7 @@ impl TabletCache {
             hasher: PlacementHasher::new(description.placement()),
             fetched: now,
             version: self.versions,
+            shortage: description.shortage,
             tablets: tablets.collect(),
         };
         self.tables.insert(description.table, table);
@@ -105,6 +110,11 @@ impl TabletCache {
             self.tables.remove(&oldest.expect("there are more tables than the most that are kept"));
         }
         true
+    }
+
+    /// Why writes to a table may wait, as the coordinator said last.
+    pub fn shortage(&self, table: TableId) -> Option<Shortage> {
+        self.tables.get(&table).and_then(|table| table.shortage)
     }
 
     pub fn forget(&mut self, table: TableId) {
@@ -190,6 +200,7 @@ mod tests {
         });
         TableDescription {
             migrating: 0,
+            shortage: None,
             table: TableId(table),
             name: format!("table {table}"),
             options: TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 0, slots: false },

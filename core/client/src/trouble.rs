@@ -1,6 +1,7 @@
 //! Why the last attempt of an operation did not end it, told so that a human can act on it.
 
 use ramhold_base::{ServerId, Status};
+use ramhold_wire::shortage::Shortage;
 use std::fmt;
 use std::net::SocketAddr;
 
@@ -28,8 +29,12 @@ pub enum What {
     /// An answer with the status that it would otherwise have been.
     Unreadable,
     Answered(Status),
+    /// An answer that writes wait for backups.
+    Lacks(Shortage),
     /// The tablet map says that the key has no owner for the time being.
     NoOwner,
+    /// The tablet map says that nobody has taken the key's tablet yet.
+    NotTaken,
 }
 
 impl Trouble {
@@ -37,10 +42,28 @@ impl Trouble {
     pub fn status(self) -> Status {
         match self.what {
             What::Answered(status) => status,
+            What::Lacks(_) => Status::TooFewBackups,
             What::NoOwner => Status::Recovering,
+            What::NotTaken => Status::NotReady,
             What::RefusedConnection | What::BrokenConnection | What::Silent | What::Unreadable => {
                 Status::Retry
             }
+        }
+    }
+}
+
+impl Trouble {
+    /// What is missing, if that is the trouble.
+    pub fn shortage(self) -> Option<Shortage> {
+        match self.what {
+            What::Lacks(shortage) => Some(shortage),
+            What::RefusedConnection
+            | What::BrokenConnection
+            | What::Silent
+            | What::Unreadable
+            | What::Answered(_)
+            | What::NoOwner
+            | What::NotTaken => None,
         }
     }
 }
@@ -58,6 +81,10 @@ impl fmt::Display for Trouble {
             What::Silent => write!(f, " did not answer"),
             What::Unreadable => write!(f, " gave an answer that cannot be read"),
             What::Answered(status) => write!(f, " answered: {status}"),
+            What::Lacks(shortage) => write!(f, " answered: {}: {shortage}", Status::TooFewBackups),
+            What::NotTaken => {
+                write!(f, " says that the key's tablet is being made, and no server has it yet")
+            }
             What::NoOwner => write!(f, " says that the key's tablet has no owner at present"),
         }
     }

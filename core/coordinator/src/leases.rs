@@ -1,6 +1,7 @@
 //! Leases of clients: who lives, and since when somebody is over.
 //!
 //! A record stands in the store from before a lease is told to anybody until it is over; renewals are in memory alone.
+//! An answer about a lease that lives waits until the store has confirmed the term (`reign`).
 //! A coordinator that has just started, or was stopped for a while, cannot know who has tried to renew: everybody gets a
 //! whole term.
 //!
@@ -12,6 +13,7 @@
 //! Not here: what masters do with the word, and the results that stand in the same record (`updates`). Protocol: docs/protocols/exactly-once.md. Catalogue: A3.
 
 use crate::machine::{Coordinator, millis};
+use crate::reign::Answer;
 use crate::state::{Key, LeaseRecord};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, LeaseId, Peer, Status};
@@ -116,8 +118,13 @@ impl Coordinator {
         });
         let last = self.state.meta.leases;
         let never = message.leases.iter().copied().filter(|lease| *lease > last).collect();
-        let answer = LeasesChecked { live: live.collect(), never };
-        self.outbox.reply_with(to, header, &answer);
+        let checked = LeasesChecked { live: live.collect(), never };
+        if planted(Defect::DeposedTellsLeases) {
+            self.outbox.reply_with(to, header, &checked);
+            return Ok(());
+        }
+        // Masters go by this answer under later coordinators too.
+        self.answer_confirmed(to, header, Answer::Leases(checked));
         Ok(())
     }
 

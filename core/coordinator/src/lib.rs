@@ -37,11 +37,13 @@ mod prove;
 mod publish;
 mod read_leases;
 mod recovery;
+mod reign;
 mod replaying;
 
 mod retry;
 mod room;
 mod seen;
+mod shortage;
 mod status;
 mod watching;
 mod weighing;

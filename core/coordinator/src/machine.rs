@@ -18,6 +18,7 @@ use crate::outbox::Outbox;
 use crate::read_leases::ReadLeases;
 use crate::rebuild::Rebuilding;
 use crate::recovery::Recovery;
+use crate::reign::Reign;
 use crate::room::Rooms;
 use crate::state::{Key, LINEAGE_KEY, State, TERM_KEY, decode_term, encode_term};
 use crate::tablets::Progress;
@@ -142,7 +143,7 @@ pub struct Coordinator {
     phase: Phase,
     pub(crate) term: Term,
     /// Tells this process from others that may have taken the same term on copies of one store.
-    pub(crate) reign: u64,
+    pub(crate) reign_mark: u64,
     pub(crate) state: State,
     pub(crate) outbox: Outbox,
     calls: Calls<Asked>,
@@ -169,6 +170,7 @@ pub struct Coordinator {
     pub(crate) progress: Progress,
     pub(crate) leases: Leases,
     pub(crate) read_leases: ReadLeases,
+    pub(crate) reign: Reign,
 
     /// One per crashed server.
     pub(crate) recoveries: BTreeMap<RecoveryId, Recovery>,
@@ -193,13 +195,13 @@ impl Coordinator {
         );
         let mut rng = Rng::new(seed);
         let calls = Calls::new(CALLS_ROLE, rng.u64());
-        let reign = rng.u64();
+        let reign_mark = rng.u64();
         Coordinator {
             config,
             rng,
             phase: Phase::New,
             term: Term::NONE,
-            reign,
+            reign_mark,
             state: State::default(),
             outbox: Outbox::default(),
             calls,
@@ -219,6 +221,7 @@ impl Coordinator {
             progress: Progress::default(),
             leases: Leases::default(),
             read_leases: ReadLeases::default(),
+            reign: Reign::default(),
             recoveries: BTreeMap::new(),
             recovery_wake: Instant::FAR,
             kept_changed: true,
@@ -466,7 +469,7 @@ impl Coordinator {
         self.cold_until = now + self.config.cold_start_wait;
         (self.outbox.cluster, self.outbox.term) = (self.state.meta.cluster, self.term);
         let mut lineage = std::mem::take(&mut self.state.lineage);
-        lineage.begin(self.term, self.reign);
+        lineage.begin(self.term, self.reign_mark);
         self.outbox.resume(lineage);
         self.resume_copies(records);
         let text = format!(
@@ -607,7 +610,7 @@ impl Coordinator {
             Opcode::LeaseOpen => self.on_lease_open(now, to, header, &decode(body)?),
             Opcode::LeaseRenew => self.on_lease_renew(now, to, header, &decode(body)?),
             Opcode::LeaseCheck => self.answer_lease_check(now, to, header, &decode(body)?),
-            Opcode::ReadLease => self.on_read_lease(now, from, header),
+            Opcode::ReadLease => self.on_read_lease(now, to, header),
             Opcode::TableCreate => {
                 let message = decode(body)?;
                 self.on_update(from, header, |coordinator| coordinator.create_table(&message))
@@ -615,6 +618,10 @@ impl Coordinator {
             Opcode::TableDrop => {
                 let message = decode(body)?;
                 self.on_update(from, header, |coordinator| coordinator.drop_table(&message))
+            }
+            Opcode::TableTruncate => {
+                let message = decode(body)?;
+                self.on_update(from, header, |coordinator| coordinator.truncate_table(&message))
             }
             Opcode::TableDivide => self.on_table_divide(now, from, header, decode(body)?),
             Opcode::TableAlter => {

@@ -45,6 +45,9 @@ impl Coordinator {
         if (table.options.durability, table.options.replicas) == (durability, replicas) {
             return Ok(result);
         }
+        if let Some(shortage) = self.shortage(replicas) {
+            return Ok(UpdateResult::Lacking(shortage));
+        }
         let record = self.state.tables.get_mut(&message.table).expect("found above");
         (record.options.durability, record.options.replicas) = (durability, replicas);
         record.division = record.division.next();

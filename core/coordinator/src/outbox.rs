@@ -151,6 +151,13 @@ impl Outbox {
         self.send(to, &self.answer(request, status), 0, |_| {});
     }
 
+    /// A refusal with its facts.
+    pub fn refuse_with<T: Encode<()>>(&mut self, to: Peer, request: &Header, status: Status, facts: &T) {
+        let body = encode(facts);
+        let header = self.answer(request, status);
+        self.send(to, &header, body.len(), |out| out.extend_from_slice(&body));
+    }
+
     /// The answer's header tells who answers: clients learn the cluster from it.
     fn answer(&self, request: &Header, status: Status) -> Header {
         Header { cluster: self.cluster, term: self.term, ..request.answer(status) }

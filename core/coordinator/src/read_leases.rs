@@ -2,26 +2,21 @@
 //!
 //! A grant promises not to open the master's tablets elsewhere for a while. It is kept in memory alone: a coordinator
 //! that starts takes it that everybody was granted one just before. So one that has been deposed must grant nothing:
-//! each grant waits until the store, asked after the request came, still has the own term.
+//! each grant waits until the store has confirmed the term (`reign`).
 //!
-//! Invariants:
-//! - nobody is granted anything who is not Up when the store has answered;
-//! - at most one question to the store is under way; requests that come meanwhile wait for the next.
+//! Invariant: nobody is granted anything who is not Up when the store has answered.
 //!
 //! Protocol: docs/protocols/read-leases.md. Catalogue: F8, J2.
 
 use crate::machine::Coordinator;
 use crate::membership::sender_of;
-use crate::state::TERM_KEY;
+use crate::reign::Answer;
 use ramhold_base::limits::READ_LEASE;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ConnId, Instant, Peer, ServerId, Status, StoreRequest, StoreToken};
+use ramhold_base::{Instant, Peer, ServerId, Status};
 use ramhold_wire::Header;
 use ramhold_wire::control::Empty;
 use std::collections::BTreeMap;
-
-/// Who asks, over which connection and with what.
-type Asking = BTreeMap<ServerId, (ConnId, Header)>;
 
 #[derive(Default, Debug)]
 pub(crate) struct ReadLeases {
@@ -29,8 +24,6 @@ pub(crate) struct ReadLeases {
     before: Instant,
     /// Until when each server may rely on what it was granted.
     granted: BTreeMap<ServerId, Instant>,
-    waiting: Asking,
-    confirming: Option<(StoreToken, Asking)>,
 }
 
 impl Coordinator {
@@ -46,55 +39,21 @@ impl Coordinator {
         over.filter_map(|(id, _)| self.state.recoveries.get(id).map(|record| record.crashed))
     }
 
-    pub(crate) fn on_read_lease(
-        &mut self,
-        now: Instant,
-        from: ConnId,
-        header: &Header,
-    ) -> Result<(), Status> {
+    pub(crate) fn on_read_lease(&mut self, now: Instant, to: Peer, header: &Header) -> Result<(), Status> {
         let server = sender_of(header)?;
-        self.read_leases.waiting.insert(server, (from, *header));
         if planted(Defect::DeposedGrants) {
-            let waiting = std::mem::take(&mut self.read_leases.waiting);
-            self.grant(now, waiting);
+            self.grant(now, server, to, header);
         }
-        self.confirm_term();
+        self.answer_confirmed(to, header, Answer::ReadLease);
         Ok(())
     }
 
-    fn confirm_term(&mut self) {
-        if self.read_leases.confirming.is_none() && !self.read_leases.waiting.is_empty() {
-            let token = self.outbox.store(StoreRequest::Get { key: TERM_KEY.into() });
-            self.read_leases.confirming = Some((token, std::mem::take(&mut self.read_leases.waiting)));
-        }
-    }
-
-    /// The store has told what it has as the term.
-    pub(crate) fn on_term_confirmed(
-        &mut self,
-        now: Instant,
-        token: StoreToken,
-        found: &[(String, u64, Vec<u8>)],
-    ) {
-        let Some((_, asking)) = self.read_leases.confirming.take_if(|(expected, _)| *expected == token)
-        else {
-            return;
-        };
-        if found.first().is_none_or(|(_, version, _)| *version != self.outbox.term_version) {
-            return self.deposed("another coordinator has taken over");
-        }
-        self.grant(now, asking);
-        self.confirm_term();
-    }
-
-    fn grant(&mut self, now: Instant, asking: Asking) {
-        for (server, (conn, header)) in asking {
-            if self.state.is_up(server) {
-                self.read_leases.granted.insert(server, now + READ_LEASE);
-                self.outbox.reply_with(Peer::Conn(conn), &header, &Empty {});
-            } else {
-                self.outbox.reply(Peer::Conn(conn), &header, Status::Fenced);
-            }
+    pub(crate) fn grant(&mut self, now: Instant, server: ServerId, to: Peer, header: &Header) {
+        if self.state.is_up(server) {
+            self.read_leases.granted.insert(server, now + READ_LEASE);
+            self.outbox.reply_with(to, header, &Empty {});
+        } else {
+            self.outbox.reply(to, header, Status::Fenced);
         }
     }
 

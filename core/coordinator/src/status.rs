@@ -8,9 +8,7 @@ use crate::state::RecoveryRecord;
 use crate::watching;
 use ramhold_base::{Instant, Peer, ServerId, Status};
 use ramhold_wire::Header;
-use ramhold_wire::membership::ServerEntry;
 use ramhold_wire::status::{ClusterStatus, Pong, ProcessStatus, Recoveries, RecoveryPhase, RecoveryReport};
-use std::collections::{BTreeMap, BTreeSet};
 
 /// Lines about what is missing in one report.
 const MISSING_COUNT_MAX: usize = 16;
@@ -145,7 +143,7 @@ impl Coordinator {
                 unproven.join(", ")
             ));
         }
-        self.warn_of_domains(&mut warnings);
+        self.warn_of_shortages(&mut warnings);
         for (id, recovery) in
             self.recoveries.iter().filter(|(_, r)| !r.missing.is_empty()).take(WARNING_COUNT_MAX)
         {
@@ -174,38 +172,6 @@ impl Coordinator {
                 .push(format!("{} tablets wait to be taken by a master.", self.progress.creating_count()));
         }
         warnings
-    }
-
-    /// Tables that want more copies than there are separate places for some master's replicas.
-    fn warn_of_domains(&self, warnings: &mut Vec<String>) {
-        let backups = || self.state.all_up().filter(|s| s.entry.backup).map(|s| failure_domain(&s.entry));
-        let domains: BTreeSet<String> = backups().collect();
-        let own = |master: &ServerEntry| {
-            !self.config.allow_local_backup && domains.contains(&failure_domain(master))
-        };
-        let masters = self.state.all_up().filter(|s| s.entry.master);
-        let places: BTreeMap<ServerId, usize> =
-            masters.map(|s| (s.entry.id, domains.len() - usize::from(own(&s.entry)))).collect();
-        let Some(fewest) = places.values().copied().min() else { return };
-        let tables = self.state.tables.values().filter(|t| !t.dropping);
-        let starved = tables.filter(|t| usize::from(t.options.replicas) > fewest);
-        for table in starved.take(WARNING_COUNT_MAX) {
-            warnings.push(format!(
-                "Table '{}' wants {} copies, but some master finds only {fewest} backups in failure domains of \
-                 their own: its writes wait.",
-                table.name.escape_debug(),
-                table.options.replicas
-            ));
-        }
-    }
-}
-
-/// What dies together with a server: its rack, else its host, else itself.
-pub(crate) fn failure_domain(entry: &ServerEntry) -> String {
-    let label = |name: &str| entry.labels.iter().find(|l| l.name == name);
-    match label("rack").or_else(|| label("host")) {
-        Some(label) => format!("{} {}", label.name, label.value),
-        None => entry.id.to_string(),
     }
 }
 

@@ -1,6 +1,7 @@
-//! What clients ask about tables: create, drop, list, describe.
+//! What clients ask about tables: create, truncate, drop, list, describe.
 //!
 //! What the creator leaves open is settled when the table is made, and stored with it: the default may change later.
+//! A table whose replicas the servers that are up cannot keep is not made (`shortage`).
 //! A table is stored with its tablets placed before anybody is told to take one; the client is answered when all are
 //! taken. A dropped table is stored as dropping, which frees its name; the record goes when no owner serves it any more.
 //!
@@ -19,8 +20,8 @@ use ramhold_base::{
 use ramhold_wire::Header;
 use ramhold_wire::membership::Durability;
 use ramhold_wire::table::{
-    LeftOpen, TableCreate, TableDescribe, TableDescription, TableDrop, TableOptions, TableSummary, Tables,
-    TabletDescription, TabletState,
+    LeftOpen, TableCreate, TableDescribe, TableDescription, TableDrop, TableOptions, TableSummary,
+    TableTruncate, Tables, TabletDescription, TabletState,
 };
 use std::collections::BTreeMap;
 
@@ -35,65 +36,89 @@ impl Coordinator {
             return Err(Status::TooManyTables);
         }
         let mut masters = self.state.tablets_by_master();
-        let count = match message.options.tablets {
-            0 => u64::try_from(masters.len()).unwrap_or(u64::MAX).min(u64::from(TABLET_COUNT_MAX)),
-            count => u64::from(count),
-        };
         if masters.is_empty() {
             // For this number for good: the client goes on under another.
             return Err(Status::Retry);
         }
+        if let Some(shortage) = self.shortage(options.replicas) {
+            return Ok(UpdateResult::Lacking(shortage));
+        }
+        let count = match message.options.tablets {
+            0 => u64::try_from(masters.len()).unwrap_or(u64::MAX).min(u64::from(TABLET_COUNT_MAX)),
+            count => u64::from(count),
+        };
+        let part = if options.slots { part_at_slots } else { part };
+        let range = |index: u64| part(0, u64::MAX, index, count);
+        let tablets = (0..count).map(|i| untaken(range(i), least_loaded(&mut masters))).collect();
+        let seed = PlacementSeed(self.rng.u64());
+        Ok(UpdateResult::TableCreated(self.enter_table(message.name.clone(), options, seed, tablets)))
+    }
+
+    fn enter_table(
+        &mut self,
+        name: String,
+        options: TableOptions,
+        seed: PlacementSeed,
+        tablets: Vec<TabletRecord>,
+    ) -> TableId {
         let id = self.state.meta.tables.next();
         self.state.meta.tables = id;
-        let tablet = |index: u64, owner: ServerId| {
-            let part = if options.slots { part_at_slots } else { part };
-            let (first, last) = part(0, u64::MAX, index, count);
-            TabletRecord {
-                first: KeyHash(first),
-                last: KeyHash(last),
-                owner,
-                taken: false,
-                shard: ShardId::NONE,
-                stream: StreamId::NONE,
-                first_segment: SegmentId::NONE,
-                version_floor: Version::NONE,
-                joined: false,
-                earlier: None,
-                older: Vec::new(),
-            }
-        };
-        let tablets = (0..count).map(|i| tablet(i, least_loaded(&mut masters))).collect();
-        let table = TableRecord {
-            id,
-            name: message.name.clone(),
-            options,
-            seed: PlacementSeed(self.rng.u64()),
-            dropping: false,
-            tablets,
-            division: DivisionId::NONE,
-        };
-        let text = format!("table {id} '{}' is being created: {count} tablets", message.name.escape_debug());
+        let text =
+            format!("table {id} '{}' is being created: {} tablets", name.escape_debug(), tablets.len());
         self.outbox.report(Level::Info, text);
+        let division = DivisionId::NONE;
+        let table = TableRecord { id, name, options, seed, dropping: false, tablets, division };
         self.state.tables.insert(id, table);
         self.outbox.touch(Key::Meta);
         self.outbox.touch(Key::Table(id));
         self.want_tablets(id);
-        Ok(UpdateResult::TableCreated(id))
+        id
     }
 
-    /// Of a table that is being dropped the end is awaited: until then an owner may still serve it.
+    /// Answered when no owner serves the table any more, also when it is being dropped already.
     pub(crate) fn drop_table(&mut self, message: &TableDrop) -> Result<UpdateResult, Status> {
         let id = message.table;
-        let table = self.state.tables.get_mut(&id).ok_or(Status::UnknownTable)?;
-        if !table.dropping {
-            table.dropping = true;
-            let text = format!("table {id} '{}' is being dropped", table.name.escape_debug());
-            self.outbox.report(Level::Info, text);
-            self.outbox.touch(Key::Table(id));
-            self.want_drop(id);
-            self.recoveries_without(id);
+        if !self.state.tables.get(&id).ok_or(Status::UnknownTable)?.dropping {
+            self.begin_drop(id);
         }
         Ok(UpdateResult::TableDropped(id))
+    }
+
+    fn begin_drop(&mut self, id: TableId) {
+        let Some(table) = self.state.tables.get_mut(&id) else { return };
+        table.dropping = true;
+        let text = format!("table {id} '{}' is being dropped", table.name.escape_debug());
+        self.outbox.report(Level::Info, text);
+        self.outbox.touch(Key::Table(id));
+        self.want_drop(id);
+        self.recoveries_without(id);
+    }
+
+    /// An empty table takes the place of this one: whatever a table has but objects stays as it is.
+    pub(crate) fn truncate_table(&mut self, message: &TableTruncate) -> Result<UpdateResult, Status> {
+        let old = message.table;
+        let table = self.state.tables.get(&old).filter(|t| !t.dropping).ok_or(Status::UnknownTable)?;
+        if self.state.tables.len() >= TABLE_COUNT_MAX {
+            return Err(Status::TooManyTables);
+        }
+        let mut masters = self.state.tablets_by_master();
+        if masters.is_empty() {
+            // For this number for good: the client goes on under another.
+            return Err(Status::Retry);
+        }
+        if let Some(shortage) = self.shortage(table.options.replicas) {
+            return Ok(UpdateResult::Lacking(shortage));
+        }
+        let owner = |tablet: &TabletRecord, masters: &mut BTreeMap<ServerId, u32>| {
+            if masters.contains_key(&tablet.owner) { tablet.owner } else { least_loaded(masters) }
+        };
+        let whole = table.whole_tablets();
+        let tablets = whole.map(|t| untaken((t.first.0, t.last.0), owner(&t, &mut masters))).collect();
+        let (name, options, seed) = (table.name.clone(), table.options.clone(), table.seed);
+        self.begin_drop(old);
+        let new = self.enter_table(name, options, seed, tablets);
+        self.outbox.report(Level::Debug, "mark:table_truncated");
+        Ok(UpdateResult::TableTruncated(old, new))
     }
 
     pub(crate) fn answer_table_list(&mut self, to: Peer, header: &Header) -> Result<(), Status> {
@@ -133,6 +158,7 @@ impl Coordinator {
             seed: table.seed,
             tablets: table.whole_tablets().map(|t| self.describe(table, &t)).collect(),
             migrating: self.migrating_count(table),
+            shortage: self.shortage(table.options.replicas),
         };
         self.outbox.reply_with(to, header, &description);
         Ok(())
@@ -158,6 +184,23 @@ impl Coordinator {
             stream: tablet.stream,
             first_segment: tablet.first_segment,
         }
+    }
+}
+
+/// A tablet that its owner is still to take.
+fn untaken((first, last): (u64, u64), owner: ServerId) -> TabletRecord {
+    TabletRecord {
+        first: KeyHash(first),
+        last: KeyHash(last),
+        owner,
+        taken: false,
+        shard: ShardId::NONE,
+        stream: StreamId::NONE,
+        first_segment: SegmentId::NONE,
+        version_floor: Version::NONE,
+        joined: false,
+        earlier: None,
+        older: Vec::new(),
     }
 }
 

@@ -13,7 +13,7 @@
 
 use crate::machine::Coordinator;
 use crate::state::TabletRecord;
-use crate::status::failure_domain;
+use crate::shortage::failure_domain;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, Level, ServerId};
 use std::collections::{BTreeMap, BTreeSet};

@@ -17,7 +17,7 @@ use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ConnId, Level, Peer, Status, TableId};
 use ramhold_wire::Header;
 use ramhold_wire::control::Empty;
-use ramhold_wire::table::{TableCreated, TableDivided};
+use ramhold_wire::table::{TableCreated, TableDivided, TableTruncated};
 
 /// Results of one lease, and of all together; bound the records in the store and the memory.
 pub(crate) const UPDATE_COUNT_MAX: usize = 1024;
@@ -116,8 +116,14 @@ impl Coordinator {
                 (!table.dropping && table.tablets.iter().any(|t| !t.taken)).then_some(id)
             }
             UpdateResult::TableDropped(id) => self.state.tables.contains_key(&id).then_some(id),
+            UpdateResult::TableTruncated(old, new) => self
+                .unfinished(UpdateResult::TableDropped(old))
+                .or_else(|| self.unfinished(UpdateResult::TableCreated(new))),
             UpdateResult::TableDivided(id, division, _) => self.is_being_told(id, division).then_some(id),
-            UpdateResult::Refused(_) | UpdateResult::LossAcknowledged | UpdateResult::TableAltered(_) => None,
+            UpdateResult::Refused(_)
+            | UpdateResult::Lacking(_)
+            | UpdateResult::LossAcknowledged
+            | UpdateResult::TableAltered(_) => None,
         }
     }
 
@@ -125,8 +131,14 @@ impl Coordinator {
         let to = Peer::Conn(to);
         match result {
             UpdateResult::Refused(status) => self.outbox.reply(to, header, status),
+            UpdateResult::Lacking(shortage) => {
+                self.outbox.refuse_with(to, header, Status::TooFewBackups, &shortage);
+            }
             UpdateResult::TableCreated(table) => {
                 self.outbox.reply_with(to, header, &TableCreated { table });
+            }
+            UpdateResult::TableTruncated(_, table) => {
+                self.outbox.reply_with(to, header, &TableTruncated { table });
             }
             UpdateResult::TableDivided(_, _, tablets) => {
                 self.outbox.reply_with(to, header, &TableDivided { tablets });

@@ -10,6 +10,7 @@ use crate::tablets::Tablet;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Effects, Instant, KeyHash, Level, Status, StreamId, TableId};
 use ramhold_log::{Recalled, Unreadable};
+use ramhold_wire::control::encode_into;
 use ramhold_wire::{Header, Opcode, View};
 use std::time::Duration;
 
@@ -85,7 +86,7 @@ impl Master {
                 return None;
             }
             Recalled::Burnt if !header.repeated && !planted(Defect::SequenceNotBurnt) => Status::Retry,
-            _ => match self.leases.check(now, lease, view.term) {
+            _ => match self.leases.check(now, lease) {
                 LeaseStanding::Live if self.migrating.blocks(table, hash) => Status::Retry,
                 LeaseStanding::Live if self.is_crowded(tablet.stream) => Status::TooMany,
                 LeaseStanding::Live if self.is_blocked(now, tablet.stream) => Status::TooFewBackups,
@@ -96,7 +97,17 @@ impl Master {
                 LeaseStanding::Over => Status::LeaseOver,
             },
         };
-        self.refuse(from, header, refusal, effects);
+        let shortage = match refusal {
+            Status::TooFewBackups => self.replicator.shortage(tablet.stream, view),
+            _ => None,
+        };
+        if let Some(shortage) = shortage {
+            effects.report(Level::Debug, "mark:write_lacks_backups");
+            let facts = |out: &mut Vec<u8>| encode_into(out, &shortage);
+            self.multis.answer(from, header, refusal, facts, effects);
+        } else {
+            self.refuse(from, header, refusal, effects);
+        }
         None
     }
 

@@ -1,18 +1,21 @@
 //! Which clients' leases live, as far as the coordinator has told.
 //!
-//! A mutation is carried out only under a lease of which this term's coordinator has said that it lives, and only for as
-//! long as it said, by our clock and less a part for clocks that differ. Everything else is refused for the time being,
-//! and asked about. A lease that is over is forgotten with its results, which nobody can ask for any more.
+//! A mutation is carried out only under a lease of which a coordinator has said that it lives, and only for as long as it
+//! said, by our clock and less a part for clocks that differ. Everything else is refused for the time being, and asked
+//! about. A lease that is over is forgotten with its results, which nobody can ask for any more.
+//!
+//! The word of a coordinator outlives it: its successor gives every lease a whole term, and no coordinator speaks of
+//! leases after its successor has begun. So mutations go on while the coordinator is away, however often it restarts.
 //!
 //! Invariants:
 //! - at most one question is under way;
-//! - an answer of a coordinator of before counts for nothing.
+//! - an answer from another term than the known one counts for nothing: it may be late.
 //!
 //! Not here: results and floors (log). Protocol: docs/protocols/exactly-once.md, rules 6 to 8. Catalogue: A3.
 
 use crate::{Context, Master};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Effects, Instant, LeaseId, Level, Peer, Status, Term};
+use ramhold_base::{Effects, Instant, LeaseId, Level, Peer, Status};
 use ramhold_wire::lease::{LEASE_CHECK_COUNT_MAX, LeaseCheck, LeasesChecked};
 use ramhold_wire::{Header, View, decode, request};
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,9 +37,8 @@ pub(crate) enum LeaseStanding {
 #[derive(Clone, Copy, Debug)]
 enum Told {
     Nothing,
-    /// Of a coordinator's term: until when it lives at least, and when to ask again.
+    /// Until when it lives at least, and when to ask again.
     Live {
-        term: Term,
         until: Instant,
         ask_at: Instant,
     },
@@ -68,10 +70,10 @@ impl Leases {
     }
 
     /// Whether a mutation may be carried out under a lease just now; what is not known is asked about.
-    pub fn check(&mut self, now: Instant, lease: LeaseId, term: Term) -> LeaseStanding {
+    pub fn check(&mut self, now: Instant, lease: LeaseId) -> LeaseStanding {
         match self.told.get(&lease) {
             _ if planted(Defect::LeaseNotChecked) => LeaseStanding::Live,
-            Some(Told::Live { term: theirs, until, ask_at }) if *theirs == term && now < *until => {
+            Some(Told::Live { until, ask_at }) if now < *until => {
                 if now >= *ask_at {
                     self.wanted.insert(lease);
                 }
@@ -87,9 +89,9 @@ impl Leases {
     }
 
     /// Those known to live.
-    pub fn live(&self, now: Instant, term: Term) -> impl Iterator<Item = LeaseId> {
+    pub fn live(&self, now: Instant) -> impl Iterator<Item = LeaseId> {
         self.told.iter().filter_map(move |(lease, told)| match told {
-            Told::Live { term: theirs, until, .. } => (*theirs == term && now < *until).then_some(*lease),
+            Told::Live { until, .. } => (now < *until).then_some(*lease),
             Told::Nothing | Told::Over => None,
         })
     }
@@ -123,7 +125,7 @@ impl Master {
     /// Asks about what is wanted to be known.
     pub(crate) fn advance_leases(&mut self, now: Instant, view: &View, effects: &mut Effects) {
         if now >= self.leases.sweep_at {
-            self.sweep_leases(now, view);
+            self.sweep_leases(now);
         }
         if self.leases.is_asking || self.leases.wanted.is_empty() || now < self.leases.ask_at {
             return;
@@ -162,7 +164,7 @@ impl Master {
                 Some(millis) => {
                     let time = Duration::from_millis(*millis);
                     let (until, ask_at) = (sent + time * 15 / 16, sent + time / 3);
-                    self.leases.tell(*lease, Told::Live { term: header.term, until, ask_at });
+                    self.leases.tell(*lease, Told::Live { until, ask_at });
                 }
                 // Somebody has made it up. If it is given out some time, nothing of before may stand in its way.
                 None if answer.never.contains(lease) => {
@@ -185,13 +187,13 @@ impl Master {
 
     /// Whatever is remembered of leases of which nothing is known for certain is asked about: only so does it end. What
     /// is over and was said so may be forgotten, and asked about again.
-    fn sweep_leases(&mut self, now: Instant, view: &View) {
+    fn sweep_leases(&mut self, now: Instant) {
         self.leases.sweep_at = now + self.config.lease_sweep_interval;
         let over = |(lease, told): (&LeaseId, &Told)| matches!(told, Told::Over).then_some(*lease);
         let over: Vec<LeaseId> = self.leases.told.iter().filter_map(over).collect();
         over.into_iter().for_each(|lease| self.leases.forget(lease));
         let idle = |(lease, told): (&LeaseId, &Told)| match told {
-            Told::Live { term, until, .. } => (*term != view.term || *until <= now).then_some(*lease),
+            Told::Live { until, .. } => (*until <= now).then_some(*lease),
             Told::Nothing | Told::Over => Some(*lease),
         };
         let mut wanted: Vec<LeaseId> = self.leases.told.iter().filter_map(idle).collect();

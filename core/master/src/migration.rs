@@ -158,6 +158,11 @@ impl Migrating {
         self.wanted.contains_key(&table)
     }
 
+    /// Whether tablets of some table are to be kept so.
+    pub fn wants(&self, class: Class) -> bool {
+        self.wanted.values().any(|(wanted, _)| *wanted == class)
+    }
+
     /// Whether a tablet of this table is on its way.
     pub fn is_moving(&self, table: TableId) -> bool {
         self.moving.as_ref().is_some_and(|moving| moving.tablet.table == table)

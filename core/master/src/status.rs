@@ -1,8 +1,10 @@
 //! What can be seen of a master.
 
+use crate::tablets::Tablet;
 use crate::{LogSegments, Master};
 use ramhold_base::map::FastMap;
-use ramhold_base::{Instant, KeyHash, Latencies, LeaseId, ServerId, StreamId, TableId, Term};
+use ramhold_base::{Instant, KeyHash, Latencies, LeaseId, ServerId, StreamId, TableId};
+use ramhold_wire::membership::Durability;
 use ramhold_wire::status::{ProcessStatus, ReadLeaseStatus, ResultsStatus};
 use ramhold_wire::{Opcode, View};
 
@@ -30,6 +32,11 @@ impl Master {
         status.reads = self.counters.reads;
         status.writes = self.counters.writes;
         status.streams = self.replicator.status(view, |stream| self.unreplicated_bytes(stream));
+        for stream in &mut status.streams {
+            if !self.is_needed(stream.stream, (stream.durability, stream.replicas)) {
+                stream.waits_for = None;
+            }
+        }
         status.recovering_partitions = self.replays.len() as u64;
         status.cleaning = Some(self.cleaning_status());
         status.scrub = Some(self.scrub.status());
@@ -53,6 +60,14 @@ impl Master {
     /// Answers since the start by what was asked, with how long they were waited for.
     pub fn operations(&self) -> Vec<(Opcode, Latencies)> {
         self.multis.answered.by_operation()
+    }
+
+    /// Whether a tablet lies in a stream, or is to. What another stream lacks holds up nobody.
+    fn is_needed(&self, stream: StreamId, class: (Durability, u8)) -> bool {
+        let moved = |tablet: &Tablet| tablet.moved.is_some_and(|moved| moved.stream == stream);
+        self.tablets.all().any(|tablet| tablet.stream == stream || moved(tablet))
+            || self.migrating.wants(class)
+            || !self.replays.is_empty()
     }
 
     fn unreplicated_bytes(&self, stream: StreamId) -> u64 {
@@ -96,9 +111,9 @@ impl Master {
         self.read_lease.known_until(&self.replicator)
     }
 
-    /// Clients' leases that are known to live at `now`, under this term of the coordinator.
-    pub fn live_leases(&self, now: Instant, term: Term) -> impl Iterator<Item = LeaseId> {
-        self.leases.live(now, term)
+    /// Clients' leases that are known to live at `now`.
+    pub fn live_leases(&self, now: Instant) -> impl Iterator<Item = LeaseId> {
+        self.leases.live(now)
     }
 
     /// Whether every segment has all its replicas.

@@ -112,6 +112,7 @@ impl ServerNode {
             | Opcode::TableDrop
             | Opcode::TableDivide
             | Opcode::TableAlter
+            | Opcode::TableTruncate
             | Opcode::TabletMigrated
             | Opcode::Settled
             | Opcode::ClusterStatus

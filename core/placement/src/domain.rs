@@ -3,6 +3,7 @@
 use ramhold_base::ServerId;
 use ramhold_wire::View;
 use ramhold_wire::membership::ServerEntry;
+use ramhold_wire::shortage::{DomainLevel, Shortage};
 
 /// The failure domain of a server: its `rack`, else its `host`, else itself.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -31,4 +32,15 @@ pub fn domain_count(view: &View, local_allowed: bool) -> usize {
     domains.sort_unstable();
     domains.dedup();
     domains.iter().filter(|d| local_allowed || Some(**d) != own).count()
+}
+
+/// What is missing for so many replicas of this server's log.
+pub fn shortage(view: &View, replicas: u8, local_allowed: bool) -> Option<Shortage> {
+    let up = u32::try_from(domain_count(view, local_allowed)).unwrap_or(u32::MAX);
+    (u32::from(replicas) > up).then(|| Shortage {
+        replicas,
+        up,
+        level: DomainLevel::of(view.list.up().filter(|e| e.backup)),
+        own_counts: local_allowed,
+    })
 }

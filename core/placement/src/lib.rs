@@ -14,7 +14,7 @@ mod copysets;
 mod domain;
 
 pub use copysets::{CopysetCache, Copysets};
-pub use domain::{Domain, domain, domain_count};
+pub use domain::{Domain, domain, domain_count, shortage};
 
 use ramhold_base::{Rng, ServerId};
 use ramhold_wire::View;

@@ -2,9 +2,10 @@
 
 use crate::Replicator;
 use ramhold_base::{Epoch, Position, SegmentId, ServerId, StreamId};
-use ramhold_placement::domain_count;
+use ramhold_placement::shortage;
 use ramhold_wire::View;
 use ramhold_wire::membership::Durability;
+use ramhold_wire::shortage::Shortage;
 use ramhold_wire::status::StreamStatus;
 
 /// One replica as the master sees it, for state audits.
@@ -54,12 +55,8 @@ impl Replicator {
         let head = entry.order.front()?;
         let segment = &self.segments[head];
         if segment.places.iter().any(|p| p.backup.is_none()) {
-            let domains = domain_count(view, self.config.local_allowed);
-            if domains < usize::from(entry.replicas) {
-                return Some(format!(
-                    "R = {} replicas need as many other failure domains; there are {domains}",
-                    entry.replicas
-                ));
+            if let Some(shortage) = shortage(view, entry.replicas, self.config.local_allowed) {
+                return Some(format!("backups: {shortage}; {}", shortage.remedy()));
             }
             return Some("a backup with room for another replica".into());
         }
@@ -67,6 +64,11 @@ impl Replicator {
             return Some("the coordinator, to record the head".into());
         }
         None
+    }
+
+    /// What is missing for a stream's replicas, if it is failure domains.
+    pub fn shortage(&self, stream: StreamId, view: &View) -> Option<Shortage> {
+        shortage(view, self.replica_count(stream), self.config.local_allowed)
     }
 
     /// Whether every segment has all its replicas, whole.

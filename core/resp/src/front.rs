@@ -443,6 +443,7 @@ fn fault_of(status: Status, detail: &str) -> Fault {
         Status::NotANumber => Fault::NOT_AN_INTEGER,
         Status::OutOfRange => Fault::OVERFLOW,
         Status::Corrupt | Status::NotAllowed => Fault::said(format!("ERR {}", status.text())),
+        Status::TooFewBackups => Fault::said(format!("NOREPLICAS {}", status.text())),
         _ if detail.is_empty() => Fault::said(format!("TRYAGAIN {}", status.text())),
         _ => Fault::said(format!("TRYAGAIN {}: {detail}", status.text())),
     }

@@ -24,6 +24,7 @@ mod read_times;
 pub mod recovery;
 pub mod scan;
 pub mod server_list;
+pub mod shortage;
 pub mod status;
 pub mod table;
 

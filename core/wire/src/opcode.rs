@@ -100,6 +100,8 @@ opcodes! {
     LossAccept = 80;
     // And of tables, since the numbers of clients are given out (D2).
     TableAlter = 81;
+    /// A client's, of a table that is to be empty (J1).
+    TableTruncate = 82;
 
     // Of the coordinator's state, from who has a copy (G1).
     StateTell = 90;

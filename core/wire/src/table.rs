@@ -4,6 +4,7 @@ use crate::Opcode;
 use crate::control::{Address, Empty, Message};
 use crate::membership::Durability;
 use crate::recovery::TabletStat;
+use crate::shortage::Shortage;
 use minicbor::{Decode, Encode};
 use ramhold_base::hash::{Placement, PlacementSeed};
 use ramhold_base::{DivisionId, KeyHash, SegmentId, ServerId, ShardId, StreamId, TableId};
@@ -51,7 +52,8 @@ pub struct TableCreate {
     pub left_open: Option<LeftOpen>,
 }
 
-/// Answered when every tablet has an owner that serves it.
+/// Answered when every tablet has an owner that serves it. `TooFewBackups`, with a `Shortage` as its body, when the servers
+/// that are up cannot keep its replicas; then nothing is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct TableCreated {
     #[n(0)]
@@ -74,6 +76,27 @@ pub struct TableDrop {
 impl Message for TableDrop {
     const OPCODE: Opcode = Opcode::TableDrop;
     type Reply = Empty;
+}
+
+/// Client to coordinator, by id and under a number of the client's lease: the table is dropped, and an empty one takes its
+/// name, options, seed and division, in one commit. Answered when the old one is gone and the new one is served.
+/// `TooFewBackups`, with a `Shortage` as its body, when the new one could not keep its replicas; then the old one stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct TableTruncate {
+    #[n(0)]
+    pub table: TableId,
+}
+
+/// The table that takes its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct TableTruncated {
+    #[n(0)]
+    pub table: TableId,
+}
+
+impl Message for TableTruncate {
+    const OPCODE: Opcode = Opcode::TableTruncate;
+    type Reply = TableTruncated;
 }
 
 /// Client to coordinator, by id and under a number of the client's lease: tablets are cut or joined where they are.
@@ -122,6 +145,7 @@ impl Message for TableDivide {
 
 /// Operator to coordinator, by id and under a number of a client's lease: the table is to be kept in another way. Answered
 /// when that is stored; its tablets follow one by one (docs/protocols/migration.md), which `TableDescription` tells.
+/// `TooFewBackups`, with a `Shortage` as its body, when the servers that are up cannot keep it so; then nothing changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct TableAlter {
     #[n(0)]
@@ -194,6 +218,9 @@ pub struct TableDescription {
     #[n(5)]
     #[cbor(default)]
     pub migrating: u32,
+    /// Why writes may wait: too few failure domains are up for the table's replicas.
+    #[n(6)]
+    pub shortage: Option<Shortage>,
 }
 
 impl TableDescription {

@@ -14,12 +14,13 @@ use ramhold_wire::{Opcode, decode};
 use std::collections::BTreeMap;
 
 const DOCUMENT: &str = include_str!("../../../docs/formats/messages.md");
-const SOURCES: [&str; 7] = [
+const SOURCES: [&str; 8] = [
     include_str!("../src/copies.rs"),
     include_str!("../src/lease.rs"),
     include_str!("../src/membership.rs"),
     include_str!("../src/pubsub.rs"),
     include_str!("../src/recovery.rs"),
+    include_str!("../src/shortage.rs"),
     include_str!("../src/status.rs"),
     include_str!("../src/table.rs"),
 ];

@@ -299,7 +299,7 @@ impl Worker {
                 };
             let is_over = shared.stops.load(Ordering::SeqCst) || start.elapsed() > PATIENCE;
             match outcome {
-                Error::Refused { status, version, detail } => {
+                Error::Refused { status, version, shortage, detail } => {
                     let is_final = matches!(status, Status::NotFound | Status::Exists | Status::WrongVersion);
                     if is_final || is_over {
                         let cause = ramhold_client::Cause::Answered;
@@ -308,6 +308,7 @@ impl Worker {
                             cause,
                             version,
                             item: None,
+                            shortage,
                             answered_by: Default::default(),
                             detail,
                         };
@@ -320,6 +321,7 @@ impl Worker {
                         cause,
                         version: None,
                         item: None,
+                        shortage: None,
                         answered_by: Default::default(),
                         detail,
                     };

@@ -410,6 +410,19 @@ impl Stage {
         self.finish_table(begun)
     }
 
+    /// The same as soon as there are servers for it.
+    pub fn table_when_possible(&mut self, name: &str, replicas: u8) -> TableId {
+        loop {
+            let begun = self.begin_table(name, replicas);
+            match self.finish(begun) {
+                core::Outcome::Done(Reply::TableCreated { table }) => return table,
+                core::Outcome::Refused { status: Status::TooFewBackups, .. } => self.pass(20),
+                other => panic!("creating a table: {other:?}"),
+            }
+            assert!(self.world.now() < WAIT_MAX, "never enough servers; {}", self.troubles());
+        }
+    }
+
     pub fn begin_table(&mut self, name: &str, replicas: u8) -> Begun {
         self.begin_table_of(0, name, replicas)
     }
@@ -472,12 +485,21 @@ impl Stage {
 
     /// Has a table kept in another way, and does not wait for its tablets.
     pub fn alter(&mut self, table: TableId, durability: Option<Durability>, replicas: Option<u8>) {
-        let begun = self.give(0, core::Operation::AlterTable { table, durability, replicas }, None);
+        let begun = self.begin_alter(table, durability, replicas);
         let outcome = self.finish(begun);
         assert!(
             matches!(outcome, core::Outcome::Done(Reply::TableAltered)),
             "altering {table:?}: {outcome:?}"
         );
+    }
+
+    pub fn begin_alter(
+        &mut self,
+        table: TableId,
+        durability: Option<Durability>,
+        replicas: Option<u8>,
+    ) -> Begun {
+        self.give(0, core::Operation::AlterTable { table, durability, replicas }, None)
     }
 
     fn key_number(&mut self, table: TableId, key: &str) -> u32 {

@@ -169,7 +169,7 @@ impl Watch {
         let Some(master) = server.master() else { return };
         let now = world.node(node).clock.local(world.now());
         let is_over = |lease: &LeaseId| !coordinator.state().leases.contains_key(lease);
-        let over: Vec<LeaseId> = master.live_leases(now, server.view().term).filter(is_over).collect();
+        let over: Vec<LeaseId> = master.live_leases(now).filter(is_over).collect();
         if let Some(lease) = over.first() {
             let at = seconds(world.now());
             self.find(format!("{} takes {lease:?} for alive at {at}, which is over", server.id()));

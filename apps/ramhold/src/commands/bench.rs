@@ -120,7 +120,7 @@ impl KeyValue {
         if self.multi > self.pipeline {
             return Err(Failure::usage("--multi must be at most --pipeline"));
         }
-        let table = create_if_absent(&mut global.connect()?, &self.table, wish)?;
+        let table = create_if_absent(&mut global.connect()?, &self.table, &wish)?;
         let load = Load {
             table,
             objects: self.objects,

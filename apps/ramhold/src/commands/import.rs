@@ -254,7 +254,7 @@ impl Tables {
 impl Run {
     fn new(client: Client, global: &Global) -> Run {
         Run {
-            timeout: global.timeout,
+            timeout: global.timeout(),
             pipeline: Pipeline::new(client, PIPELINE_COUNT, PIPELINE_BYTES),
             progress: Progress::new("imported", global.json),
             submitted: 0,

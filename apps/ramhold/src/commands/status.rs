@@ -44,11 +44,11 @@ impl Status {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         let mut client = global.connect()?;
         if !self.watch {
-            return show(&take(&mut client, global.timeout)?, global, "");
+            return show(&take(&mut client, global.timeout())?, global, "");
         }
         let clear = if std::io::stdout().is_terminal() && !global.json { "\x1b[H\x1b[2J" } else { "" };
         loop {
-            match take(&mut client, global.timeout) {
+            match take(&mut client, global.timeout()) {
                 Ok(picture) => show(&picture, global, clear)?,
                 // Watching is for bad times above all: go on.
                 Err(error) => eprintln!("ramhold: {}", Failure::from(error).text()),

@@ -1,7 +1,7 @@
 //! `table create|list|describe|alter|split|merge|drop` (A1, A8, D2).
 
 use crate::cli::Global;
-use crate::failure::{Failure, REFUSED};
+use crate::failure::{Failure, REFUSED, UNKNOWN};
 use crate::output::{self, Columns};
 use crate::progress::Progress;
 use clap::{Args, Subcommand, ValueEnum};
@@ -9,8 +9,8 @@ use ramhold_base::KeyHash;
 use ramhold_base::hash::{SLOT_COUNT, first_hash_of, slot_of_hash};
 use ramhold_base::limits::{REPLICA_COUNT_DEFAULT, REPLICA_COUNT_MAX};
 use ramhold_client::{
-    Client, Durability, Error, LeftOpen, Status, TableDescription, TableId, TableOptions, TableSummary,
-    TabletState,
+    Client, Durability, Error, LeftOpen, Status, TableDescription, TableDifference, TableId, TableOptions,
+    TableSummary, TabletState,
 };
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -53,6 +53,7 @@ Examples:
   ramhold table create users
   ramhold table create cache --durability none
   ramhold table create users --replicas 2 --if-absent
+  ramhold table create users --wait --timeout 5m
   ramhold table create sessions --slots")]
 struct Create {
     /// 1 to 255 bytes.
@@ -62,16 +63,20 @@ struct Create {
     /// Parts to begin with; 0: one per server.
     #[arg(long, default_value_t = 0)]
     tablets: u32,
-    /// A table of this name that exists already is fine.
+    /// A table of this name that exists already is fine, if it has the options that are given here.
     #[arg(long)]
     if_absent: bool,
+    /// When too few servers are up for the replicas, wait until there are enough: as long as it takes, or for --timeout.
+    #[arg(long)]
+    wait: bool,
 }
 
 /// Keep a table in another way: on devices or in buffers, with more copies or fewer.
 ///
 /// Its tablets are moved one stretch after the other while everybody goes on reading and writing; a write to the stretch that
-/// is being moved waits for a fraction of a second. Waits until all are moved, which goes on if this program ends. Not from
-/// or to 'none'.
+/// is being moved waits for a fraction of a second. Waits until all are moved: as long as it takes, or for --timeout. Moving
+/// goes on in the background when this program ends. Not from or to 'none', nor to more copies than the servers that are up
+/// can keep.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -175,6 +180,8 @@ impl KeptArgument {
 pub struct Wish {
     options: TableOptions,
     left_open: Option<LeftOpen>,
+    /// Whether the durability was said, and is not only what the replicas make of it.
+    says_durability: bool,
 }
 
 impl OptionArguments {
@@ -205,26 +212,82 @@ impl OptionArguments {
             }
             (Some(DurabilityArgument::None), None) | (_, Some(_)) => None,
         };
-        Ok(Wish { options: TableOptions { durability, replicas, tablets, slots: self.slots }, left_open })
+        let says_durability = self.durability.is_some() || self.replicas == Some(0);
+        let options = TableOptions { durability, replicas, tablets, slots: self.slots };
+        Ok(Wish { options, left_open, says_durability })
     }
 }
 
 impl Wish {
-    fn create(self, client: &mut Client, name: &str) -> Result<TableId, Error> {
+    fn create(&self, client: &mut Client, name: &str) -> Result<TableId, Error> {
         match self.left_open {
-            None => client.create_table(name, self.options),
-            Some(left_open) => client.create_table_leaving(left_open, name, self.options),
+            None => client.create_table(name, self.options.clone()),
+            Some(left_open) => client.create_table_leaving(left_open, name, self.options.clone()),
         }
+    }
+
+    /// What a table has otherwise than it was said. What was not said may be as it is.
+    fn differences(&self, table: &TableDescription) -> Vec<TableDifference> {
+        let mut differences = TableDifference::all(table, &self.options, self.left_open);
+        differences.retain(|difference| match difference {
+            TableDifference::Durability { .. } => self.says_durability,
+            TableDifference::Slots { .. } => self.options.slots,
+            TableDifference::Replicas { .. } | TableDifference::Tablets { .. } => true,
+        });
+        differences
     }
 }
 
-/// The table of this name, made if there is none.
-pub fn create_if_absent(client: &mut Client, name: &str, wish: Wish) -> Result<TableId, Failure> {
-    match wish.create(client, name) {
-        Err(Error::Refused { status: Status::TableExists, .. }) => {
-            client.table(name).map_err(|error| about(name, error))
+/// The table of this name, made if there is none. One with other options than were given is refused.
+pub fn create_if_absent(client: &mut Client, name: &str, wish: &Wish) -> Result<TableId, Failure> {
+    let created = wish.create(client, name);
+    or_existing(client, name, wish, created)
+}
+
+fn or_existing(
+    client: &mut Client,
+    name: &str,
+    wish: &Wish,
+    created: Result<TableId, Error>,
+) -> Result<TableId, Failure> {
+    let Err(Error::Refused { status: Status::TableExists, .. }) = created else {
+        return created.map_err(|error| refused(name, error));
+    };
+    let table = client.describe_table(name).map_err(|error| about(name, error))?;
+    let differences = wish.differences(&table);
+    if differences.is_empty() {
+        return Ok(table.table);
+    }
+    Err(about(name, Error::TableDiffers { table: table.table, differences }))
+}
+
+/// How often it is looked whether enough servers are up for a table.
+const WAIT_POLL: Duration = Duration::from_millis(500);
+
+/// Makes a table as soon as enough servers are up for its replicas; tells what is missing whenever that changes.
+fn create_when_possible(
+    client: &mut Client,
+    name: &str,
+    wish: &Wish,
+    global: &Global,
+) -> Result<TableId, Error> {
+    let mut progress = Progress::new("waiting:", global.json);
+    let mut told = None;
+    loop {
+        let is_over = global.patience.is_some_and(|patience| progress.elapsed() >= patience);
+        match wish.create(client, name) {
+            Err(Error::Refused { shortage: Some(shortage), .. }) if !is_over => {
+                if told.replace(shortage) != Some(shortage) {
+                    progress.tell(&format!("table '{name}' waits: {shortage}; {}", shortage.remedy()));
+                }
+                progress.show_text(|| shortage.to_string());
+                std::thread::sleep(WAIT_POLL);
+            }
+            created => {
+                progress.finish();
+                return created;
+            }
         }
-        result => result.map_err(|error| refused(name, error)),
     }
 }
 
@@ -271,13 +334,14 @@ impl Table {
 
 /// How often it is looked whether a table's tablets are moved.
 const ALTER_POLL: Duration = Duration::from_millis(100);
-/// How long none of them is moved before somebody who watches is told where to look.
+/// How long none of them is moved before somebody who watches is told what is waited for.
 const ALTER_SLOW: Duration = Duration::from_secs(5);
 
 impl Alter {
     fn run(self, global: &Global) -> Result<(), Failure> {
         let name = &self.name;
         let (mut client, table) = global.connect_to_table(name)?;
+        let before = client.describe_table(name).map_err(|error| about(name, error))?.options;
         client
             .alter_table(table, self.durability.map(KeptArgument::durability), self.replicas)
             .map_err(|error| unaltered(name, error))?;
@@ -289,9 +353,16 @@ impl Alter {
             if left < least {
                 (least, since) = (left, Instant::now());
             }
-            let hint =
-                if since.elapsed() < ALTER_SLOW { "" } else { "; 'ramhold status' tells what is waited for" };
-            let text = format!("tablets: {left} of {} left{hint}", description.tablets.len());
+            let text = format!("tablets: {left} of {} left", description.tablets.len());
+            if global.patience.is_some_and(|patience| progress.elapsed() >= patience) {
+                progress.finish();
+                return Err(unfinished(name, &description, &before, progress.elapsed()));
+            }
+            let text = match (since.elapsed() < ALTER_SLOW, description.shortage) {
+                (true, _) => text,
+                (false, None) => format!("{text}; 'ramhold status' tells what is waited for"),
+                (false, Some(shortage)) => format!("{text}; {shortage}, {}", shortage.remedy()),
+            };
             progress.show_text(|| text);
             std::thread::sleep(ALTER_POLL);
             description = client.describe_table(name).map_err(|error| about(name, error))?;
@@ -325,10 +396,31 @@ fn migrating(table: &TableDescription) -> String {
     }
 }
 
+/// The time for an alteration is over; it goes on.
+fn unfinished(name: &str, table: &TableDescription, before: &TableOptions, waited: Duration) -> Failure {
+    let (left, all) = (table.migrating, table.tablets.len());
+    let why = table.shortage.map(|shortage| format!(" ({shortage})")).unwrap_or_default();
+    let text = format!(
+        "{left} of {all} tablets are not moved after {waited:.1?}{why}; moving goes on in the background: 'ramhold table \
+         describe {name}' shows how far it is, 'ramhold table alter {name} --durability {} --replicas {}' undoes it",
+        before.durability.name(),
+        before.replicas
+    );
+    Failure::new(UNKNOWN, text).about(&format!("table '{name}'"))
+}
+
 /// Why a table stays as it is kept.
 fn unaltered(name: &str, error: Error) -> Failure {
     if let Error::Refused { status: Status::Unsupported, .. } = error {
         let text = "a table cannot be altered from or to 'none'; make a new one and copy what is to be kept";
+        return Failure::new(REFUSED, text).about(&format!("table '{name}'"));
+    }
+    if let Error::Refused { shortage: Some(shortage), .. } = error {
+        let fewer = match shortage.up {
+            0 => String::new(),
+            up => format!(", or give --replicas {up}"),
+        };
+        let text = format!("not altered: {shortage}; {}{fewer}", shortage.remedy());
         return Failure::new(REFUSED, text).about(&format!("table '{name}'"));
     }
     about(name, error)
@@ -386,6 +478,15 @@ fn refused(name: &str, error: Error) -> Failure {
         let text = "this cluster gives tables no replicas by default; say how many with --replicas";
         return Failure::new(REFUSED, text).about(&format!("table '{name}'"));
     }
+    if let Error::Refused { shortage: Some(shortage), .. } = error {
+        let fewer = match shortage.up {
+            0 => "give --replicas 0 to keep it in one server's memory alone".to_owned(),
+            up => format!("give --replicas {up}"),
+        };
+        let text =
+            format!("not made: {shortage}; {}, wait for it with --wait, or {fewer}", shortage.remedy());
+        return Failure::new(REFUSED, text).about(&format!("table '{name}'"));
+    }
     about(name, error)
 }
 
@@ -397,10 +498,15 @@ impl Create {
     fn run(self, global: &Global) -> Result<(), Failure> {
         let wish = self.options.wish(self.tablets)?;
         let mut client = global.connect()?;
-        let table = if self.if_absent {
-            create_if_absent(&mut client, &self.name, wish)?
+        let created = if self.wait {
+            create_when_possible(&mut client, &self.name, &wish, global)
         } else {
-            wish.create(&mut client, &self.name).map_err(|error| refused(&self.name, error))?
+            wish.create(&mut client, &self.name)
+        };
+        let table = if self.if_absent {
+            or_existing(&mut client, &self.name, &wish, created)?
+        } else {
+            created.map_err(|error| refused(&self.name, error))?
         };
         // What was left open, and what is there already, only the cluster knows.
         let made = client.describe_table(&self.name).map_err(|error| about(&self.name, error))?.options;

@@ -15,11 +15,17 @@ fn a_table_is_made_listed_described_and_dropped() {
     assert_eq!(made, "table 'users' is t1: buffered, 3 replicas\n");
     let twice = played.ramhold(&["table", "create", "users"]).failed(3);
     assert!(twice.contains("'users'") && twice.contains("--if-absent"), "{twice}");
-    let again = ["table", "create", "users", "--replicas", "2", "--if-absent", "--json"];
+    // D2: a table is never taken for another one.
+    let others =
+        ["table", "create", "users", "--durability", "synced", "--replicas", "2", "--slots", "--if-absent"];
+    let other = played.ramhold(&others).failed(3);
+    let differences = "its durability is buffered, not synced, it has 3 replicas, not 2, it is not by slots";
+    assert!(other.contains(differences) && other.contains("'users'"), "{other}");
+    let again = ["table", "create", "users", "--if-absent", "--json"];
     let wanted = serde_json::json!({
         "table": 1, "name": "users", "durability": "buffered", "replicas": 3, "slots": false
     });
-    assert_eq!(played.ramhold(&again).ok().json(), wanted, "what it has, not what was asked for");
+    assert_eq!(played.ramhold(&again).ok().json(), wanted, "what was not said is as it is");
     let list = played.ramhold(&["table", "list"]).ok().text();
     assert_eq!(
         list.lines().nth(1).unwrap().split_whitespace().collect::<Vec<_>>(),

@@ -2,8 +2,8 @@
 
 use crate::played::{Mischief, Played};
 use ramhold_client::{
-    Client, ClusterTime, CommitAction, CommitItem, Durability, Error, Number, Operation, Options, Outcome,
-    PageLimits, PutOptions, RejectRules, Reply, ScanCursor, Status, TableId, TableOptions, Version,
+    Client, ClusterTime, CommitAction, CommitItem, Durability, Error, LeftOpen, Number, Operation, Options,
+    Outcome, PageLimits, PutOptions, RejectRules, Reply, ScanCursor, Status, TableId, TableOptions, Version,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, TcpListener};
@@ -351,4 +351,31 @@ fn the_state_of_the_cluster_can_be_asked_for() {
     assert_eq!(client.table("nothing").unwrap_err().status(), Some(Status::UnknownTable));
     let error = client.put_if(TableId(99), b"key", b"", RejectRules::default()).unwrap_err();
     assert_eq!(error.status(), Some(Status::UnknownTable));
+}
+
+#[test]
+fn a_table_that_is_there_with_other_options_is_not_the_one_asked_for() {
+    // A1, D2
+    let played = Played::start(Mischief::default());
+    let (mut client, table) = connect(&played);
+    assert_eq!(client.create_table_if_absent("things", options(), None).unwrap(), table);
+    let synced = TableOptions { durability: Durability::Synced, replicas: 2, tablets: 4, slots: true };
+    match client.create_table_if_absent("things", synced.clone(), None) {
+        Err(error @ Error::TableDiffers { table: there, .. }) => {
+            assert_eq!(there, table);
+            assert_eq!(
+                error.to_string(),
+                "a table of this name exists with other options: its durability is buffered, not synced, it has 3 \
+                 replicas, not 2, it has 1 tablet, not 4, it is not by slots"
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+    // What is left to the cluster may be as it is.
+    let open = TableOptions { durability: Durability::Synced, replicas: 2, ..options() };
+    let left = Some(LeftOpen::Durability);
+    assert_eq!(client.create_table_if_absent("things", open, left).unwrap(), table);
+    let one = TableOptions { tablets: 1, ..options() };
+    assert_eq!(client.create_table_if_absent("things", one, None).unwrap(), table);
+    assert_ne!(client.create_table_if_absent("others", synced, None).unwrap(), table);
 }

@@ -273,6 +273,7 @@ impl Cluster {
             return Some((Status::UnknownTable, Vec::new()));
         };
         ok(&TableDescription {
+            shortage: None,
             table: *table,
             name: there.name.clone(),
             options: there.options.clone(),

@@ -64,14 +64,16 @@ impl Session {
                 }
                 self.end(now, id, Outcome::Done(reply));
             }
-            Verdict::Refused { status, version, item } => {
+            Verdict::Refused { status, version, item, shortage } => {
+                let what = shortage.map_or(What::Answered(status), What::Lacks);
                 let outcome = Outcome::Refused {
                     status,
                     cause: Cause::Answered,
                     version,
                     item,
+                    shortage,
                     answered_by: header.sender,
-                    detail: trouble(What::Answered(status)).to_string(),
+                    detail: trouble(what).to_string(),
                 };
                 self.end(now, id, outcome);
             }
@@ -79,7 +81,8 @@ impl Session {
                 // The coordinator says what has a number came to, or nothing of it.
                 running.fate_unknown |= attempt.who == Who::Coordinator && running.number.is_some();
                 self.renumber(id);
-                let trouble = trouble(What::Answered(header.status()));
+                let shortage = verdict::shortage(header.status(), body);
+                let trouble = trouble(shortage.map_or(What::Answered(header.status()), What::Lacks));
                 if header.status() == Status::AnswerFull {
                     // Others were answered; nothing is to be waited for.
                     self.running.get_mut(&id).expect("it runs").trouble = Some(trouble);

@@ -3,9 +3,10 @@
 use crate::operation::{Operation, Place, Repeat};
 use crate::outcome::Reply;
 use ramhold_base::{Status, Version};
-use ramhold_wire::Header;
 use ramhold_wire::commit::CommitRefused;
 use ramhold_wire::data::decode_version;
+use ramhold_wire::shortage::Shortage;
+use ramhold_wire::{Header, decode};
 
 pub enum Verdict {
     Done(Reply),
@@ -15,6 +16,8 @@ pub enum Verdict {
         version: Option<Version>,
         /// Which object of a commit it is about.
         item: Option<u16>,
+        /// Of `TooFewBackups`.
+        shortage: Option<Shortage>,
     },
     /// Without effect: ask the same process again after a pause.
     Again,
@@ -62,6 +65,9 @@ pub fn judge(operation: &Operation, fate_unknown: bool, header: &Header, body: &
         Verdict::Anew
     } else if is_elsewhere {
         Verdict::Elsewhere
+    } else if status == Status::TooFewBackups && is_update(operation) {
+        // Starting servers is the operator's to do.
+        Verdict::Refused { status, version: None, item: None, shortage: shortage(status, body) }
     } else if status.is_retryable() || (fate_unknown && !is_result(operation, status)) {
         Verdict::Again
     } else {
@@ -72,8 +78,13 @@ pub fn judge(operation: &Operation, fate_unknown: bool, header: &Header, body: &
             }
             _ => None,
         };
-        Verdict::Refused { status, version, item }
+        Verdict::Refused { status, version, item, shortage: None }
     }
+}
+
+/// What a refusal says to be missing.
+pub fn shortage(status: Status, body: &[u8]) -> Option<Shortage> {
+    if status == Status::TooFewBackups { decode(body).ok() } else { None }
 }
 
 /// Whether a refusal is what an operation under a number came to, and so holds for all its attempts; of anything else, and

@@ -2,11 +2,11 @@
 
 use crate::fake::*;
 use ramhold_base::{ClusterId, LeaseId, Lost, Sequence, Status, TableId};
-use ramhold_client_core::{Cause, Operation, Outcome, Reply, WhichTable};
+use ramhold_client_core::{Cause, DomainLevel, Operation, Outcome, Reply, Shortage, WhichTable};
 use ramhold_wire::Opcode;
-use ramhold_wire::control::Empty;
+use ramhold_wire::control::{Empty, encode_into};
 use ramhold_wire::status::{Pong, ProcessStatus};
-use ramhold_wire::table::{TableCreated, Tables};
+use ramhold_wire::table::{TableCreated, Tables, TabletState};
 use std::time::Duration;
 
 fn create() -> Operation {
@@ -285,4 +285,60 @@ fn the_cluster_is_asked_for_where_answers_do_not_tell_it() {
         assert_eq!((sent.to, sent.header.cluster), (server(1), CLUSTER));
     }
     assert_eq!(fake.session.cluster(), CLUSTER);
+}
+
+// A1, D3
+#[test]
+fn a_creation_that_lacks_backups_ends_at_once_with_what_is_missing() {
+    let missing = Shortage { replicas: 3, up: 2, level: DomainLevel::Host, own_counts: false };
+    let mut body = Vec::new();
+    encode_into(&mut body, &missing);
+    for operation in [create(), Operation::TruncateTable { table: TABLE }] {
+        let mut fake = Fake::new();
+        fake.start(operation);
+        let sent = fake.request();
+        fake.answer(&sent, Status::TooFewBackups, &body);
+        match fake.outcome().1 {
+            Outcome::Refused {
+                status: Status::TooFewBackups,
+                cause: Cause::Answered,
+                shortage,
+                detail,
+                ..
+            } => {
+                assert_eq!(shortage, Some(missing));
+                assert!(detail.contains("3 replicas need 3 other hosts, 2 are up"), "{detail}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+// A1, B5: nothing is recovered where a tablet is only being made.
+#[test]
+fn a_write_to_a_tablet_that_nobody_has_taken_says_what_the_table_lacks() {
+    let missing = Shortage { replicas: 3, up: 1, level: DomainLevel::Server, own_counts: false };
+    for (shortage, wanted) in [(None, Status::NotReady), (Some(missing), Status::TooFewBackups)] {
+        let mut fake = Fake::new();
+        fake.start(write(b"a", b"1"));
+        while fake.session.under_way_count() > 0 {
+            for sent in std::mem::take(&mut fake.sent) {
+                let mut description = description(ALL_AT_1);
+                description.shortage = shortage;
+                for tablet in &mut description.tablets {
+                    (tablet.state, tablet.address) = (TabletState::Creating, None);
+                }
+                fake.answer_with(&sent, &description);
+            }
+            fake.wait(millis(100));
+        }
+        match fake.outcome().1 {
+            Outcome::Refused { status, shortage: told, detail, .. } => {
+                assert_eq!((status, told), (wanted, shortage), "{detail}");
+                assert!(detail.contains("is being made"), "{detail}");
+                assert_eq!(detail.contains("3 replicas need 3 other servers, 1 is up"), shortage.is_some());
+            }
+            other => panic!("{other:?}"),
+        }
+    }
 }

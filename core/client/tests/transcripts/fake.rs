@@ -380,6 +380,7 @@ pub fn description(parts: &[Part]) -> TableDescription {
         first = last.wrapping_add(1);
     }
     TableDescription {
+        shortage: None,
         table: TABLE,
         name: "seven".into(),
         options: options(),

@@ -7,6 +7,7 @@
 use crate::updates::UPDATE_COUNT_MAX;
 use minicbor::{Decode, Encode};
 use ramhold_base::{DivisionId, LeaseId, Sequence, Status, TableId};
+use ramhold_wire::shortage::Shortage;
 
 /// A client's lease that is not over, and what its updates came to.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -75,6 +76,12 @@ pub enum UpdateResult {
     /// Its tablets may not be as far yet.
     #[n(5)]
     TableAltered(#[n(0)] TableId),
+    /// Refused with `TooFewBackups`.
+    #[n(6)]
+    Lacking(#[n(0)] Shortage),
+    /// The old table and the one that took its place.
+    #[n(7)]
+    TableTruncated(#[n(0)] TableId, #[n(1)] TableId),
 }
 
 mod status_code {

@@ -134,6 +134,9 @@ fn a_dropped_table_is_told_to_nobody_any_more() {
 #[test]
 fn a_server_has_as_many_tablets_as_its_heads_have_room_for() {
     let mut world = World::cluster(1);
+    world.config.allow_local_backup = true;
+    world.restart();
+    world.run(Duration::from_secs(1));
     let table = world.create("users", buffered(1, 1));
     let split = |count| TableDivide { table, division: Division::Parts { count } };
     // An eighth of a segment of 4096 bytes.

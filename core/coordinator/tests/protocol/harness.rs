@@ -665,8 +665,17 @@ impl World {
     }
 
     pub fn enlist_again(&mut self, port: u16, replaces: Option<ServerId>) -> ServerId {
+        self.enlist_as(port, replaces, Vec::new())
+    }
+
+    pub fn enlist_labelled(&mut self, port: u16, labels: Vec<Label>) -> ServerId {
+        self.enlist_as(port, None, labels)
+    }
+
+    fn enlist_as(&mut self, port: u16, replaces: Option<ServerId>, labels: Vec<Label>) -> ServerId {
         let token = 77_000_000 + self.rpc;
         let message = World::enlist_message(port, token, u64::from(port), replaces);
+        let message = Enlist { labels, ..message };
         // The new process listens before it has an id.
         let server = Server {
             id: ServerId::NONE,

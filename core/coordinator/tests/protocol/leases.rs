@@ -38,6 +38,27 @@ fn a_lease_lives_for_a_term_after_its_last_renewal() {
     assert_eq!(open(&mut world, 60_000).lease, LeaseId(2), "an id is given out once");
 }
 
+// A3, G1: masters go by what they are told of a lease under later coordinators too.
+#[test]
+fn a_deposed_coordinator_tells_nobody_that_a_lease_lives() {
+    let mut world = World::cluster(1);
+    let LeaseOpened { lease, .. } = open(&mut world, 60_000);
+    world.store_held = true;
+    let asked = world.post(addr(1), &LeaseCheck { leases: vec![lease] });
+    world.settle();
+    assert_eq!(world.answer_to(asked), None, "the store has not confirmed the term");
+    world.store_held = false;
+    world.settle();
+    assert_eq!(world.answer_to(asked).map(|(status, _)| status), Some(Status::Ok));
+    let mut next = World::on(std::mem::take(&mut world.store), 99);
+    next.run(Duration::from_secs(1));
+    world.store = std::mem::take(&mut next.store);
+    let asked = world.post(addr(1), &LeaseCheck { leases: vec![lease] });
+    world.settle();
+    assert_eq!(world.answer_to(asked), None);
+    assert_eq!(world.exit.as_ref().map(|(code, _)| *code), Some(3), "{:?}", world.exit);
+}
+
 #[test]
 fn a_term_is_brought_into_its_range() {
     let mut world = World::new();

@@ -12,6 +12,7 @@ mod rebuilding;
 mod recoveries;
 mod restarts;
 mod room;
+mod shortage;
 mod tables;
 mod updates;
 mod watching;

@@ -80,9 +80,11 @@ fn limits_of_tables_are_answers() {
         assert_eq!(world.client(&message), Some(Err(status)), "{message:?}");
     }
     world.enlist(1);
-    let id = world.create(&"x".repeat(255), buffered(3, 1));
-    assert_eq!(id, TableId(1), "too few backups only delay writes");
-    assert!(world.status().warnings.iter().any(|w| w.contains("wants 3 copies")));
+    assert_eq!(world.client_anew(&create("t", buffered(3, 0))), Some(Err(Status::TooFewBackups)));
+    world.enlist(2);
+    world.run(Duration::from_secs(1));
+    let id = world.create(&"x".repeat(255), buffered(1, 1));
+    assert_eq!(id, TableId(1));
 }
 
 /// A cluster of three whose operator wants this many replicas by default.

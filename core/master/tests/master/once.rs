@@ -188,12 +188,30 @@ fn nothing_is_carried_out_under_a_lease_that_is_not_known_to_live() {
     assert_eq!(answered(&rig, again), answered(&rig, live));
 }
 
+// A3, G1
 #[test]
-fn a_new_coordinator_is_asked_anew_and_one_of_before_not_believed() {
+fn what_was_told_of_a_lease_counts_under_the_next_coordinator_too() {
+    let mut rig = Rig::new();
+    rig.take_table();
+    let first = rig.send(Opcode::Write, &write(b"v", RejectRules::default()));
+    rig.settle();
+    assert_eq!(answered(&rig, first).0, Status::Ok);
+    // The next one is away again before it can be asked.
+    rig.view.term = Term(2);
+    rig.asked.clear();
+    let second = rig.send(Opcode::Write, &write(b"v", RejectRules::default()));
+    assert!(!rig.asked.iter().any(|(h, _)| h.opcode() == Some(Opcode::LeaseCheck)));
+    rig.settle();
+    assert_eq!(answered(&rig, second).0, Status::Ok);
+}
+
+// A3
+#[test]
+fn a_late_answer_of_a_coordinator_of_before_is_not_believed() {
     let mut rig = Rig::new();
     rig.take_table();
     rig.view.term = Term(2);
-    let first = rig.send(Opcode::Write, &write(b"v", RejectRules::default()));
+    let first = rig.send_as(Opcode::Write, &write(b"v", RejectRules::default()), (8, 1, 1));
     assert_eq!(answered(&rig, first).0, Status::Retry);
     rig.view.term = Term(3);
     // The answer that comes is of term 2.
@@ -201,16 +219,16 @@ fn a_new_coordinator_is_asked_anew_and_one_of_before_not_believed() {
     let (asked, _) = rig.asked.remove(at);
     assert_eq!(asked.term, Term(2));
     let mut body = Vec::new();
-    let live = vec![ramhold_wire::lease::LiveLease { lease: LeaseId(LEASE), millis: 100_000 }];
+    let live = vec![ramhold_wire::lease::LiveLease { lease: LeaseId(8), millis: 100_000 }];
     encode_into(&mut body, &ramhold_wire::lease::LeasesChecked { live, never: vec![] });
     let mut effects = Effects::new();
     rig.master.on_reply(rig.now, &asked.answer(Status::Ok), &body, &rig.view, &mut effects);
     rig.take(effects);
-    let second = rig.send(Opcode::Write, &write(b"v", RejectRules::default()));
+    let second = rig.send_as(Opcode::Write, &write(b"v", RejectRules::default()), (8, 2, 2));
     assert_eq!(answered(&rig, second).0, Status::Retry);
     rig.now = rig.now + Duration::from_millis(60);
     rig.tick();
-    let third = rig.send(Opcode::Write, &write(b"v", RejectRules::default()));
+    let third = rig.send_as(Opcode::Write, &write(b"v", RejectRules::default()), (8, 3, 3));
     rig.settle();
     assert_eq!(answered(&rig, third).0, Status::Ok);
 }

@@ -169,6 +169,7 @@ impl Rig {
                 self.take(effects);
             } else if h.opcode() == Some(Opcode::TableDescribe) {
                 let description = TableDescription {
+                    shortage: None,
                     table: TableId(5),
                     name: String::new(),
                     options: TableOptions {

@@ -333,7 +333,7 @@ pub const FLUSHDB: Command = Command {
     usage: "[ASYNC | SYNC]",
     summary: "Empties the database.",
     tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
-    note: "ASYNC and SYNC are the same.",
+    note: "ASYNC and SYNC are the same. The tables keep their durability, replicas, slots and tablets; refused with NOREPLICAS when the servers that are up cannot keep that many replicas.",
     run: Run::Front(Front::FlushDb),
     ..Command::BASE
 };
@@ -348,7 +348,7 @@ pub const FLUSHALL: Command = Command {
     usage: "[ASYNC | SYNC]",
     summary: "Empties every database.",
     tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
-    note: "ASYNC and SYNC are the same.",
+    note: "ASYNC and SYNC are the same. The tables keep their durability, replicas, slots and tablets; refused with NOREPLICAS when the servers that are up cannot keep that many replicas.",
     run: Run::Front(Front::FlushAll),
     ..Command::BASE
 };

@@ -41,7 +41,7 @@ pub enum Answer<'a> {
     Table(TableId),
     Described(Box<TableDescription>),
     TableExists,
-    TableDropped,
+    TableTruncated,
     Tables(Vec<TableSummary>),
     Page(Box<Page>),
     Counted {
@@ -92,6 +92,9 @@ impl<'a> Answer<'a> {
     pub fn of_outcome(outcome: Outcome) -> Answer<'static> {
         match outcome {
             Outcome::Done(reply) => Answer::of_reply(reply),
+            Outcome::Refused { shortage: Some(shortage), .. } => {
+                Answer::Fault(Fault::said(format!("NOREPLICAS {shortage}; {}", shortage.remedy())))
+            }
             Outcome::Refused { status, detail, .. } => match status {
                 Status::NotFound => Answer::Absent,
                 Status::Exists | Status::WrongVersion => Answer::Conflict,
@@ -120,7 +123,7 @@ impl<'a> Answer<'a> {
             Reply::Page(page) => Answer::Page(Box::new(page)),
             Reply::TableCreated { table } => Answer::Table(table),
             Reply::Table(description) => Answer::Described(Box::new(description)),
-            Reply::TableDropped => Answer::TableDropped,
+            Reply::TableTruncated { .. } => Answer::TableTruncated,
             Reply::Tables(tables) => Answer::Tables(tables),
             _ => Answer::Fault(Fault::fixed("ERR the answer is of another kind than was asked for")),
         }

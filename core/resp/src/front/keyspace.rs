@@ -96,7 +96,7 @@ impl Walk {
     fn begin(&mut self, random: u64) -> Next {
         match &mut self.kind {
             Kind::Flush { left, .. } => match left.pop() {
-                Some(table) => Next::Ask(Operation::DropTable { table }),
+                Some(table) => Next::Ask(Operation::TruncateTable { table }),
                 None => Next::Ask(Operation::ListTables),
             },
             Kind::Scan { start, .. } => {
@@ -260,7 +260,7 @@ impl Resp {
                 }
                 self.flush_on(walk)
             }
-            Answer::TableDropped | Answer::NoTable if matches!(walk.kind, Kind::Flush { .. }) => {
+            Answer::TableTruncated | Answer::NoTable if matches!(walk.kind, Kind::Flush { .. }) => {
                 self.flush_on(walk)
             }
             Answer::NoTable => {
@@ -302,7 +302,7 @@ impl Resp {
         self.databases.forget_all();
         let Kind::Flush { left, .. } = &mut walk.kind else { return Ok(Next::Over) };
         Ok(match left.pop() {
-            Some(table) => Next::Ask(Operation::DropTable { table }),
+            Some(table) => Next::Ask(Operation::TruncateTable { table }),
             None => Next::Over,
         })
     }

@@ -99,6 +99,13 @@ impl Resp {
         }
         let fault = match answer {
             Answer::Table(_) | Answer::Described(_) => None,
+            Answer::Fault(fault) if fault.0.starts_with("NOREPLICAS") => {
+                let name = self.config.table_name(db);
+                Some(Fault::said(format!(
+                    "{}, or make the table with fewer: 'ramhold table create {name} --slots --replicas COUNT'",
+                    fault.0
+                )))
+            }
             Answer::Fault(fault) => Some(fault),
             other => Some(Fault::said(format!("ERR the table of the database cannot be found: {other:?}"))),
         };

@@ -285,6 +285,7 @@ impl Rig {
             other => panic!("objects are this process's own: {other:?}"),
         }
         let description = TableDescription {
+            shortage: None,
             table: TableId(3),
             name: "db0".into(),
             options: TableOptions { durability: Durability::Buffered, replicas: 1, tablets: 1, slots: true },

@@ -3,9 +3,10 @@
 use ramhold_cluster_tests::{Failure, Process, Scratch, free_ports, program, wait_for};
 use rustix::process::Signal;
 use std::ffi::OsString;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 use std::time::Duration;
 
 const START_WITHIN: Duration = Duration::from_secs(60);
@@ -44,11 +45,34 @@ impl Dev {
         Ok((process, banner))
     }
 
-    /// What a command prints that must succeed.
-    fn ask(&self, words: &[&str]) -> String {
+    fn run(&self, words: &[&str]) -> Output {
         let cluster = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port)).to_string();
         let output = Command::new(program()).args(["--cluster", &cluster]).args(words).output();
-        let output = output.expect("the program can be started");
+        output.expect("the program can be started")
+    }
+
+    /// What a command tells that must be refused.
+    fn refused(&self, words: &[&str]) -> String {
+        let output = self.run(words);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(3), "{words:?}: {text}");
+        text
+    }
+
+    /// The reply of the first server to a Redis command, one line of it.
+    fn say(&self, command: &str) -> String {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port + 1));
+        let mut stream = TcpStream::connect(address).expect("the server listens");
+        stream.set_read_timeout(Some(START_WITHIN)).expect("a timeout that is not zero");
+        stream.write_all(format!("{command}\r\n").as_bytes()).expect("the server reads");
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).expect("the server answers");
+        line.trim_end().to_owned()
+    }
+
+    /// What a command prints that must succeed.
+    fn ask(&self, words: &[&str]) -> String {
+        let output = self.run(words);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success(), "{words:?}: {text}{}", String::from_utf8_lossy(&output.stderr));
         text
@@ -100,6 +124,51 @@ fn a_table_gets_the_replicas_that_the_cluster_was_started_with() -> Result<(), F
         "what it has"
     );
     assert_eq!(dev.ask(&["get", "t", "hello"]), "world");
+    stop(process)
+}
+
+// A1, A8, D2, J1
+#[test]
+fn what_a_cluster_cannot_keep_is_refused_and_no_option_is_changed_silently() -> Result<(), Failure> {
+    let _machine = crate::machine();
+    let dev = Dev::new();
+    let (process, _) = dev.start("2")?;
+    let lacks = "3 replicas need 3 other hosts, 2 are up; start a server on one more host";
+    let text = dev.refused(&["table", "create", "large", "--replicas", "3"]);
+    assert_eq!(
+        text,
+        format!("ramhold: table 'large': not made: {lacks}, wait for it with --wait, or give --replicas 2\n")
+    );
+    let text = dev.refused(&["table", "create", "large", "--replicas", "3", "--wait", "--timeout", "1s"]);
+    assert!(text.contains(&format!("table 'large' waits: {lacks}")), "{text}");
+    assert_eq!(dev.ask(&["table", "list"]), "no tables\n");
+
+    dev.ask(&["table", "create", "db0", "--durability", "synced", "--replicas", "1", "--slots"]);
+    let before = dev.ask(&["table", "describe", "db0"]);
+    let text = dev.refused(&["table", "alter", "db0", "--replicas", "3"]);
+    assert!(text.contains(lacks), "{text}");
+    let text = dev.refused(&[
+        "table",
+        "create",
+        "db0",
+        "--if-absent",
+        "--durability",
+        "buffered",
+        "--replicas",
+        "2",
+    ]);
+    assert!(text.contains("its durability is synced, not buffered, it has 1 replica, not 2"), "{text}");
+    assert_eq!(dev.ask(&["table", "describe", "db0"]), before);
+
+    assert_eq!(dev.say("SET key 1"), "+OK");
+    assert_eq!(dev.say("FLUSHDB"), "+OK");
+    assert_eq!(dev.say("GET key"), "$-1");
+    let after = dev.ask(&["table", "describe", "db0"]);
+    assert!(
+        after.starts_with("table 'db0' (t2): synced, 1 replicas, 3 tablets, 0 objects, by slots"),
+        "{after}"
+    );
+    assert_eq!(after.lines().skip(1).collect::<Vec<_>>(), before.lines().skip(1).collect::<Vec<_>>());
     stop(process)
 }
 

@@ -556,7 +556,7 @@ fn refusal(error: &str) -> Outcome {
     match error.split(' ').next() {
         Some("UNKNOWN") => Outcome::Unknown,
         Some("OOM") => Outcome::Refused { status: Status::OutOfMemory },
-        Some("TRYAGAIN" | "LOADING") => Outcome::Refused { status: Status::Retry },
+        Some("TRYAGAIN" | "LOADING" | "NOREPLICAS") => Outcome::Refused { status: Status::Retry },
         // A bit flipped in the memory of a server that is declared dead, and that backups tell nothing any more.
         _ if error == format!("ERR {}", Status::Corrupt.text()) => {
             Outcome::Refused { status: Status::Corrupt }

@@ -19,6 +19,7 @@ pub const GONE: &str = "update gone: ";
 enum Doing {
     Nothing,
     Creating(OperationId),
+    Truncating(OperationId),
     Dropping(OperationId),
 }
 
@@ -72,9 +73,27 @@ impl Tables {
         match (&self.doing, outcome) {
             (Doing::Creating(creating), _) if *creating == id => {
                 self.doing = match outcome {
+                    // Some are emptied first.
+                    Outcome::Done(Reply::TableCreated { table }) if table.raw() % 3 == 0 => {
+                        let truncate = Operation::TruncateTable { table: *table };
+                        Doing::Truncating(session.start(now, truncate, effects))
+                    }
                     Outcome::Done(Reply::TableCreated { table }) => self.drop(now, *table, session, effects),
                     Outcome::Refused { status: Status::TableExists, .. } => {
                         effects.report(Level::Debug, format!("fact:{WRONG}{name} was made twice"));
+                        Doing::Nothing
+                    }
+                    _ => Doing::Nothing,
+                };
+                true
+            }
+            (Doing::Truncating(truncating), _) if *truncating == id => {
+                self.doing = match outcome {
+                    Outcome::Done(Reply::TableTruncated { table }) => {
+                        self.drop(now, *table, session, effects)
+                    }
+                    Outcome::Refused { status: Status::UnknownTable, .. } => {
+                        effects.report(Level::Debug, format!("fact:{WRONG}{name} was emptied twice"));
                         Doing::Nothing
                     }
                     _ => Doing::Nothing,

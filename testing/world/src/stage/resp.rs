@@ -170,7 +170,9 @@ impl Stage {
                     _ => Outcome::Absent,
                 },
                 Answer::Error(error) if error.starts_with("UNKNOWN") => Outcome::Unknown,
-                Answer::Error(error) if error.starts_with("TRYAGAIN") || error.starts_with("LOADING") => {
+                Answer::Error(error)
+                    if ["TRYAGAIN", "LOADING", "NOREPLICAS"].iter().any(|word| error.starts_with(word)) =>
+                {
                     Outcome::Refused { status: Status::Retry }
                 }
                 other => panic!("{other:?} to a SET or a GETVER"),

@@ -114,7 +114,7 @@ fn with_too_few_backups_nothing_is_acknowledged() {
     let stream = stage.stream(master, table);
     let node = stage.node(master).unwrap();
     let why = node.master().unwrap().replicator().waits_for(stream, node.view());
-    assert!(why.is_some_and(|why| why.contains("R = 3")), "status says why");
+    assert!(why.is_some_and(|why| why.contains("3 replicas need 3 other")), "status says why");
     stage.restart(lost);
     assert!(matches!(stage.end(open), Outcome::Done { .. } | Outcome::Unknown));
     stage.close();

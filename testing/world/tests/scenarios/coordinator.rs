@@ -21,7 +21,7 @@ fn a_coordinator_that_dies_at_any_commit_finishes_what_was_begun() {
         let mut stage = Stage::unborn(Setting::of(5));
         keep_alive(&mut stage);
         stage.world.crash_at(stage.coordinator, point);
-        let table = stage.table("t", 3);
+        let table = stage.table_when_possible("t", 3);
         stage.fill(table, "key", 10);
         let second = stage.table("u", 3);
         let master = stage.owner(table).unwrap();

@@ -24,7 +24,7 @@ pub struct Probe<'a> {
 impl<'a> Probe<'a> {
     /// A client that knows where the keys are.
     pub fn new(global: &Global, load: &'a Load, count: u64) -> Result<Probe<'a>, Failure> {
-        let client = Global { timeout: PATIENCE, ..global.clone() }.connect()?;
+        let client = Global { patience: Some(PATIENCE), ..global.clone() }.connect()?;
         let asked = count.min(load.objects);
         let pipeline = Pipeline::new(client, asked as usize, u64::MAX);
         let mut probe = Probe { load, pipeline, asked, began: Instant::now(), times: Vec::new() };

@@ -1,0 +1,59 @@
+//! Whether the servers that are up can keep so many replicas of a table.
+//!
+//! Each master needs as many failure domains with a backup, its own not counted unless that is allowed. Tablets and
+//! recovered partitions go to any master, so the one that finds the fewest decides.
+//!
+//! Not here: which backup gets a replica (placement). Catalogue: A1, D3.
+
+use crate::machine::Coordinator;
+use ramhold_wire::membership::ServerEntry;
+use ramhold_wire::shortage::{DomainLevel, Shortage};
+use std::collections::BTreeSet;
+
+/// Warnings about tables in one status.
+const WARNING_COUNT_MAX: usize = 16;
+
+impl Coordinator {
+    /// What is missing for so many replicas; none while no master is up that could tell.
+    pub(crate) fn shortage(&self, replicas: u8) -> Option<Shortage> {
+        let up = self.places()?;
+        let backups = self.state.all_up().filter(|s| s.entry.backup).map(|s| &s.entry);
+        (u32::from(replicas) > up).then(|| Shortage {
+            replicas,
+            up,
+            level: DomainLevel::of(backups),
+            own_counts: self.config.allow_local_backup,
+        })
+    }
+
+    /// Failure domains that could hold a replica, for the master with the fewest.
+    fn places(&self) -> Option<u32> {
+        let backups = self.state.all_up().filter(|s| s.entry.backup);
+        let domains: BTreeSet<String> = backups.map(|s| failure_domain(&s.entry)).collect();
+        let is_own = |master: &ServerEntry| {
+            !self.config.allow_local_backup && domains.contains(&failure_domain(master))
+        };
+        let masters = self.state.all_up().filter(|s| s.entry.master);
+        let places = masters.map(|s| domains.len() - usize::from(is_own(&s.entry))).min()?;
+        Some(u32::try_from(places).unwrap_or(u32::MAX))
+    }
+
+    /// Tables whose replicas the servers that are up cannot keep.
+    pub(crate) fn warn_of_shortages(&self, warnings: &mut Vec<String>) {
+        let tables = self.state.tables.values().filter(|t| !t.dropping);
+        let short = tables.filter_map(|table| Some((table, self.shortage(table.options.replicas)?)));
+        for (table, shortage) in short.take(WARNING_COUNT_MAX) {
+            let (name, remedy) = (table.name.escape_debug(), shortage.remedy());
+            warnings.push(format!("Writes to table '{name}' may wait: {shortage}; {remedy}."));
+        }
+    }
+}
+
+/// What dies together with a server: its rack, else its host, else itself.
+pub(crate) fn failure_domain(entry: &ServerEntry) -> String {
+    let label = |name: &str| entry.labels.iter().find(|l| l.name == name);
+    match label("rack").or_else(|| label("host")) {
+        Some(label) => format!("{} {}", label.name, label.value),
+        None => entry.id.to_string(),
+    }
+}

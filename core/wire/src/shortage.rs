@@ -1,0 +1,113 @@
+//! Why a table cannot keep its replicas: the facts of a refusal with `TooFewBackups`, and one sentence of them.
+//!
+//! The coordinator tells them when a table is made or altered, a master when a write would wait.
+//! Format: docs/formats/messages.md. Catalogue: A1, D3.
+
+use crate::membership::ServerEntry;
+use minicbor::{Decode, Encode};
+use std::fmt;
+
+/// What has to be another one for each replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum DomainLevel {
+    #[n(0)]
+    Server,
+    #[n(1)]
+    Host,
+    #[n(2)]
+    Rack,
+}
+
+/// A table wants more replicas than there are failure domains for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Shortage {
+    /// Replicas of the table, and so failure domains that it needs.
+    #[n(0)]
+    pub replicas: u8,
+    /// Failure domains with a backup that is up, as seen by the master that has the fewest.
+    #[n(1)]
+    pub up: u32,
+    #[n(2)]
+    pub level: DomainLevel,
+    /// Whether the master's own failure domain counts (a cluster on one machine).
+    #[n(3)]
+    pub own_counts: bool,
+}
+
+impl DomainLevel {
+    /// The level that separates these servers: that of the coarsest label which all of them have.
+    pub fn of<'a>(servers: impl Iterator<Item = &'a ServerEntry>) -> DomainLevel {
+        let has = |server: &ServerEntry, name: &str| server.labels.iter().any(|label| label.name == name);
+        let of_one = |server: &ServerEntry| match (has(server, "rack"), has(server, "host")) {
+            (true, _) => DomainLevel::Rack,
+            (false, true) => DomainLevel::Host,
+            (false, false) => DomainLevel::Server,
+        };
+        let rank = |level: &DomainLevel| match level {
+            DomainLevel::Server => 0,
+            DomainLevel::Host => 1,
+            DomainLevel::Rack => 2,
+        };
+        servers.map(of_one).min_by_key(rank).unwrap_or(DomainLevel::Server)
+    }
+
+    pub fn noun(self) -> &'static str {
+        match self {
+            DomainLevel::Server => "server",
+            DomainLevel::Host => "host",
+            DomainLevel::Rack => "rack",
+        }
+    }
+}
+
+impl Shortage {
+    /// Failure domains that are missing.
+    pub fn missing(&self) -> u32 {
+        u32::from(self.replicas).saturating_sub(self.up)
+    }
+
+    /// What ends the shortage: "start one more server".
+    pub fn remedy(&self) -> String {
+        match (self.missing(), self.level) {
+            (0 | 1, DomainLevel::Server) => "start one more server".into(),
+            (count, DomainLevel::Server) => format!("start {count} more servers"),
+            (0 | 1, level) => format!("start a server on one more {}", level.noun()),
+            (count, level) => format!("start servers on {count} more {}s", level.noun()),
+        }
+    }
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let other = if self.own_counts { "" } else { "other " };
+        let noun = self.level.noun();
+        match self.replicas {
+            1 => write!(f, "1 replica needs 1 {other}{noun}")?,
+            count => write!(f, "{count} replicas need {count} {other}{noun}s")?,
+        }
+        match self.up {
+            0 => write!(f, ", none is up"),
+            1 => write!(f, ", 1 is up"),
+            count => write!(f, ", {count} are up"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // A1
+    #[test]
+    fn a_shortage_is_one_sentence_with_its_facts() {
+        let shortage = Shortage { replicas: 3, up: 2, level: DomainLevel::Host, own_counts: false };
+        assert_eq!(shortage.to_string(), "3 replicas need 3 other hosts, 2 are up");
+        assert_eq!(shortage.remedy(), "start a server on one more host");
+        let servers = Shortage { replicas: 5, up: 1, level: DomainLevel::Server, own_counts: true };
+        assert_eq!(servers.to_string(), "5 replicas need 5 servers, 1 is up");
+        assert_eq!(servers.remedy(), "start 4 more servers");
+        let one = Shortage { replicas: 1, up: 0, level: DomainLevel::Rack, own_counts: false };
+        assert_eq!(one.to_string(), "1 replica needs 1 other rack, none is up");
+    }
+}
