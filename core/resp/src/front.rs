@@ -29,6 +29,7 @@ mod pubsub;
 mod running;
 mod tables;
 mod tickets;
+mod together;
 mod transact;
 
 use crate::ahead::Ahead;
@@ -49,6 +50,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use tables::Databases;
 use tickets::{Part, Tickets};
+pub use together::CrossSlot;
 
 /// The top byte of the session's rpc ids in a server process, and of those that publish.
 pub const CALLS_ROLE: u8 = 5;
@@ -98,6 +100,8 @@ pub struct RespConfig {
     pub slow_count_max: usize,
     /// Commands that take at least this long are told by `LATENCY`; 0: none.
     pub latency_threshold: Duration,
+    /// What happens when keys that are to take effect together have different slots.
+    pub cross_slot: CrossSlot,
     /// Whether `DEBUG` is allowed.
     pub debug: bool,
     pub session: SessionConfig,
@@ -121,6 +125,7 @@ impl RespConfig {
             slow: Duration::from_millis(10),
             slow_count_max: 128,
             latency_threshold: Duration::ZERO,
+            cross_slot: CrossSlot::Strict,
             debug: false,
             session,
         }
@@ -436,7 +441,7 @@ fn fault_of(status: Status, detail: &str) -> Fault {
         Status::KeyTooLarge => Fault::KEY_TOO_LARGE,
         Status::ValueTooLarge => Fault::VALUE_TOO_LARGE,
         Status::OutOfMemory => Fault::OUT_OF_MEMORY,
-        Status::NotTogether => Fault::CROSS_SLOT,
+        Status::NotTogether => Fault::CROSS_SERVER,
         Status::CommitTooLarge => Fault::fixed(
             "ERR transaction is too large: what has effect together has at most 256 keys and 4194304 bytes",
         ),

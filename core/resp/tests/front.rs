@@ -5,6 +5,7 @@
 mod rig;
 
 use ramhold_base::*;
+use ramhold_resp::CrossSlot;
 use rig::{A, B, Rig};
 use std::time::Duration;
 
@@ -93,6 +94,69 @@ fn transactions_run_together_or_not_at_all() {
     assert_eq!(rig.shelf.objects[&b"s"[..]].1, b"y");
 }
 
+const CROSS_SLOT: &str = "-CROSSSLOT Keys in request don't hash to the same slot";
+
+// J1: whether keys take effect together is decided by their slots, not by where they happen to be.
+#[test]
+fn keys_of_several_slots_are_refused_although_one_server_has_them() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.ask(A, "mset a 1 b 2"), "+OK\r\n", "each by itself");
+    rig.shelf.asked.clear();
+    for command in [
+        "rename a b",
+        "renamenx none b",
+        "copy a b",
+        "msetnx c 1 d 2",
+        "bitop or a a b",
+        "lcs a b",
+        "watch a b",
+    ] {
+        assert!(rig.ask(A, command).starts_with(CROSS_SLOT), "{command}");
+    }
+    let queued = rig.ask(A, "multi\nset a 1\nmget a b\nexec");
+    assert!(queued.starts_with(&format!("+OK\r\n+QUEUED\r\n{CROSS_SLOT}")), "{queued}");
+    assert!(queued.ends_with("-EXECABORT Transaction discarded because of previous errors.\r\n"), "{queued}");
+    let refused = rig.ask(A, "multi\nset a 1\nset b 2\nexec");
+    assert!(refused.starts_with(&format!("+OK\r\n+QUEUED\r\n+QUEUED\r\n{CROSS_SLOT}")), "{refused}");
+    let watched = rig.ask(A, "watch a\nmulti\nset b 2\nexec");
+    assert!(watched.starts_with(&format!("+OK\r\n+OK\r\n+QUEUED\r\n{CROSS_SLOT}")), "{watched}");
+    assert_eq!(rig.shelf.asked, ["read a"], "only WATCH has looked at anything");
+    // One tag is one slot, and a transaction that was refused is over.
+    assert_eq!(rig.ask(A, "mset {t}a 1 {t}b 2\nrename {t}a {t}b\nget {t}b"), "+OK\r\n+OK\r\n$1\r\n1\r\n");
+    // What takes each key by itself takes any.
+    assert_eq!(
+        rig.ask(A, "mget a b\nexists a b\ntouch a b\ndel a b"),
+        "*2\r\n$1\r\n1\r\n$1\r\n2\r\n:2\r\n:2\r\n:2\r\n"
+    );
+}
+
+// J1: tables of databases are placed independently, so one slot of two databases is no place.
+#[test]
+fn keys_of_several_databases_are_refused_although_one_server_has_them() {
+    let mut rig = Rig::new();
+    rig.ask(A, "select 1\nget a\nselect 0\nset a 1");
+    const REFUSED: &str = "-CROSSSLOT Keys in request are in several databases";
+    assert!(rig.ask(A, "move a 1").starts_with(REFUSED));
+    assert!(rig.ask(A, "copy a a db 1").starts_with(REFUSED));
+    let refused = rig.ask(A, "multi\nset a 2\nselect 1\nset a 3\nexec");
+    assert!(refused.contains(REFUSED), "{refused}");
+    assert_eq!(rig.ask(A, "get a"), "$1\r\n1\r\n", "and the database is the same");
+    let refused = rig.ask(A, "watch a\nselect 1\nmulti\nset a 3\nexec");
+    assert!(refused.contains(REFUSED), "{refused}");
+}
+
+// J1
+#[test]
+fn keys_of_several_slots_take_effect_together_where_the_operator_allows_it() {
+    let mut rig = Rig::with(|config| config.cross_slot = CrossSlot::Allow);
+    assert_eq!(rig.ask(A, "mset a 1 b 2"), "+OK\r\n");
+    assert_eq!(rig.shelf.asked, ["commit a b"], "together, where there is one server");
+    assert_eq!(
+        rig.ask(A, "rename a c\nmulti\nset b 3\nget c\nexec"),
+        "+OK\r\n+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n+OK\r\n$1\r\n1\r\n"
+    );
+}
+
 // J1: commands about the connection have their place in a transaction, and none if it has no effect.
 #[test]
 fn a_transaction_changes_its_connection_as_it_has_effect() {
@@ -178,7 +242,7 @@ fn every_key_that_is_read_is_a_hit_or_a_miss() {
         ("mget a b x", [2, 1]),
         ("exists a x", [1, 1]),
         ("strlen a\nttl x", [1, 1]),
-        ("multi\nget a\nget x\nset a 2\nexec", [1, 1]),
+        ("multi\nget a\nget {a}x\nset a 2\nexec", [1, 1]),
     ] {
         rig.ask(A, lines);
         assert_eq!(counts(&mut rig), want, "{lines}");
@@ -284,7 +348,7 @@ fn clients_are_ended_by_their_addresses() {
 // J1: what several keys are read for or changed in has effect at one moment.
 #[test]
 fn several_keys_are_committed_as_one() {
-    let mut rig = Rig::new();
+    let mut rig = Rig::with(|config| config.cross_slot = CrossSlot::Allow);
     rig.ask(A, "set a 1\nset b 2");
     rig.shelf.asked.clear();
     assert_eq!(rig.ask(A, "rename a c\nmultinone\nmsetnx c 1 d 2\nmsetnx d 1 e 2").matches("+OK").count(), 1);
@@ -509,7 +573,7 @@ const MEGABYTE: usize = 1_000_000;
 
 /// `k` has a megabyte, and answers come when they are let.
 fn rig_with_a_large_value() -> Rig {
-    let mut rig = Rig::new();
+    let mut rig = Rig::with(|config| config.cross_slot = CrossSlot::Allow);
     rig.ask(A, "set a 1");
     rig.shelf.write(b"k", &vec![b'v'; MEGABYTE]);
     rig.shelf.delays = true;

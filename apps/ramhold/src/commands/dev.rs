@@ -9,6 +9,7 @@ mod supervisor;
 
 pub use record::Record;
 
+use crate::cross_slot::{cross_slot_text, parse_cross_slot};
 use crate::failure::Failure;
 use crate::local::{Output, Plan, check_free, is_free, tail};
 use crate::memory::check_available;
@@ -17,6 +18,7 @@ use crate::placement::{parse_placement, placement_text};
 use crate::size::{bytes_text, parse_bytes};
 use clap::Args;
 use ramhold_base::limits::{REPLICA_COUNT_DEFAULT, REPLICA_COUNT_MAX};
+use ramhold_node::CrossSlot;
 use ramhold_wire::ReplicaPlacement;
 use record::Held;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -85,6 +87,11 @@ pub struct Dev {
     /// Where Redis clients are heard, by all servers. [default: 6379, if it is free]
     #[arg(long, env = "RAMHOLD_RESP_PORT", value_parser = clap::value_parser!(u16).range(1..))]
     resp_port: Option<u16>,
+    /// Whether Redis commands and transactions may have keys of different hash slots, as for the server: 'strict', or 'allow'
+    /// if one server has all the keys.
+    #[arg(long, env = "RAMHOLD_RESP_CROSS_SLOT", value_name = "HOW", default_value = "strict",
+        value_parser = parse_cross_slot)]
+    resp_cross_slot: CrossSlot,
     /// Where the coordinator tells its metrics and health over HTTP; the servers take the next ports.
     /// [default: 1000 above --port, if they are free]
     #[arg(long, env = "RAMHOLD_ADMIN_PORT", value_parser = clap::value_parser!(u16).range(1..))]
@@ -170,6 +177,7 @@ fn prepare(arguments: &Dev, dir: &Path) -> Result<Plan, Failure> {
         default_replicas: replicas,
         placement: arguments.placement,
         resp_port,
+        resp_cross_slot: arguments.resp_cross_slot,
         admin_port,
         buffer_dir: None,
         output: Output::Warnings,
@@ -245,6 +253,7 @@ fn detach(arguments: &Dev) -> Result<(), Failure> {
     if let Some(port) = plan.resp_port {
         command.args(["--resp-port", &port.to_string()]);
     }
+    command.args(["--resp-cross-slot", cross_slot_text(plan.resp_cross_slot)]);
     if let Some(port) = plan.admin_port {
         command.args(["--admin-port", &port.to_string()]);
     }

@@ -7,6 +7,7 @@ mod buffers;
 mod device;
 
 use crate::admin::{self, Admin, parse_admin};
+use crate::cross_slot::parse_cross_slot;
 use crate::failure::Failure;
 use crate::memory::{MemoryPlan, PLACE_BYTES, Roles, check_available};
 use crate::process;
@@ -22,7 +23,7 @@ use ramhold_client::parse_addresses;
 use ramhold_detector::DetectorConfig;
 use ramhold_log::Geometry;
 use ramhold_master::MasterConfig;
-use ramhold_node::{RespConfig, ServerConfig, ServerNode};
+use ramhold_node::{CrossSlot, RespConfig, ServerConfig, ServerNode};
 use ramhold_runtime::{
     DiskConfig, Poll, Runtime, RuntimeConfig, StartError, memory_available, raise_file_limit,
 };
@@ -157,11 +158,17 @@ pub struct Server {
     /// it may be silent for as long as it likes.
     #[arg(long, env = "RAMHOLD_RESP_IDLE", value_name = "TIME", value_parser = parse_duration)]
     resp_idle: Option<Duration>,
+    /// Whether a Redis command of several keys that takes effect as one, or a transaction, may have keys of different hash
+    /// slots: 'strict' refuses it with CROSSSLOT on any cluster; 'allow' carries it out if one server has all the keys, so
+    /// on a cluster of one server always.
+    #[arg(long, env = "RAMHOLD_RESP_CROSS_SLOT", value_name = "HOW", default_value = "strict",
+        value_parser = parse_cross_slot)]
+    resp_cross_slot: CrossSlot,
     /// Allow Redis clients DEBUG.
     #[arg(long, env = "RAMHOLD_RESP_DEBUG")]
     resp_debug: bool,
     /// Do not speak the Redis protocol.
-    #[arg(long, env = "RAMHOLD_NO_RESP", conflicts_with_all = ["resp_port", "resp_table", "resp_password_file", "resp_idle", "resp_debug"])]
+    #[arg(long, env = "RAMHOLD_NO_RESP", conflicts_with_all = ["resp_port", "resp_table", "resp_password_file", "resp_idle", "resp_cross_slot", "resp_debug"])]
     no_resp: bool,
     /// How to wait for work; busy takes a core for itself.
     #[arg(long, env = "RAMHOLD_POLL", default_value = "adaptive")]
@@ -415,6 +422,7 @@ impl Prepared {
 fn resp_config(arguments: &Server, coordinator: SocketAddr) -> Result<RespConfig, Failure> {
     let mut config = RespConfig::new(coordinator);
     config.databases = arguments.resp_databases;
+    config.cross_slot = arguments.resp_cross_slot;
     config.debug = arguments.resp_debug;
     config.tables = arguments.resp_table.clone();
     config.idle = arguments.resp_idle;

@@ -8,7 +8,8 @@ use super::running::{Args, Running, Work};
 use super::tickets::Part;
 use super::transact::{Purpose, Transact, take_work};
 use super::{
-    Host, LIMITS_BEFORE_AUTH, REPLIES_BYTES_MAX, Resp, STRANGER_BYTES_MAX, TOO_MANY_REPLIES, cluster,
+    CrossSlot, Host, LIMITS_BEFORE_AUTH, REPLIES_BYTES_MAX, Resp, STRANGER_BYTES_MAX, TOO_MANY_REPLIES,
+    cluster,
 };
 use crate::commands::resolve;
 use crate::{Command, Fast, Fault, Flags, Front, Parsed, Reply, Run};
@@ -171,6 +172,9 @@ impl Resp {
             {
                 multi.is_broken = true;
                 writer.fault(&Fault::said(format!("ERR '{}' is not possible inside MULTI", row.name)));
+            } else if let Err(fault) = self.config.cross_slot.check(row, args) {
+                multi.is_broken = true;
+                writer.fault(&fault);
             } else {
                 multi.queued.push(Queued { row, args: kept });
                 writer.simple("QUEUED");
@@ -217,12 +221,19 @@ impl Resp {
         if !is_idle && connection.must_wait(&keys, changes, false) {
             return Taking::Later;
         }
+        if let Run::Keys(_) = row.run
+            && let Err(fault) = self.config.cross_slot.check(row, args)
+        {
+            let mut reply = Vec::new();
+            Reply::new(&mut reply, connection.protocol).fault(&fault);
+            self.put_reply(connection, out, reply);
+            return Taking::Done;
+        }
         let table = self.databases.table(db);
         let seq = self.next_seq();
+        let has_one_owner = || self.config.cross_slot == CrossSlot::Allow && host.servers().len() == 1;
         let plain = match row.run {
-            Run::Fast(fast, _) if fast == Fast::MSet && fast.goes_together(args, host.servers().len()) => {
-                None
-            }
+            Run::Fast(fast, _) if fast == Fast::MSet && fast.goes_together(args, has_one_owner()) => None,
             Run::Fast(fast, _) => Some((fast, fast.plain(args))),
             _ => None,
         };

@@ -61,6 +61,8 @@ impl Resp {
                     if multi.is_broken {
                         let text = "EXECABORT Transaction discarded because of previous errors.";
                         reply.fault(&Fault::fixed(text));
+                    } else if let Err(fault) = self.config.cross_slot.check_all(&multi.queued, &watched) {
+                        reply.fault(&fault);
                     } else {
                         let purpose = Purpose::Exec { queued: multi.queued, watched };
                         self.begin_transact(now, conn, connection, row, args, purpose, out, host, effects);
@@ -74,6 +76,7 @@ impl Resp {
             Front::Watch if connection.watched.len() + args.len() > WATCHED_COUNT_MAX => {
                 reply.fault(&Fault::fixed("ERR a connection watches at most 1024 keys"));
             }
+            Front::Watch if let Err(fault) = self.config.cross_slot.check(row, args) => reply.fault(&fault),
             Front::Watch => {
                 self.begin_transact(now, conn, connection, row, args, Purpose::Watch, out, host, effects);
                 return Taking::Done;

@@ -371,7 +371,8 @@ impl Resp {
             return Step::Wait;
         }
         let part = Part::Command { conn, seq: running.seq, index: COMMIT, attempt: work.attempts };
-        let end = match wanted(&work.keys, &self.databases) {
+        let allowed = self.config.cross_slot.check_databases(&work.keys);
+        let end = match allowed.and_then(|()| wanted(&work.keys, &self.databases)) {
             Ok(Wanted::Nothing) => return Step::Over,
             Ok(wanted) => {
                 let kind = wanted.kind();
