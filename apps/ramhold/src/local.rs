@@ -53,6 +53,8 @@ pub struct Plan {
     pub placement: ReplicaPlacement,
     /// Where Redis clients are heard beside the servers' own ports: all servers share it.
     pub resp_port: Option<u16>,
+    /// Where the first server hears clients of Redis Cluster; the others take the next ports.
+    pub resp_cluster_port: Option<u16>,
     pub resp_cross_slot: CrossSlot,
     /// Where the coordinator tells its metrics and health; the servers take the next ports.
     pub admin_port: Option<u16>,
@@ -104,6 +106,10 @@ impl Plan {
             }
             push("--disk", self.disk_bytes.to_string().into());
             push("--label", format!("host={}", name(member)).into());
+            if let Some(first) = self.resp_cluster_port {
+                let port = first + u16::try_from(member - 1).expect("a member has a port");
+                push("--resp-cluster-port", port.to_string().into());
+            }
             push("--resp-cross-slot", cross_slot_text(self.resp_cross_slot).into());
             if let Some(port) = self.resp_port {
                 push("--resp-port", port.to_string().into());

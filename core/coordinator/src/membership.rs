@@ -140,6 +140,7 @@ impl Coordinator {
             read_speed: message.read_speed.max(1),
             directory: message.directory,
             kept: false,
+            redis_cluster_port: message.redis_cluster_port,
         };
         let record = ServerRecord {
             entry,

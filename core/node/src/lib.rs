@@ -17,7 +17,7 @@ mod server;
 
 pub use config::ServerConfig;
 pub use ramhold_coordinator::{Coordinator, CoordinatorConfig};
-pub use ramhold_resp::{CrossSlot, RespConfig};
+pub use ramhold_resp::{CrossSlot, Process, RespConfig};
 pub use seen::{RespSeen, ServerSeen};
 pub use server::{Phase, ServerNode};
 

@@ -24,6 +24,7 @@ fn view(labels: &[Vec<Label>]) -> View {
             read_speed: 100,
             directory: DirectoryId(i as u64 * 77 + 5),
             kept: false,
+            redis_cluster_port: None,
         })
         .collect();
     update(&mut view, changed, vec![]);

@@ -23,7 +23,7 @@ fn page() -> String {
         "# Redis commands
 
 Every server answers these on its port, in RESP2 and RESP3, for the whole cluster.
-Replies, errors and edge cases are those of Redis 7.0 unless the table says otherwise; what is not here answers as Redis does to an unknown command.
+Replies, errors and edge cases are those of Redis 7.0 unless the table says otherwise; what is not here is answered as an unknown command, and the error says what there is.
 Written from the table in `core/resp/src/commands.rs` by `UPDATE=1 cargo test -p ramhold-resp --test document`.
 
 ## Limits

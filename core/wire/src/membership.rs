@@ -53,6 +53,9 @@ pub struct ServerEntry {
     #[n(8)]
     #[cbor(default)]
     pub kept: bool,
+    /// The port at its address where it hears clients of Redis Cluster; none: it has no port for them alone.
+    #[n(9)]
+    pub redis_cluster_port: Option<u16>,
 }
 
 /// Coordinator to server: what changed of the server list. Answered with the version that the server has reached.
@@ -116,6 +119,8 @@ pub struct Enlist {
     pub log_bytes: u64,
     #[n(9)]
     pub disk_bytes: u64,
+    #[n(10)]
+    pub redis_cluster_port: Option<u16>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]

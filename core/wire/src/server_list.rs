@@ -190,6 +190,7 @@ mod tests {
             read_speed: 1,
             directory: Default::default(),
             kept: false,
+            redis_cluster_port: None,
         };
         let changed = ids.iter().map(entry).collect();
         ServerListUpdate {

@@ -427,6 +427,7 @@ impl Cluster {
             read_speed: 100,
             directory: DirectoryId(id),
             kept: false,
+            redis_cluster_port: None,
         };
         let address = self.address.unwrap();
         // Nobody listens on port 1 of this machine.

@@ -152,6 +152,7 @@ pub fn entry(id: ServerId, state: ServerState) -> ServerEntry {
         read_speed: 1,
         directory: DirectoryId(id.raw()),
         kept: false,
+        redis_cluster_port: None,
     }
 }
 

@@ -357,5 +357,6 @@ pub fn entry(id: u64) -> ServerEntry {
         read_speed: 1,
         directory: Default::default(),
         kept: false,
+        redis_cluster_port: None,
     }
 }

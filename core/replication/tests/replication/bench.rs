@@ -229,6 +229,7 @@ impl Bench {
                 read_speed: 1,
                 directory: Default::default(),
                 kept: false,
+                redis_cluster_port: None,
             })
             .collect();
         self.view.list.apply(&ServerListUpdate {

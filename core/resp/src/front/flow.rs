@@ -3,7 +3,7 @@
 use super::answer::Answer;
 use super::connection::{Connection, Queued};
 use super::fast::{Begun, Plain};
-use super::keyspace::Walk;
+use super::keyspace::{Walk, part_of};
 use super::running::{Args, Running, Work};
 use super::tickets::Part;
 use super::transact::{Purpose, Transact, take_work};
@@ -81,7 +81,8 @@ impl Resp {
                 Parsed::Whole(length) => {
                     let mut args = recycled(room);
                     parser.args(&rest[..length], &mut args);
-                    let taking = self.request(now, from, &mut connection, &args, &mut out, host, effects);
+                    let taking =
+                        self.request_muted(now, from, &mut connection, &args, &mut out, host, effects);
                     room = recycled(args);
                     match taking {
                         Taking::Done => taken.bytes += length,
@@ -124,7 +125,7 @@ impl Resp {
     }
 
     /// One whole request.
-    fn request(
+    pub(super) fn request(
         &mut self,
         now: Instant,
         conn: ConnId,
@@ -281,6 +282,7 @@ impl Resp {
             work,
             reply_bytes_expected: connection.reply_bytes_expected,
             reply: behind,
+            is_muted: false,
             finished: None,
         };
         self.advance(now, conn, &mut running, host, effects);
@@ -323,6 +325,7 @@ impl Resp {
                 self.config.databases,
             ))),
             reply: Vec::new(),
+            is_muted: false,
             finished: None,
         };
         self.advance(now, conn, &mut running, host, effects);
@@ -472,10 +475,13 @@ impl Resp {
             // One whose table was dropped too.
             (Work::Waiting | Work::Walk(_), Run::Front(front), Some(table)) => {
                 let args = running.args.list();
-                match Walk::new(front, &args, table) {
+                let served = part_of(&connection, Some(table), host);
+                match Walk::new(front, &args, table, served) {
                     Ok(mut walk) => {
-                        self.begin_walk(&mut walk, Part::Command { conn, seq, index: 0, attempt: 0 });
-                        running.work = Work::Walk(Box::new(walk));
+                        let part = Part::Command { conn, seq, index: 0, attempt: 0 };
+                        let mut reply = Reply::new(&mut running.reply, connection.protocol);
+                        let is_over = self.begin_walk(&mut walk, part, &mut reply);
+                        running.work = if is_over { Work::Done } else { Work::Walk(Box::new(walk)) };
                     }
                     Err(fault) => {
                         Reply::new(&mut running.reply, connection.protocol).fault(&fault);
@@ -508,6 +514,7 @@ impl Resp {
             reply_bytes_expected: 0,
             work,
             reply: Vec::new(),
+            is_muted: false,
             finished: None,
         });
     }
@@ -590,6 +597,8 @@ impl Command {
                 | Front::Unsubscribe
                 | Front::PSubscribe
                 | Front::PUnsubscribe
+                | Front::SSubscribe
+                | Front::SUnsubscribe
                 | Front::Ping
                 | Front::Quit
                 | Front::Reset

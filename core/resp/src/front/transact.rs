@@ -8,6 +8,7 @@
 use super::answer::{Answer, Kind};
 use super::clients::is_of_client;
 use super::connection::Queued;
+use super::immediate::is_publication;
 use super::running::{Running, Work};
 use super::tables::Databases;
 use super::tickets::Part;
@@ -274,7 +275,7 @@ impl Resp {
                     }
                     Err(fault) => Err(Stop::Fault(fault)),
                 },
-                Run::Front(front) if is_of_client(front) => {
+                Run::Front(front) if is_of_client(front) || is_publication(front) => {
                     aside.push(Aside { start, index, front });
                     Ok(())
                 }

@@ -51,6 +51,7 @@ pub fn view(me: ServerId, backups: u64) -> View {
         read_speed: 100,
         directory: DirectoryId(id.raw()),
         kept: false,
+        redis_cluster_port: None,
     };
     let update = ServerListUpdate {
         from: 0,

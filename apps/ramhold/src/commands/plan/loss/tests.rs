@@ -187,6 +187,7 @@ fn view(servers: u64, me: u64) -> View {
         read_speed: 100,
         directory: DirectoryId(id * 7919),
         kept: false,
+        redis_cluster_port: None,
     };
     let mut view = View::new(address);
     view.me = ServerId(me);
