@@ -11,6 +11,8 @@ const FOLDER: &str = "testing/clients";
 /// What there is to play, and what is left out.
 struct Prepared {
     sessions: Vec<String>,
+    /// Of tests that expect one Redis: against one server.
+    lone_sessions: Vec<String>,
     writer: Option<String>,
     skipped: Vec<String>,
 }
@@ -35,6 +37,9 @@ pub fn play(arguments: &[String]) -> Result<Vec<String>, Failure> {
     for session in &prepared.sessions {
         options.extend(["--session".into(), session.clone()]);
     }
+    for session in &prepared.lone_sessions {
+        options.extend(["--lone-session".into(), session.clone()]);
+    }
     if let Some(writer) = &prepared.writer {
         options.extend(["--writer".into(), writer.clone()]);
     }
@@ -48,7 +53,8 @@ pub fn play(arguments: &[String]) -> Result<Vec<String>, Failure> {
 }
 
 fn prepare() -> Result<Prepared, Failure> {
-    let mut prepared = Prepared { sessions: Vec::new(), writer: None, skipped: Vec::new() };
+    let mut prepared =
+        Prepared { sessions: Vec::new(), lone_sessions: Vec::new(), writer: None, skipped: Vec::new() };
     let at = |path: &str| root().join(FOLDER).join(path).display().to_string();
     for (name, script) in [("redis-cli", "redis_cli.sh"), ("redis-benchmark", "redis_benchmark.sh")] {
         if is_installed(name) {
@@ -60,6 +66,11 @@ fn prepare() -> Result<Prepared, Failure> {
     match python()? {
         Some(python) => {
             prepared.sessions.push(format!("redis-py,{python},{}", at("redis_py/session.py")));
+            let (python_with_pytest, source) = redis_py_suite()?;
+            let suite = at("redis_py/suite.py");
+            prepared
+                .lone_sessions
+                .push(format!("redis-py's own tests,{python_with_pytest},{suite},{source}"));
             if is_installed("redis-benchmark") {
                 prepared.writer = Some(format!("kill test,{python},{}", at("redis_py/writer.py")));
             } else {
@@ -99,15 +110,47 @@ fn python() -> Result<Option<String>, Failure> {
         return Ok(None);
     }
     let environment = format!("{}/python", folder()?);
-    let python = format!("{environment}/bin/python");
     if Step::new("venv").program("python3", &["-m", "venv", &environment]).quiet().run().is_err() {
         return Ok(None);
     }
-    let requirements = root().join(FOLDER).join("redis_py/requirements.txt").display().to_string();
+    let python = format!("{environment}/bin/python");
+    install_python(&python, "requirements.txt")?;
+    Ok(Some(python))
+}
+
+/// A Python with redis-py and what its tests need, and the folder of its source distribution, which has the tests.
+fn redis_py_suite() -> Result<(String, String), Failure> {
+    let folder = format!("{}/redis-py-suite", folder()?);
+    Step::new("venv").program("python3", &["-m", "venv", &folder]).quiet().run()?;
+    let python = format!("{folder}/bin/python");
+    install_python(&python, "suite_requirements.txt")?;
+    let wanted = root().join(FOLDER).join("redis_py/suite_source.txt").display().to_string();
+    let download = ["-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"];
+    Step::new("redis-py's source")
+        .program(&python, &download)
+        .arguments(
+            &["--no-binary=redis", "--require-hashes", "-r", &wanted, "--dest", &folder].map(String::from),
+        )
+        .quiet()
+        .run()?;
+    let failed = |error: std::io::Error| Failure(format!("{}: {error}", wanted));
+    let text = fs::read_to_string(&wanted).map_err(failed)?;
+    let version = text.split_whitespace().next().and_then(|first| first.strip_prefix("redis=="));
+    let version = version.ok_or_else(|| Failure(format!("{wanted} does not begin with redis==VERSION")))?;
+    let source = format!("{folder}/redis-{version}");
+    Step::new("redis-py's source")
+        .program(&python, &["-m", "tarfile", "-e", &format!("{source}.tar.gz"), &folder])
+        .quiet()
+        .run()?;
+    Ok((python, source))
+}
+
+/// Installs what a list of testing/clients/redis_py says, and nothing else.
+fn install_python(python: &str, list: &str) -> Result<(), Failure> {
+    let requirements = root().join(FOLDER).join("redis_py").join(list).display().to_string();
     let install =
         ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes", "-r"];
-    Step::new("redis-py").program(python.clone(), &install).arguments(&[requirements]).quiet().run()?;
-    Ok(Some(python))
+    Step::new(list).program(python, &install).arguments(&[requirements]).quiet().run()
 }
 
 /// The script beside its modules, which npm wants beside it.

@@ -21,8 +21,10 @@ pub use child::{Child, Output, tail};
 pub use ports::{check_free, find_free, is_free};
 pub use waiting::{connect_to, wait_until_healthy};
 
+use crate::cross_slot::cross_slot_text;
 use crate::failure::Failure;
 use crate::placement::placement_text;
+use ramhold_node::CrossSlot;
 use ramhold_wire::ReplicaPlacement;
 use rustix::process::Signal;
 use std::ffi::OsString;
@@ -51,6 +53,9 @@ pub struct Plan {
     pub placement: ReplicaPlacement,
     /// Where Redis clients are heard beside the servers' own ports: all servers share it.
     pub resp_port: Option<u16>,
+    /// Where the first server hears clients of Redis Cluster; the others take the next ports.
+    pub resp_cluster_port: Option<u16>,
+    pub resp_cross_slot: CrossSlot,
     /// Where the coordinator tells its metrics and health; the servers take the next ports.
     pub admin_port: Option<u16>,
     /// Where buffers go; none: where a server puts them by default.
@@ -101,6 +106,11 @@ impl Plan {
             }
             push("--disk", self.disk_bytes.to_string().into());
             push("--label", format!("host={}", name(member)).into());
+            if let Some(first) = self.resp_cluster_port {
+                let port = first + u16::try_from(member - 1).expect("a member has a port");
+                push("--resp-cluster-port", port.to_string().into());
+            }
+            push("--resp-cross-slot", cross_slot_text(self.resp_cross_slot).into());
             if let Some(port) = self.resp_port {
                 push("--resp-port", port.to_string().into());
             }

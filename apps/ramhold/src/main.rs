@@ -6,6 +6,7 @@ mod cli;
 mod commands;
 mod config_file;
 mod connection;
+mod cross_slot;
 mod failure;
 mod interrupt;
 mod local;

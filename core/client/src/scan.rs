@@ -46,7 +46,12 @@ pub struct ScanCursor {
 impl ScanCursor {
     /// The beginning of a table.
     pub fn new(table: TableId) -> ScanCursor {
-        ScanCursor { table, first: KeyHash(0), stretches: Vec::new() }
+        ScanCursor::at(table, KeyHash(0))
+    }
+
+    /// At the first key of a table whose hash is this one or a higher one.
+    pub fn at(table: TableId, first: KeyHash) -> ScanCursor {
+        ScanCursor { table, first, stretches: Vec::new() }
     }
 
     /// Where it stands, as a number: the slot (the top 14 bits of a placement hash) of the first hash that is not
@@ -76,7 +81,8 @@ impl ScanCursor {
         self.table
     }
 
-    pub(crate) fn first(&self) -> KeyHash {
+    /// The first hash that is not finished.
+    pub fn first(&self) -> KeyHash {
         self.first
     }
 

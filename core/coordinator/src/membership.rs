@@ -158,6 +158,7 @@ impl Coordinator {
             kept: false,
             replicates: false,
             replicates_only: None,
+            redis_cluster_port: message.redis_cluster_port,
         };
         let record = ServerRecord {
             entry,

@@ -106,6 +106,15 @@ impl Master {
         tables
     }
 
+    /// First and last hashes of a table's tablets that are served here, from the lowest on.
+    pub fn ranges_served(&self, table: TableId) -> Vec<(KeyHash, KeyHash)> {
+        let is_asked = |tablet: &TabletSeen| tablet.table == table && tablet.serving;
+        let served = self.tablets_seen().filter(is_asked).map(|tablet| (tablet.first, tablet.last));
+        let mut served: Vec<(KeyHash, KeyHash)> = served.collect();
+        served.sort_unstable();
+        served
+    }
+
     /// Until when reads may be answered here, by what was granted up to now; `FAR` without read leases.
     pub fn leased_until(&self) -> Instant {
         self.read_lease.known_until(&self.replicator)

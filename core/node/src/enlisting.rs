@@ -72,6 +72,7 @@ impl ServerNode {
             log_bytes: self.config.master_config.log_bytes,
             disk_bytes: u64::from(self.config.backup_config.frames_max)
                 * u64::from(self.config.backup_config.segment_bytes),
+            redis_cluster_port: self.config.resp.as_ref().and_then(|resp| resp.cluster_port),
         };
         let header = Header { cluster: identity.cluster.unwrap_or_default(), ..Header::default() };
         let rpc = self.calls.open(to, now, now + self.config.enlist_interval * 4, Context::Enlist);

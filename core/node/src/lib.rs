@@ -18,7 +18,7 @@ mod server;
 
 pub use config::ServerConfig;
 pub use ramhold_coordinator::{Coordinator, CoordinatorConfig, Rebuild, term_record};
-pub use ramhold_resp::RespConfig;
+pub use ramhold_resp::{CrossSlot, Process, RespConfig};
 pub use seen::{RespSeen, ServerSeen};
 pub use server::{Phase, ServerNode};
 

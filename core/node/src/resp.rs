@@ -4,7 +4,9 @@ use crate::ServerConfig;
 use crate::server::{Phase, ServerNode};
 use ramhold_backup::Backup;
 use ramhold_base::map::FastMap;
-use ramhold_base::{ConnId, Effect, Effects, Input, Instant, Peer, Rest, ServerId, Status, TableId, Taken};
+use ramhold_base::{
+    ConnId, Effect, Effects, Input, Instant, KeyHash, Peer, Rest, ServerId, Status, TableId, Taken,
+};
 use ramhold_master::Master;
 use ramhold_resp::Host;
 use ramhold_wire::local::{LocalAnswers, LocalRequest};
@@ -73,6 +75,10 @@ impl Host for Roles<'_> {
         self.master.as_ref().map_or_else(FastMap::default, |master| master.objects_by_table())
     }
 
+    fn ranges_served(&self, table: TableId) -> Vec<(KeyHash, KeyHash)> {
+        self.master.as_ref().map_or_else(Vec::new, |master| master.ranges_served(table))
+    }
+
     fn me(&self) -> ServerId {
         self.view.me
     }
@@ -83,6 +89,11 @@ impl Host for Roles<'_> {
 
     fn to_server(&self, server: ServerId) -> Header {
         self.view.to_server(server)
+    }
+
+    fn cluster_address(&self, server: ServerId) -> Option<SocketAddr> {
+        let entry = self.view.list.entry(server)?;
+        Some(SocketAddr::new(entry.address.0.ip(), entry.redis_cluster_port?))
     }
 
     fn servers(&self) -> Vec<(ServerId, SocketAddr)> {

@@ -26,6 +26,7 @@ fn view(labels: &[Vec<Label>]) -> View {
             kept: false,
             replicates: false,
             replicates_only: None,
+            redis_cluster_port: None,
         })
         .collect();
     update(&mut view, changed, vec![]);

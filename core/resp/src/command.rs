@@ -131,7 +131,7 @@ pub type Handler = fn(&mut Call<'_>) -> Result<(), Stop>;
 
 #[derive(Clone, Copy, Debug)]
 pub enum Run {
-    /// Atomic over its keys: those of several streams are refused with `CROSSSLOT`.
+    /// Atomic over its keys: those of several slots are refused with `CROSSSLOT`.
     Keys(Handler),
     /// Outside a transaction the front carries out the plain form of it by operations of the servers, over any keys of the
     /// cluster, each by itself; within one, and where its form is not plain, the handler does.
@@ -179,6 +179,7 @@ pub enum Front {
     ClientNoEvict,
     ClientNoTouch,
     ClientSetInfo,
+    ClientReply,
     /// Prints the subcommands of its container.
     Help,
     Command,
@@ -198,11 +199,17 @@ pub enum Front {
     DbSize,
     FlushDb,
     FlushAll,
+    FunctionFlush,
     Subscribe,
     Unsubscribe,
     PSubscribe,
     PUnsubscribe,
+    SSubscribe,
+    SUnsubscribe,
     Publish,
+    SPublish,
+    PubSubShardChannels,
+    PubSubShardNumSub,
     PubSubChannels,
     PubSubNumSub,
     PubSubNumPat,

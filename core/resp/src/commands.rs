@@ -53,6 +53,7 @@ pub const ALL: &[Command] = &[
     expiry::EXPIRETIME,
     keys::FLUSHALL,
     keys::FLUSHDB,
+    server::FUNCTION,
     strings::GET,
     bits::GETBIT,
     strings::GETDEL,
@@ -104,9 +105,12 @@ pub const ALL: &[Command] = &[
     strings::SETNX,
     parts::SETRANGE,
     server::SLOWLOG,
+    pubsub::SPUBLISH,
+    pubsub::SSUBSCRIBE,
     parts::STRLEN,
     pubsub::SUBSCRIBE,
     parts::SUBSTR,
+    pubsub::SUNSUBSCRIBE,
     server::TIME,
     keys::TOUCH,
     expiry::TTL,
@@ -148,20 +152,14 @@ fn check_keys(row: &'static Command, args: &[&[u8]]) -> Result<&'static Command,
 /// Bytes of a client's words that an error repeats.
 const REPEATED_BYTES_MAX: usize = 128;
 
-/// What Redis says of a name that is none: so much of it, and of what follows, as fits.
+/// For a name that is no command's. It begins as Redis's error does, which clients look at, and then says what there is.
 pub fn unknown_command(args: &[&[u8]]) -> Fault {
-    let mut shown = String::new();
-    let mut bytes = 0;
-    for arg in &args[1..] {
-        if bytes >= REPEATED_BYTES_MAX {
-            break;
-        }
-        let arg = repeated(arg, REPEATED_BYTES_MAX - bytes);
-        bytes += arg.len() + 3;
-        shown.push_str(&format!("'{}' ", crate::fault::shown(arg)));
-    }
     let name = crate::fault::shown(repeated(args[0], REPEATED_BYTES_MAX));
-    Fault::said(format!("ERR unknown command '{name}', with args beginning with: {shown}"))
+    let version = env!("CARGO_PKG_VERSION");
+    Fault::said(format!(
+        "ERR unknown command '{name}' (Ramhold {version} has strings, bits, keys, transactions and pub/sub; see \
+         docs/redis-commands.md)"
+    ))
 }
 
 /// What Redis says when a container has no such subcommand.

@@ -26,7 +26,17 @@ impl Fault {
         Fault::fixed("ERR string exceeds maximum allowed size: a value has at most 1048576 bytes");
     pub const KEY_TOO_LARGE: Fault = Fault::fixed("ERR key is too large: a key has at most 65535 bytes");
     pub const OUT_OF_MEMORY: Fault = Fault::fixed("OOM command not allowed when used memory > 'maxmemory'.");
-    pub const CROSS_SLOT: Fault = Fault::fixed("CROSSSLOT Keys in request don't hash to the same slot");
+    pub const CROSS_SLOT: Fault = Fault::fixed(
+        "CROSSSLOT Keys in request don't hash to the same slot: give keys that change together one hash tag, as in \
+         {user7}:name and {user7}:mail",
+    );
+    pub const CROSS_DATABASE: Fault = Fault::fixed(
+        "CROSSSLOT Keys in request are in several databases: keep keys that change together in one database",
+    );
+    pub const CROSS_SERVER: Fault = Fault::fixed(
+        "CROSSSLOT Keys in request are on several servers: give keys that change together one hash tag, as in \
+         {user7}:name and {user7}:mail",
+    );
 
     pub const fn fixed(text: &'static str) -> Fault {
         Fault(Cow::Borrowed(text))

@@ -25,10 +25,13 @@ mod idle;
 mod immediate;
 mod keyspace;
 mod latency;
+mod muted;
 mod pubsub;
 mod running;
+mod subscriptions;
 mod tables;
 mod tickets;
+mod together;
 mod transact;
 
 use crate::ahead::Ahead;
@@ -39,7 +42,7 @@ use ramhold_base::hash::{PlacementHasher, PlacementSeed};
 use ramhold_base::map::FastMap;
 use ramhold_base::time::earliest;
 use ramhold_base::{
-    ConnId, Effect, Effects, Input, Instant, Latencies, Machine, Rng, ServerId, Status, TableId,
+    ConnId, Effect, Effects, Input, Instant, KeyHash, Latencies, Machine, Rng, ServerId, Status, TableId,
 };
 use ramhold_client_core::{Operation, Session, SessionConfig};
 use ramhold_wire::local::{LocalAnswers, LocalRequest};
@@ -49,6 +52,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use tables::Databases;
 use tickets::{Part, Tickets};
+pub use together::CrossSlot;
 
 /// The top byte of the session's rpc ids in a server process, and of those that publish.
 pub const CALLS_ROLE: u8 = 5;
@@ -69,12 +73,24 @@ pub trait Host {
     fn status(&self, now: Instant) -> ProcessStatus;
     /// How many objects of each table are in this process; none: nobody knows, since some were lost.
     fn objects_by_table(&self) -> FastMap<TableId, Option<u64>>;
+    /// First and last hashes of the table's tablets that this process serves, from the lowest on.
+    fn ranges_served(&self, table: TableId) -> Vec<(KeyHash, KeyHash)>;
     fn me(&self) -> ServerId;
     fn cluster(&self) -> u64;
     /// The servers of the cluster that serve, and where.
     fn servers(&self) -> Vec<(ServerId, SocketAddr)>;
+    /// Where a server hears clients of Redis Cluster alone; none: it has no such port.
+    fn cluster_address(&self, server: ServerId) -> Option<SocketAddr>;
     /// For a request to another server.
     fn to_server(&self, server: ServerId) -> Header;
+}
+
+/// The process that the front is in, as its operating system knows it.
+#[derive(Clone, Debug, Default)]
+pub struct Process {
+    pub id: u32,
+    /// Name, release and machine.
+    pub os: String,
 }
 
 #[derive(Clone, Debug)]
@@ -85,6 +101,8 @@ pub struct RespConfig {
     pub tables: Vec<(u16, String)>,
     /// What connections must give with `AUTH` or `HELLO`; none: nothing.
     pub password: Option<String>,
+    /// The port of ours for clients of Redis Cluster: whoever comes to it goes over the keys of each server by itself.
+    pub cluster_port: Option<u16>,
     pub limits: Limits,
     /// Commands of one connection that run at once, and bytes of their requests.
     pub running_count_max: usize,
@@ -98,6 +116,10 @@ pub struct RespConfig {
     pub slow_count_max: usize,
     /// Commands that take at least this long are told by `LATENCY`; 0: none.
     pub latency_threshold: Duration,
+    /// What happens when keys that are to take effect together have different slots.
+    pub cross_slot: CrossSlot,
+    /// What `INFO` tells of the process.
+    pub process: Process,
     /// Whether `DEBUG` is allowed.
     pub debug: bool,
     pub session: SessionConfig,
@@ -113,6 +135,7 @@ impl RespConfig {
             databases: 16,
             tables: Vec::new(),
             password: None,
+            cluster_port: None,
             limits: Limits { args: 1024 * 1024, arg_bytes: 8 * 1024 * 1024, bytes: 64 * 1024 * 1024 },
             running_count_max: 1024,
             running_bytes_max: 8 * 1024 * 1024,
@@ -121,6 +144,8 @@ impl RespConfig {
             slow: Duration::from_millis(10),
             slow_count_max: 128,
             latency_threshold: Duration::ZERO,
+            cross_slot: CrossSlot::Strict,
+            process: Process::default(),
             debug: false,
             session,
         }
@@ -202,7 +227,9 @@ pub struct Resp {
     waits: Latencies,
     slow: about::SlowLog,
     latency: latency::Latency,
-    subscribers: pubsub::Subscribers,
+    subscribers: subscriptions::Subscribers,
+    /// Messages of transactions that have had their effect, to go out before the step ends.
+    publications: Vec<ramhold_wire::pubsub::Publish>,
     /// Messages on their way to other servers' subscribers: whose command waits.
     calls: Calls<(ConnId, u64)>,
     rng: Rng,
@@ -231,7 +258,8 @@ impl Resp {
             waits: Latencies::default(),
             slow: about::SlowLog::default(),
             latency: latency::Latency::default(),
-            subscribers: pubsub::Subscribers::default(),
+            subscribers: subscriptions::Subscribers::default(),
+            publications: Vec::new(),
             calls: Calls::new(PUBLISH_ROLE, rng.u64()),
             rng,
             now: Instant::ZERO,
@@ -270,6 +298,8 @@ impl Resp {
         self.meet(now, conn);
         if let Some(connection) = self.connections.get_mut(&conn) {
             connection.addresses = addresses;
+            let own_port = addresses.map(|(_, own)| own.port());
+            connection.is_of_cluster = own_port.is_some() && own_port == self.config.cluster_port;
         }
     }
 
@@ -302,8 +332,8 @@ impl Resp {
 
     pub fn on_closed(&mut self, conn: ConnId) {
         // What it has begun goes on; nobody is told.
-        if let Some(connection) = self.connections.remove(&conn) {
-            self.subscribers.leave(conn, &connection);
+        if let Some(mut connection) = self.connections.remove(&conn) {
+            self.subscribers.leave_all(conn, &mut connection.subscriptions);
         }
     }
 
@@ -344,6 +374,10 @@ impl Resp {
                     let answer = Answer::of_outcome(outcome);
                     self.on_answer(now, part, answer, host, effects);
                 }
+                continue;
+            }
+            if !self.publications.is_empty() {
+                self.send_publications(now, host, effects);
                 continue;
             }
             if let Some(conn) = self.touched.pop() {
@@ -409,7 +443,9 @@ impl Resp {
             if took >= threshold && !threshold.is_zero() && done.args.bytes() > 0 {
                 self.latency.note(done.row, took, host.time(now) / 1000);
             }
-            out.extend_from_slice(&done.reply);
+            if !done.is_muted {
+                out.extend_from_slice(&done.reply);
+            }
         }
         send(conn, &out, effects);
         self.out = out;
@@ -436,7 +472,7 @@ fn fault_of(status: Status, detail: &str) -> Fault {
         Status::KeyTooLarge => Fault::KEY_TOO_LARGE,
         Status::ValueTooLarge => Fault::VALUE_TOO_LARGE,
         Status::OutOfMemory => Fault::OUT_OF_MEMORY,
-        Status::NotTogether => Fault::CROSS_SLOT,
+        Status::NotTogether => Fault::CROSS_SERVER,
         Status::CommitTooLarge => Fault::fixed(
             "ERR transaction is too large: what has effect together has at most 256 keys and 4194304 bytes",
         ),

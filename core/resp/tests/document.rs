@@ -23,7 +23,7 @@ fn page() -> String {
         "# Redis commands
 
 Every server answers these on its port, in RESP2 and RESP3, for the whole cluster.
-Replies, errors and edge cases are those of Redis 7.0 unless the table says otherwise; what is not here answers as Redis does to an unknown command.
+Replies, errors and edge cases are those of Redis 7.0 unless the table says otherwise; what is not here is answered as an unknown command, and the error says what there is.
 Written from the table in `core/resp/src/commands.rs` by `UPDATE=1 cargo test -p ramhold-resp --test document`.
 
 ## Limits
@@ -37,7 +37,9 @@ What is larger is refused with an error that says so; GETBIT and the like read z
 
 ## Several keys
 MGET, DEL, UNLINK, EXISTS and TOUCH, and MSET of keys with different hash slots, take keys from anywhere in the cluster, each by itself.
-Every other command of several keys, and what lies between MULTI and EXEC, takes effect as one. Its keys must be of one stream, as those of one database with the same hash tag are; otherwise it is refused with CROSSSLOT.
+Every other command of several keys, and the commands between MULTI and EXEC with all their keys and the watched ones, take effect as one. Their keys must have one hash slot, as keys with the same hash tag have (`{{user7}}:name`, `{{user7}}:mail`), and be in one database; otherwise the command or the EXEC is refused with CROSSSLOT, whichever servers have the keys.
+`ramhold server --resp-cross-slot allow` (also `ramhold dev`) lets keys of any slots and databases take effect together if one server has them all: always on a cluster of one server, where MSET of any keys is then one step, too. On several servers it depends on where the keys are at that moment.
+The slot decides for tables placed by slots, as every table is that a Redis command has made. Keys of a table that was made otherwise and is given with `--resp-table` are refused with CROSSSLOT if several servers have them.
 What takes effect as one has at most 256 keys and 4 MiB; more is refused with an error that says so.
 "
     );

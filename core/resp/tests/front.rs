@@ -4,7 +4,9 @@
 
 mod rig;
 
+use ramhold_base::hash::slot_of;
 use ramhold_base::*;
+use ramhold_resp::CrossSlot;
 use rig::{A, B, Rig};
 use std::time::Duration;
 
@@ -93,6 +95,69 @@ fn transactions_run_together_or_not_at_all() {
     assert_eq!(rig.shelf.objects[&b"s"[..]].1, b"y");
 }
 
+const CROSS_SLOT: &str = "-CROSSSLOT Keys in request don't hash to the same slot";
+
+// J1: whether keys take effect together is decided by their slots, not by where they happen to be.
+#[test]
+fn keys_of_several_slots_are_refused_although_one_server_has_them() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.ask(A, "mset a 1 b 2"), "+OK\r\n", "each by itself");
+    rig.shelf.asked.clear();
+    for command in [
+        "rename a b",
+        "renamenx none b",
+        "copy a b",
+        "msetnx c 1 d 2",
+        "bitop or a a b",
+        "lcs a b",
+        "watch a b",
+    ] {
+        assert!(rig.ask(A, command).starts_with(CROSS_SLOT), "{command}");
+    }
+    let queued = rig.ask(A, "multi\nset a 1\nmget a b\nexec");
+    assert!(queued.starts_with(&format!("+OK\r\n+QUEUED\r\n{CROSS_SLOT}")), "{queued}");
+    assert!(queued.ends_with("-EXECABORT Transaction discarded because of previous errors.\r\n"), "{queued}");
+    let refused = rig.ask(A, "multi\nset a 1\nset b 2\nexec");
+    assert!(refused.starts_with(&format!("+OK\r\n+QUEUED\r\n+QUEUED\r\n{CROSS_SLOT}")), "{refused}");
+    let watched = rig.ask(A, "watch a\nmulti\nset b 2\nexec");
+    assert!(watched.starts_with(&format!("+OK\r\n+OK\r\n+QUEUED\r\n{CROSS_SLOT}")), "{watched}");
+    assert_eq!(rig.shelf.asked, ["read a"], "only WATCH has looked at anything");
+    // One tag is one slot, and a transaction that was refused is over.
+    assert_eq!(rig.ask(A, "mset {t}a 1 {t}b 2\nrename {t}a {t}b\nget {t}b"), "+OK\r\n+OK\r\n$1\r\n1\r\n");
+    // What takes each key by itself takes any.
+    assert_eq!(
+        rig.ask(A, "mget a b\nexists a b\ntouch a b\ndel a b"),
+        "*2\r\n$1\r\n1\r\n$1\r\n2\r\n:2\r\n:2\r\n:2\r\n"
+    );
+}
+
+// J1: tables of databases are placed independently, so one slot of two databases is no place.
+#[test]
+fn keys_of_several_databases_are_refused_although_one_server_has_them() {
+    let mut rig = Rig::new();
+    rig.ask(A, "select 1\nget a\nselect 0\nset a 1");
+    const REFUSED: &str = "-CROSSSLOT Keys in request are in several databases";
+    assert!(rig.ask(A, "move a 1").starts_with(REFUSED));
+    assert!(rig.ask(A, "copy a a db 1").starts_with(REFUSED));
+    let refused = rig.ask(A, "multi\nset a 2\nselect 1\nset a 3\nexec");
+    assert!(refused.contains(REFUSED), "{refused}");
+    assert_eq!(rig.ask(A, "get a"), "$1\r\n1\r\n", "and the database is the same");
+    let refused = rig.ask(A, "watch a\nselect 1\nmulti\nset a 3\nexec");
+    assert!(refused.contains(REFUSED), "{refused}");
+}
+
+// J1
+#[test]
+fn keys_of_several_slots_take_effect_together_where_the_operator_allows_it() {
+    let mut rig = Rig::with(|config| config.cross_slot = CrossSlot::Allow);
+    assert_eq!(rig.ask(A, "mset a 1 b 2"), "+OK\r\n");
+    assert_eq!(rig.shelf.asked, ["commit a b"], "together, where there is one server");
+    assert_eq!(
+        rig.ask(A, "rename a c\nmulti\nset b 3\nget c\nexec"),
+        "+OK\r\n+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n+OK\r\n$1\r\n1\r\n"
+    );
+}
+
 // J1: commands about the connection have their place in a transaction, and none if it has no effect.
 #[test]
 fn a_transaction_changes_its_connection_as_it_has_effect() {
@@ -106,6 +171,219 @@ fn a_transaction_changes_its_connection_as_it_has_effect() {
     assert!(rig.ask(A, "multi\nselect 3\nclient setname eve\nexec").ends_with("*-1\r\n"));
     let info = rig.ask(A, "client info");
     assert!(info.contains(" db=0 ") && info.contains(" name=bob "), "{info}");
+}
+
+const CLUSTER_PORT: u16 = 9401;
+
+/// A server with two tablets of several, and a client at each of its ports: `A` at its own, `B` at the one for clients of
+/// Redis Cluster. With the keys that it has.
+fn rig_with_a_cluster_port() -> (Rig, Vec<String>) {
+    let mut rig = Rig::with(|config| config.cluster_port = Some(CLUSTER_PORT));
+    let slot = |slot: u64| KeyHash(slot << 50);
+    rig.shelf.served =
+        vec![(slot(1000), KeyHash(slot(5000).0 - 1)), (slot(9000), KeyHash(slot(12_000).0 - 1))];
+    rig.shelf.cluster_address = Some(format!("10.0.0.1:{CLUSTER_PORT}").parse().unwrap());
+    let address = |port: u16| format!("10.0.0.1:{port}").parse().unwrap();
+    rig.resp.on_met(rig.now, A, Some((address(50_001), address(7401))));
+    rig.resp.on_met(rig.now, B, Some((address(50_002), address(CLUSTER_PORT))));
+    let all: Vec<String> = (0..100).map(|n| format!("key{n}")).collect();
+    all.iter().for_each(|key| {
+        rig.shelf.write(key.as_bytes(), b"v");
+    });
+    let is_ours = |key: &&String| matches!(slot_of(key.as_bytes()), 1000..5000 | 9000..12_000);
+    let ours: Vec<String> = all.iter().filter(is_ours).cloned().collect();
+    assert!(ours.len() > 20 && ours.len() < 60, "{}", ours.len());
+    (rig, ours)
+}
+
+/// All keys that a client meets which goes on until the cursor is 0, sorted.
+fn scanned(rig: &mut Rig, conn: ConnId) -> Vec<String> {
+    let (mut met, mut cursor) = (Vec::new(), "0".to_owned());
+    loop {
+        let page = rig.ask(conn, &format!("scan {cursor} count 1000"));
+        let mut words = page.lines().filter(|line| !line.starts_with(['*', '$']));
+        cursor = words.next().unwrap().to_owned();
+        met.extend(words.map(str::to_owned));
+        if cursor == "0" {
+            met.sort();
+            return met;
+        }
+    }
+}
+
+// J1: a client of Redis Cluster asks every server; together they show each key once.
+#[test]
+fn a_client_of_the_cluster_port_walks_over_the_keys_of_its_server_alone() {
+    let (mut rig, mut ours) = rig_with_a_cluster_port();
+    ours.sort();
+    assert_eq!(scanned(&mut rig, B), ours);
+    assert_eq!(rig.ask(B, "dbsize"), format!(":{}\r\n", ours.len()));
+    let keys = rig.ask(B, "keys *");
+    assert!(keys.starts_with(&format!("*{}\r\n", ours.len())), "{keys}");
+    for _ in 0..50 {
+        let key = rig.ask(B, "randomkey");
+        assert!(ours.iter().any(|ours| key.ends_with(&format!("\n{ours}\r\n"))), "{key}");
+    }
+    // Whoever came to the server's own port sees all keys of the cluster.
+    assert_eq!(scanned(&mut rig, A).len(), 100);
+    assert_eq!(rig.ask(A, "dbsize"), ":100\r\n");
+    // A server without tablets has nothing to walk over.
+    rig.shelf.served.clear();
+    assert_eq!(scanned(&mut rig, B), Vec::<String>::new());
+    assert_eq!(rig.ask(B, "dbsize\nrandomkey"), ":0\r\n$-1\r\n");
+}
+
+// J1: so it does not matter to which port a client of Redis Cluster comes first.
+#[test]
+fn slots_are_told_with_the_port_for_clients_of_redis_cluster() {
+    let (mut rig, _) = rig_with_a_cluster_port();
+    for conn in [A, B] {
+        assert!(rig.ask(conn, "cluster slots").contains(&format!(":{CLUSTER_PORT}\r\n")));
+        assert!(rig.ask(conn, "cluster shards").contains(&format!(":{CLUSTER_PORT}\r\n")));
+        assert!(rig.ask(conn, "cluster nodes").contains(&format!(" 10.0.0.1:{CLUSTER_PORT}@")));
+    }
+    assert!(rig.ask(A, "hello").contains("\r\nstandalone\r\n"));
+    assert!(rig.ask(B, "hello").contains("\r\ncluster\r\n"));
+    assert!(rig.ask(A, "info").contains("redis_mode:standalone\r\n"));
+    let info = rig.ask(B, "info");
+    assert!(info.contains("redis_mode:cluster\r\n") && info.contains("cluster_enabled:1\r\n"), "{info}");
+}
+
+// J1
+#[test]
+fn an_unknown_command_is_told_what_there_is() {
+    let mut rig = Rig::new();
+    let said = rig.ask(A, "HSET key field value");
+    assert!(said.starts_with("-ERR unknown command 'HSET' (Ramhold "), "{said}");
+    assert!(
+        said.contains(env!("CARGO_PKG_VERSION")) && said.contains("see docs/redis-commands.md)"),
+        "{said}"
+    );
+}
+
+// J1
+#[test]
+fn replies_that_the_client_does_not_want_are_left_out() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.ask(A, "client reply skip\nset a 1\nget a"), "$1\r\n1\r\n");
+    assert_eq!(rig.ask(A, "client reply skip\nclient reply on\nget a"), "+OK\r\n$1\r\n1\r\n");
+    assert_eq!(rig.ask(A, "client reply skip\nclient reply skip\nget a\nget a"), "$1\r\n1\r\n");
+    assert_eq!(rig.ask(A, "client reply off\nset a 2\nget a\nnosuch\nmulti\nincr a\nexec"), "");
+    // Messages and what leads to them come all the same.
+    assert_eq!(rig.ask(A, "subscribe news"), "*3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n");
+    rig.ask(B, "publish news hello");
+    assert_eq!(rig.said(A), "*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$5\r\nhello\r\n");
+    assert!(rig.ask(A, "unsubscribe").starts_with("*3\r\n$11\r\nunsubscribe\r\n"));
+    assert_eq!(rig.ask(A, "client reply skip\nclient reply on\nget a"), "+OK\r\n$1\r\n3\r\n");
+    // What is still under way keeps its place, and what is not wanted takes none.
+    rig.shelf.delays = true;
+    assert_eq!(rig.ask(A, "get a\nclient reply skip\nget b\nget c"), "");
+    rig.release();
+    assert_eq!(rig.said(A), "$1\r\n3\r\n$-1\r\n");
+    rig.shelf.delays = false;
+    rig.ask(A, "client reply off\nreset");
+    assert_eq!(rig.ask(A, "ping"), "+PONG\r\n");
+    assert!(rig.ask(A, "client reply maybe").starts_with("-ERR syntax error"));
+}
+
+// J1: shard channels have names of their own.
+#[test]
+fn messages_to_shard_channels_reach_their_own_subscribers() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.ask(A, "subscribe a"), "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n");
+    assert_eq!(
+        rig.ask(A, "ssubscribe a b"),
+        "*3\r\n$10\r\nssubscribe\r\n$1\r\na\r\n:1\r\n*3\r\n$10\r\nssubscribe\r\n$1\r\nb\r\n:2\r\n"
+    );
+    assert_eq!(rig.ask(B, "spublish a one"), ":1\r\n");
+    assert_eq!(rig.said(A), "*3\r\n$8\r\nsmessage\r\n$1\r\na\r\n$3\r\none\r\n");
+    assert_eq!(rig.ask(B, "publish a two"), ":1\r\n");
+    assert_eq!(rig.said(A), "*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$3\r\ntwo\r\n");
+    assert_eq!(rig.ask(B, "pubsub shardchannels"), "*2\r\n$1\r\na\r\n$1\r\nb\r\n");
+    assert_eq!(rig.ask(B, "pubsub shardchannels b*"), "*1\r\n$1\r\nb\r\n");
+    assert_eq!(rig.ask(B, "pubsub channels"), "*1\r\n$1\r\na\r\n");
+    assert_eq!(rig.ask(B, "pubsub shardnumsub b c"), "*4\r\n$1\r\nb\r\n:1\r\n$1\r\nc\r\n:0\r\n");
+    // A pattern is for channels.
+    rig.ask(B, "psubscribe *");
+    assert_eq!(rig.ask(A, "unsubscribe"), "*3\r\n$11\r\nunsubscribe\r\n$1\r\na\r\n:0\r\n");
+    assert!(
+        rig.ask(A, "get a").starts_with("-ERR Can't execute 'get'"),
+        "it still listens to shard channels"
+    );
+    let told = "*3\r\n$12\r\nsunsubscribe\r\n$1\r\n";
+    assert_eq!(rig.ask(A, "sunsubscribe b a"), format!("{told}b\r\n:1\r\n{told}a\r\n:0\r\n"));
+    assert_eq!(rig.ask(A, "spublish a three"), ":0\r\n");
+    assert_eq!(rig.said(B), "");
+    assert_eq!(rig.ask(A, "sunsubscribe"), "*3\r\n$12\r\nsunsubscribe\r\n$-1\r\n:0\r\n");
+}
+
+// J1
+#[test]
+fn who_was_reset_listens_to_nothing() {
+    let mut rig = Rig::new();
+    rig.ask(A, "subscribe a\npsubscribe a*\nssubscribe a");
+    assert_eq!(rig.ask(A, "reset"), "+RESET\r\n");
+    assert_eq!(
+        rig.ask(B, "publish a x\nspublish a x\npubsub numpat\npubsub channels"),
+        ":0\r\n:0\r\n:0\r\n*0\r\n"
+    );
+    assert_eq!(rig.said(A), "");
+}
+
+// J1: a transaction's messages are told if it has its effect, after it.
+#[test]
+fn messages_of_a_transaction_go_out_when_it_has_its_effect() {
+    let mut rig = Rig::new();
+    rig.ask(B, "subscribe news");
+    let heard = |text: &str| format!("*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$1\r\n{text}\r\n");
+    rig.shelf.delays = true;
+    assert_eq!(
+        rig.ask(A, "multi\nset a 1\npublish news 1\nspublish news 2\nexec"),
+        "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n"
+    );
+    assert_eq!(rig.said(B), "", "it is not replicated yet");
+    rig.release();
+    assert_eq!(rig.said(A), "*3\r\n+OK\r\n:1\r\n:0\r\n");
+    assert_eq!(rig.said(B), heard("1"));
+    rig.shelf.delays = false;
+    rig.ask(A, "watch a");
+    rig.shelf.write(b"a", b"7");
+    assert!(rig.ask(A, "multi\npublish news 3\nexec").ends_with("*-1\r\n"));
+    assert!(rig.ask(A, "multi\npublish news 4\nnosuch\nexec").contains("-EXECABORT"));
+    assert!(rig.ask(A, "multi\npublish news 5\nsubscribe b\nexec").contains("-EXECABORT"));
+    assert_eq!(rig.said(B), "");
+    assert!(rig.ask(A, "multi\npublish news 6\nexec").ends_with("*1\r\n:1\r\n"));
+    assert_eq!(rig.said(B), heard("6"));
+}
+
+// J1: names that clients and their tests read.
+#[test]
+fn info_has_what_clients_read() {
+    let mut rig = Rig::with(|config| config.process.id = 77);
+    rig.ask(A, "set a 1");
+    let info = rig.ask(A, "info");
+    for line in [
+        "redis_version:7.",
+        "redis_mode:standalone\r\n",
+        "os:",
+        "arch_bits:64\r\n",
+        "process_id:77\r\n",
+        "tcp_port:",
+        "uptime_in_seconds:",
+        "connected_clients:1\r\n",
+        "blocked_clients:0\r\n",
+        "used_memory:",
+        "used_memory_human:",
+        "maxmemory_policy:noeviction\r\n",
+        "loading:0\r\n",
+        "total_commands_processed:",
+        "role:master\r\n",
+        "connected_slaves:0\r\n",
+        "cluster_enabled:0\r\n",
+        "db0:keys=1,expires=0,avg_ttl=0\r\n",
+    ] {
+        assert!(info.contains(&format!("\r\n{line}")), "{line}");
+    }
 }
 
 // C11: a number that cannot be known is not made up.
@@ -155,7 +433,7 @@ fn info_tells_the_keys_of_databases() {
     let mut rig = Rig::new();
     assert_eq!(rig.ask(A, "info keyspace"), "$12\r\n# Keyspace\r\n\r\n");
     rig.ask(A, "mset a 1 b 2");
-    assert_eq!(rig.ask(A, "info keyspace"), "$24\r\n# Keyspace\r\ndb0:keys=2\r\n\r\n");
+    assert_eq!(rig.ask(A, "info keyspace"), "$44\r\n# Keyspace\r\ndb0:keys=2,expires=0,avg_ttl=0\r\n\r\n");
     rig.shelf.has_losses = true;
     assert_eq!(rig.ask(A, "info keyspace"), "$12\r\n# Keyspace\r\n\r\n");
 }
@@ -178,7 +456,7 @@ fn every_key_that_is_read_is_a_hit_or_a_miss() {
         ("mget a b x", [2, 1]),
         ("exists a x", [1, 1]),
         ("strlen a\nttl x", [1, 1]),
-        ("multi\nget a\nget x\nset a 2\nexec", [1, 1]),
+        ("multi\nget a\nget {a}x\nset a 2\nexec", [1, 1]),
     ] {
         rig.ask(A, lines);
         assert_eq!(counts(&mut rig), want, "{lines}");
@@ -284,7 +562,7 @@ fn clients_are_ended_by_their_addresses() {
 // J1: what several keys are read for or changed in has effect at one moment.
 #[test]
 fn several_keys_are_committed_as_one() {
-    let mut rig = Rig::new();
+    let mut rig = Rig::with(|config| config.cross_slot = CrossSlot::Allow);
     rig.ask(A, "set a 1\nset b 2");
     rig.shelf.asked.clear();
     assert_eq!(rig.ask(A, "rename a c\nmultinone\nmsetnx c 1 d 2\nmsetnx d 1 e 2").matches("+OK").count(), 1);
@@ -509,7 +787,7 @@ const MEGABYTE: usize = 1_000_000;
 
 /// `k` has a megabyte, and answers come when they are let.
 fn rig_with_a_large_value() -> Rig {
-    let mut rig = Rig::new();
+    let mut rig = Rig::with(|config| config.cross_slot = CrossSlot::Allow);
     rig.ask(A, "set a 1");
     rig.shelf.write(b"k", &vec![b'v'; MEGABYTE]);
     rig.shelf.delays = true;

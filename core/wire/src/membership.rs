@@ -60,6 +60,9 @@ pub struct ServerEntry {
     /// Frames are short: of those partitions, only this server's may be replicated for now.
     #[n(10)]
     pub replicates_only: Option<ServerId>,
+    /// The port at its address where it hears clients of Redis Cluster; none: it has no port for them alone.
+    #[n(11)]
+    pub redis_cluster_port: Option<u16>,
 }
 
 /// Coordinator to server: what changed of the server list. Answered with the version that the server has reached.
@@ -123,6 +126,8 @@ pub struct Enlist {
     pub log_bytes: u64,
     #[n(9)]
     pub disk_bytes: u64,
+    #[n(10)]
+    pub redis_cluster_port: Option<u16>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]

@@ -13,6 +13,9 @@ pub struct Publish {
     #[n(1)]
     #[cbor(with = "minicbor::bytes")]
     pub message: Vec<u8>,
+    /// To a shard channel, which is another than the channel of the same name.
+    #[n(2)]
+    pub shard: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]

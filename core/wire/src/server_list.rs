@@ -209,6 +209,7 @@ mod tests {
             kept: false,
             replicates: false,
             replicates_only: None,
+            redis_cluster_port: None,
         };
         let changed = ids.iter().map(entry).collect();
         ServerListUpdate {

@@ -217,6 +217,25 @@ func cluster() {
 		pipe.Incr(ctx, key("{m}b"))
 		return nil
 	}))
+	// Each server shows its own keys, together each once.
+	var guard sync.Mutex
+	met := map[string]int{}
+	if err := r.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+		pages := node.Scan(ctx, 0, key("c:*"), 100).Iterator()
+		for pages.Next(ctx) {
+			guard.Lock()
+			met[pages.Val()]++
+			guard.Unlock()
+		}
+		return pages.Err()
+	}); err != nil {
+		panic(err)
+	}
+	expect("different keys met", len(met), 500)
+	for name, times := range met {
+		expect(name, times, 1)
+	}
+	expect("keys counted", must(r.DBSize(ctx).Result()), must(plain.DBSize(ctx).Result()))
 }
 
 func together(count int, work func(int)) {

@@ -218,8 +218,13 @@ def cluster(_):
             pipe.incr(key(f"c:{n}"))
         assert pipe.execute() == [n + 1 for n in range(500)]
     assert r.keyslot("foo{bar}") == 5061 == client().execute_command("CLUSTER", "KEYSLOT", "foo{bar}")
-    found = set(r.scan_iter(match=key("c:*"), count=100))
-    assert len(found) == 500, len(found)
+    wanted = sorted(key(f"c:{n}").encode() for n in range(500))
+    found = list(r.scan_iter(match=key("c:*"), count=100))
+    assert sorted(found) == wanted, f"{len(found)} keys met, {len(set(found))} different ones"
+    assert sorted(r.keys(key("c:*"), target_nodes=RedisCluster.PRIMARIES)) == wanted
+    assert r.dbsize(target_nodes=RedisCluster.PRIMARIES) == client(2).dbsize() >= 500
+    # A plain client sees all at any server.
+    assert all(sorted(client(n).scan_iter(match=key("c:*"), count=100)) == wanted for n in range(len(SERVERS)))
     assert r.delete(*found) == 500
     r.close()
 

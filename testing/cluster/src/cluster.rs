@@ -36,12 +36,22 @@ pub struct Options {
     pub memory_bytes: u64,
     pub disk_bytes: u64,
     pub flush_interval: &'static str,
+    /// What the processes are told beside that.
+    pub coordinator_options: &'static [&'static str],
+    pub server_options: &'static [&'static str],
 }
 
 impl Default for Options {
     fn default() -> Options {
         // The smallest memory with buffers of its own.
-        Options { servers: 5, memory_bytes: 512 << 20, disk_bytes: 2 << 30, flush_interval: "100ms" }
+        Options {
+            servers: 5,
+            memory_bytes: 512 << 20,
+            disk_bytes: 2 << 30,
+            flush_interval: "100ms",
+            coordinator_options: &[],
+            server_options: &[],
+        }
     }
 }
 
@@ -57,6 +67,8 @@ pub struct Cluster {
     members: Vec<Option<Process>>,
     pub options: Options,
     addresses: Vec<SocketAddr>,
+    /// Where servers hear clients of Redis Cluster, from the first server on; in a network of their own nowhere.
+    cluster_ports: Vec<u16>,
     /// None: everybody is on loopback.
     network: Option<Network>,
     /// Who looks at it; kept, as looking must not cost what is looked at.
@@ -98,9 +110,12 @@ impl Cluster {
 
     /// A cluster of which nothing runs.
     pub fn prepare(options: Options) -> Cluster {
-        let ports = free_ports(options.servers + 1);
+        let mut ports = free_ports(2 * options.servers + 1);
+        let cluster_ports = ports.split_off(options.servers + 1);
         let addresses = ports.iter().map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, *port))).collect();
-        Cluster::prepare_at(addresses, None, options)
+        let mut cluster = Cluster::prepare_at(addresses, None, options);
+        cluster.cluster_ports = cluster_ports;
+        cluster
     }
 
     fn prepare_at(addresses: Vec<SocketAddr>, network: Option<Network>, options: Options) -> Cluster {
@@ -109,6 +124,7 @@ impl Cluster {
             members,
             options,
             addresses,
+            cluster_ports: Vec::new(),
             network,
             observer: Mutex::new(None),
             scratch: Scratch::new(),
@@ -161,7 +177,15 @@ impl Cluster {
             push("--disk", self.options.disk_bytes.to_string().into());
             push("--flush-interval", self.options.flush_interval.into());
             push("--label", format!("host={}", name(member)).into());
+            if let Some(port) = self.cluster_ports.get(member - 1) {
+                push("--resp-cluster-port", port.to_string().into());
+            }
         }
+        let more = match member {
+            COORDINATOR => self.options.coordinator_options,
+            _ => self.options.server_options,
+        };
+        arguments.extend(more.iter().map(OsString::from));
         if self.network.is_some() {
             arguments.push("--insecure-network".into());
         }

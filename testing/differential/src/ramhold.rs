@@ -25,6 +25,8 @@ impl Ramhold {
         let output = ramhold.command(&["dev", "--detach"], |command| {
             command.args(["--servers", &servers.to_string(), "--port", &first.to_string()]);
             command.args(["--resp-port", &resp.to_string()]);
+            // What commands mean is compared, not which keys they may have together.
+            command.args(["--resp-cross-slot", "allow"]);
         })?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -33,7 +33,7 @@ use ramhold_log::Geometry;
 use ramhold_master::MasterConfig;
 use ramhold_node::{Coordinator, CoordinatorConfig, Rebuild, ServerConfig, ServerNode};
 use ramhold_replication::ReplicationConfig;
-use ramhold_resp::{RespConfig, RespStats};
+use ramhold_resp::{CrossSlot, RespConfig, RespStats};
 use ramhold_wire::ReplicaPlacement;
 use ramhold_wire::data::RejectRules;
 use ramhold_wire::membership::{Durability, Label};
@@ -331,6 +331,8 @@ impl Cluster {
         RespConfig {
             deadline: drawn.map_or(plain.deadline, Duration::from_millis),
             tables: vec![(0, TABLE.into())],
+            // The servers decide which keys may take effect together, so that their check is tried, too.
+            cross_slot: CrossSlot::Allow,
             // Few, so that connections are held.
             running_count_max: 8,
             ..plain

@@ -9,6 +9,7 @@ mod supervisor;
 
 pub use record::Record;
 
+use crate::cross_slot::{cross_slot_text, parse_cross_slot};
 use crate::failure::Failure;
 use crate::local::{Output, Plan, check_free, is_free, tail};
 use crate::memory::check_available;
@@ -17,6 +18,7 @@ use crate::placement::{parse_placement, placement_text};
 use crate::size::{bytes_text, parse_bytes};
 use clap::Args;
 use ramhold_base::limits::{REPLICA_COUNT_DEFAULT, REPLICA_COUNT_MAX};
+use ramhold_node::CrossSlot;
 use ramhold_wire::ReplicaPlacement;
 use record::Held;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -35,6 +37,8 @@ const RESP_PORT: u16 = 6379;
 
 /// How far above the ports of the processes their admin ports are.
 const ADMIN_PORT_STEP: u16 = 1000;
+/// Ports for clients of Redis Cluster stand so far above those of the servers.
+const CLUSTER_PORT_STEP: u16 = 2000;
 
 const HELP: &str = "\
 Every server is a process of its own and counts as a failure domain of its own: this protects against the death of
@@ -85,6 +89,15 @@ pub struct Dev {
     /// Where Redis clients are heard, by all servers. [default: 6379, if it is free]
     #[arg(long, env = "RAMHOLD_RESP_PORT", value_parser = clap::value_parser!(u16).range(1..))]
     resp_port: Option<u16>,
+    /// Where the first server hears clients of Redis Cluster alone, as for the server; the others take the next ports.
+    /// [default: 2000 above the first server's port, if they are free]
+    #[arg(long, env = "RAMHOLD_RESP_CLUSTER_PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    resp_cluster_port: Option<u16>,
+    /// Whether Redis commands and transactions may have keys of different hash slots, as for the server: 'strict', or 'allow'
+    /// if one server has all the keys.
+    #[arg(long, env = "RAMHOLD_RESP_CROSS_SLOT", value_name = "HOW", default_value = "strict",
+        value_parser = parse_cross_slot)]
+    resp_cross_slot: CrossSlot,
     /// Where the coordinator tells its metrics and health over HTTP; the servers take the next ports.
     /// [default: 1000 above --port, if they are free]
     #[arg(long, env = "RAMHOLD_ADMIN_PORT", value_parser = clap::value_parser!(u16).range(1..))]
@@ -160,7 +173,16 @@ fn prepare(arguments: &Dev, dir: &Path) -> Result<Plan, Failure> {
     let ports: Vec<u16> = (arguments.port..=last).collect();
     check_free(&ports)?;
     let resp_port = resp_port(arguments, &ports)?;
-    let admin_port = admin_port(arguments.admin_port, &ports, resp_port)?;
+    let ours: Vec<u16> = ports.iter().copied().chain(resp_port).collect();
+    let admin_port =
+        Row { option: "--admin-port", count: ports.len(), usual: ports[0].checked_add(ADMIN_PORT_STEP) }
+            .choose(arguments.admin_port, &ours)?;
+    let admin_ports = admin_port.into_iter().flat_map(|first| (first..).take(ports.len()));
+    let ours: Vec<u16> = ours.iter().copied().chain(admin_ports).collect();
+    let usual_cluster_port = ports[1].checked_add(CLUSTER_PORT_STEP);
+    let cluster_ports =
+        Row { option: "--resp-cluster-port", count: ports.len() - 1, usual: usual_cluster_port };
+    let resp_cluster_port = cluster_ports.choose(arguments.resp_cluster_port, &ours)?;
     Ok(Plan {
         dir: dir.to_owned(),
         ports,
@@ -170,6 +192,8 @@ fn prepare(arguments: &Dev, dir: &Path) -> Result<Plan, Failure> {
         default_replicas: replicas,
         placement: arguments.placement,
         resp_port,
+        resp_cluster_port,
+        resp_cross_slot: arguments.resp_cross_slot,
         admin_port,
         buffer_dir: None,
         output: Output::Warnings,
@@ -190,20 +214,30 @@ fn resp_port(arguments: &Dev, ports: &[u16]) -> Result<Option<u16>, Failure> {
     }
 }
 
-/// The first of the admin ports: the one that is asked for, or the usual one if nobody listens there and behind it.
-fn admin_port(asked: Option<u16>, ports: &[u16], resp_port: Option<u16>) -> Result<Option<u16>, Failure> {
-    let count = u16::try_from(ports.len()).expect("a port for each process");
-    let fits = |first: u16| {
-        let last = first.checked_add(count - 1)?;
-        let is_ours = |port: &u16| ports.contains(port) || resp_port == Some(*port);
-        Some((first..=last).all(|port| is_free(port) && !is_ours(&port)))
-    };
-    match asked {
-        Some(port) if fits(port) != Some(true) => Err(Failure::usage(format!(
-            "--admin-port {port}: not all of the {count} ports from there on are free; choose another"
-        ))),
-        Some(port) => Ok(Some(port)),
-        None => Ok(ports[0].checked_add(ADMIN_PORT_STEP).filter(|port| fits(*port) == Some(true))),
+/// Ports side by side, one for each of some processes.
+struct Row {
+    option: &'static str,
+    count: usize,
+    /// The first one, unless the user says another.
+    usual: Option<u16>,
+}
+
+impl Row {
+    /// The first port: the one that is asked for, or the usual one if nobody listens there and behind it.
+    fn choose(&self, asked: Option<u16>, ours: &[u16]) -> Result<Option<u16>, Failure> {
+        let count = u16::try_from(self.count).expect("a port for each process");
+        let fits = |first: u16| {
+            let last = first.checked_add(count - 1)?;
+            Some((first..=last).all(|port| is_free(port) && !ours.contains(&port)))
+        };
+        match asked {
+            Some(port) if fits(port) != Some(true) => Err(Failure::usage(format!(
+                "{} {port}: not all of the {count} ports from there on are free; choose another",
+                self.option
+            ))),
+            Some(port) => Ok(Some(port)),
+            None => Ok(self.usual.filter(|port| fits(*port) == Some(true))),
+        }
     }
 }
 
@@ -245,6 +279,10 @@ fn detach(arguments: &Dev) -> Result<(), Failure> {
     if let Some(port) = plan.resp_port {
         command.args(["--resp-port", &port.to_string()]);
     }
+    if let Some(port) = plan.resp_cluster_port {
+        command.args(["--resp-cluster-port", &port.to_string()]);
+    }
+    command.args(["--resp-cross-slot", cross_slot_text(plan.resp_cross_slot)]);
     if let Some(port) = plan.admin_port {
         command.args(["--admin-port", &port.to_string()]);
     }
@@ -288,16 +326,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn admin_ports_are_free_and_nobody_elses() {
+    fn ports_side_by_side_are_free_and_nobody_elses() {
         let ports = crate::local::find_free(4).unwrap();
         let [first, second, third, last] = ports[..] else { panic!("{ports:?}") };
-        assert_eq!(admin_port(Some(third), &[first, second], None).unwrap(), Some(third));
+        let row = |usual| Row { option: "--admin-port", count: 2, usual };
+        assert_eq!(row(None).choose(Some(third), &[first, second]).unwrap(), Some(third));
         for (asked, resp) in [(second, None), (third, Some(last))] {
-            let refused = admin_port(Some(asked), &[first, second], resp).unwrap_err();
+            let ours: Vec<u16> = [first, second].into_iter().chain(resp).collect();
+            let refused = row(None).choose(Some(asked), &ours).unwrap_err();
             assert!(refused.text().contains("--admin-port"), "{}", refused.text());
         }
-        assert!(admin_port(Some(u16::MAX), &[first, second], None).is_err());
-        assert_eq!(admin_port(None, &[u16::MAX - 1, u16::MAX], None).unwrap(), None);
+        assert!(row(None).choose(Some(u16::MAX), &[]).is_err());
+        assert_eq!(row(Some(u16::MAX)).choose(None, &[]).unwrap(), None);
+        assert_eq!(row(Some(third)).choose(None, &[first]).unwrap(), Some(third));
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod buffers;
 mod device;
 
 use crate::admin::{self, Admin, parse_admin};
+use crate::cross_slot::parse_cross_slot;
 use crate::failure::Failure;
 use crate::memory::{MemoryPlan, PLACE_BYTES, Roles, check_available};
 use crate::process;
@@ -22,7 +23,7 @@ use ramhold_client::parse_addresses;
 use ramhold_detector::DetectorConfig;
 use ramhold_log::Geometry;
 use ramhold_master::MasterConfig;
-use ramhold_node::{RespConfig, ServerConfig, ServerNode};
+use ramhold_node::{CrossSlot, Process, RespConfig, ServerConfig, ServerNode};
 use ramhold_runtime::{
     DiskConfig, Poll, Runtime, RuntimeConfig, StartError, memory_available, raise_file_limit,
 };
@@ -143,6 +144,11 @@ pub struct Server {
     /// and each connection goes to one of them. Redis clients are heard at --bind too.
     #[arg(long, env = "RAMHOLD_RESP_PORT", value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     resp_port: Option<u16>,
+    /// A port of this server, at the address of --bind, for clients of Redis Cluster alone. CLUSTER SLOTS tells it instead of
+    /// the server's own port. A client that comes to it finds only this server's keys with SCAN, KEYS, RANDOMKEY and DBSIZE,
+    /// as such clients ask every server; without this port they meet each key as often as there are servers.
+    #[arg(long, env = "RAMHOLD_RESP_CLUSTER_PORT", value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    resp_cluster_port: Option<u16>,
     /// The table of a Redis database, where it is not db0, db1 and so on: NUMBER=TABLE.
     #[arg(long, env = "RAMHOLD_RESP_TABLE", value_name = "NUMBER=TABLE", value_delimiter = ',', value_parser = parse_database)]
     resp_table: Vec<(u16, String)>,
@@ -150,18 +156,25 @@ pub struct Server {
     #[arg(long, env = "RAMHOLD_RESP_DATABASES", value_name = "COUNT", default_value_t = 16,
         value_parser = clap::value_parser!(u16).range(1..=4096))]
     resp_databases: u16,
-    /// A file whose first line is the password that Redis clients must give.
+    /// A file whose first line is the password that Redis clients must give. It guards Redis commands alone: native clients,
+    /// such as 'ramhold get', reach the same port without it until there are accounts.
     #[arg(long, env = "RAMHOLD_RESP_PASSWORD_FILE", value_name = "FILE")]
     resp_password_file: Option<PathBuf>,
     /// End a Redis client's connection that has asked for nothing for so long, unless it listens to channels; without this
     /// it may be silent for as long as it likes.
     #[arg(long, env = "RAMHOLD_RESP_IDLE", value_name = "TIME", value_parser = parse_duration)]
     resp_idle: Option<Duration>,
+    /// Whether a Redis command of several keys that takes effect as one, or a transaction, may have keys of different hash
+    /// slots: 'strict' refuses it with CROSSSLOT on any cluster; 'allow' carries it out if one server has all the keys, so
+    /// on a cluster of one server always.
+    #[arg(long, env = "RAMHOLD_RESP_CROSS_SLOT", value_name = "HOW", default_value = "strict",
+        value_parser = parse_cross_slot)]
+    resp_cross_slot: CrossSlot,
     /// Allow Redis clients DEBUG.
     #[arg(long, env = "RAMHOLD_RESP_DEBUG")]
     resp_debug: bool,
     /// Do not speak the Redis protocol.
-    #[arg(long, env = "RAMHOLD_NO_RESP", conflicts_with_all = ["resp_port", "resp_table", "resp_password_file", "resp_idle", "resp_debug"])]
+    #[arg(long, env = "RAMHOLD_NO_RESP", conflicts_with_all = ["resp_port", "resp_cluster_port", "resp_table", "resp_password_file", "resp_idle", "resp_cross_slot", "resp_debug"])]
     no_resp: bool,
     /// How to wait for work; busy takes a core for itself.
     #[arg(long, env = "RAMHOLD_POLL", default_value = "adaptive")]
@@ -287,6 +300,7 @@ impl Prepared {
         check_available(memory.total_bytes, buffers.held_bytes(), memory_available())
             .map_err(Failure::usage)?;
         let frames_max = if roles.backup { device::frames_max(&dir, arguments.disk)? } else { 0 };
+        check_resp_ports(arguments)?;
         let resp = if arguments.no_resp { None } else { Some(resp_config(arguments, coordinator)?) };
         let mode = buffers.reserve(&memory)?;
         let read_speed = device::ReadSpeed::of(&dir);
@@ -307,10 +321,10 @@ impl Prepared {
             let node = ServerNode::new(self.server_config(arguments, advertise), region, seed);
             let config = RuntimeConfig {
                 listen: Some(listen),
-                listen_also: arguments
-                    .resp_port
-                    .map(|port| SocketAddr::new(listen.ip(), port))
+                listen_also: [arguments.resp_port, arguments.resp_cluster_port]
                     .into_iter()
+                    .flatten()
+                    .map(|port| SocketAddr::new(listen.ip(), port))
                     .collect(),
                 hears_bytes: self.resp.is_some(),
                 poll: match arguments.poll {
@@ -382,13 +396,7 @@ impl Prepared {
             format!("ramhold server {}", env!("CARGO_PKG_VERSION")),
             format!("  coordinator  {}", self.coordinator),
             format!("  listens      {}", listens.expect("a server always listens")),
-            match (&self.resp, arguments.resp_port) {
-                (None, _) => "  redis        not spoken".to_owned(),
-                (Some(_), None) => "  redis        there too".to_owned(),
-                (Some(_), Some(port)) => {
-                    format!("  redis        there, and at {}", SocketAddr::new(arguments.bind.ip(), port))
-                }
-            },
+            redis_line(arguments),
             admin::line(admin),
             format!("  data         {}", arguments.dir.display()),
             format!("  memory       {}", self.memory.text()),
@@ -411,11 +419,44 @@ impl Prepared {
     }
 }
 
+/// A port that means two things would mean the first: connections do not say which one they want.
+fn check_resp_ports(arguments: &Server) -> Result<(), Failure> {
+    let Some(port) = arguments.resp_cluster_port else { return Ok(()) };
+    let others = [("--bind", Some(arguments.bind.port())), ("--resp-port", arguments.resp_port)];
+    match others.into_iter().find(|(_, other)| *other == Some(port)) {
+        Some((option, _)) => Err(Failure::usage(format!(
+            "--resp-cluster-port {port} is the port of {option}, too: give it one of its own"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Where Redis clients are heard.
+fn redis_line(arguments: &Server) -> String {
+    if arguments.no_resp {
+        return "  redis        not spoken".to_owned();
+    }
+    let at = |port| SocketAddr::new(arguments.bind.ip(), port);
+    let mut text = "  redis        there too".to_owned();
+    if let Some(port) = arguments.resp_port {
+        text += &format!("; at {}", at(port));
+    }
+    if let Some(port) = arguments.resp_cluster_port {
+        text += &format!("; clients of Redis Cluster at {}", at(port));
+    }
+    text
+}
+
 /// How the Redis protocol is to be spoken.
 fn resp_config(arguments: &Server, coordinator: SocketAddr) -> Result<RespConfig, Failure> {
     let mut config = RespConfig::new(coordinator);
     config.databases = arguments.resp_databases;
+    config.cluster_port = arguments.resp_cluster_port;
+    config.cross_slot = arguments.resp_cross_slot;
     config.debug = arguments.resp_debug;
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let os = format!("Linux {} {}", release.trim(), std::env::consts::ARCH);
+    config.process = Process { id: std::process::id(), os };
     config.tables = arguments.resp_table.clone();
     config.idle = arguments.resp_idle;
     config.password = arguments.resp_password_file.as_deref().map(password).transpose()?;

@@ -430,6 +430,7 @@ impl Cluster {
             kept: false,
             replicates: false,
             replicates_only: None,
+            redis_cluster_port: None,
         };
         let address = self.address.unwrap();
         // Nobody listens on port 1 of this machine.

@@ -154,6 +154,7 @@ pub fn entry(id: ServerId, state: ServerState) -> ServerEntry {
         kept: false,
         replicates: false,
         replicates_only: None,
+        redis_cluster_port: None,
     }
 }
 

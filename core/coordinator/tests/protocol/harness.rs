@@ -656,6 +656,7 @@ impl World {
             read_speed: 100,
             log_bytes: 1 << 20,
             disk_bytes: 1 << 20,
+            redis_cluster_port: None,
         }
     }
 

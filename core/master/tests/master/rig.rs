@@ -360,5 +360,6 @@ pub fn entry(id: u64) -> ServerEntry {
         kept: false,
         replicates: false,
         replicates_only: None,
+        redis_cluster_port: None,
     }
 }

@@ -231,6 +231,7 @@ impl Bench {
                 kept: false,
                 replicates: false,
                 replicates_only: None,
+                redis_cluster_port: None,
             })
             .collect();
         self.view.list.apply(&ServerListUpdate {

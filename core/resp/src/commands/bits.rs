@@ -130,23 +130,24 @@ pub const BITCOUNT: Command = Command {
 };
 
 fn bitcount(call: &mut Call<'_>) -> Result<(), Stop> {
+    // Arguments are looked at before the key, as Redis does from 7.2 on.
+    let range = match &call.args[2..] {
+        [] => None,
+        [_, _, unit @ ..] if unit.len() <= 1 => {
+            let (start, end) = (call.integer(2)?, call.integer(3)?);
+            let unit = unit.first().map_or(Ok(Unit::Byte), |unit| Unit::parse(unit))?;
+            Some((start, end, unit))
+        }
+        _ => return Err(Fault::SYNTAX.into()),
+    };
     let Some(object) = call.keys.get(call.db, call.args[1])? else {
         call.reply.integer(0);
         return Ok(());
     };
-    let number = |text: &[u8]| integer(text).ok_or(Fault::NOT_AN_INTEGER);
-    let bits = match &call.args[2..] {
-        [] => 0..object.value.len() * 8,
-        [start, end, unit @ ..] if unit.len() <= 1 => {
-            let (start, end) = (number(start)?, number(end)?);
-            // Redis does not look at the unit of such a range.
-            let unit = match unit {
-                [unit] if !(start < 0 && end < 0 && start > end) => Unit::parse(unit)?,
-                _ => Unit::Byte,
-            };
-            unit.bits(places(start, end, unit.count(object.value.len())))
-        }
-        _ => return Err(Fault::SYNTAX.into()),
+    let length = object.value.len();
+    let bits = match range {
+        None => 0..length * 8,
+        Some((start, end, unit)) => unit.bits(places(start, end, unit.count(length))),
     };
     call.reply.integer(ones(&object.value, bits) as i64);
     Ok(())
@@ -191,22 +192,21 @@ fn bitpos(call: &mut Call<'_>) -> Result<(), Stop> {
     if !(0..=1).contains(&bit) {
         return Err(Fault::fixed("ERR The bit argument must be 1 or 0.").into());
     }
+    let (start, unit, end) = match &call.args[3..] {
+        [] => (0, Unit::Byte, None),
+        [_] => (call.integer(3)?, Unit::Byte, None),
+        [_, _] => (call.integer(3)?, Unit::Byte, Some(call.integer(4)?)),
+        [_, _, unit] => {
+            let start = call.integer(3)?;
+            let unit = Unit::parse(unit)?;
+            (start, unit, Some(call.integer(4)?))
+        }
+        _ => return Err(Fault::SYNTAX.into()),
+    };
     let Some(object) = call.keys.get(call.db, call.args[1])? else {
         // To Redis there are zeros without end.
         call.reply.integer(if bit == 1 { -1 } else { 0 });
         return Ok(());
-    };
-    let number = |text: &[u8]| integer(text).ok_or(Fault::NOT_AN_INTEGER);
-    let (start, unit, end) = match &call.args[3..] {
-        [] => (0, Unit::Byte, None),
-        [start] => (number(start)?, Unit::Byte, None),
-        [start, end] => (number(start)?, Unit::Byte, Some(number(end)?)),
-        [start, end, unit] => {
-            let start = number(start)?;
-            let unit = Unit::parse(unit)?;
-            (start, unit, Some(number(end)?))
-        }
-        _ => return Err(Fault::SYNTAX.into()),
     };
     // Unlike elsewhere an end before the start counts as the start if both are before the string.
     let length = unit.count(object.value.len()) as i64;

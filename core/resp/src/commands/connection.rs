@@ -226,6 +226,18 @@ pub const CLIENT: Command = Command {
             ..Command::BASE
         },
         Command {
+            name: "reply",
+            arity: 3,
+            flags: Flags::NOSCRIPT.with(Flags::ANYTIME).with(Flags::CONNECTION),
+            group: "connection",
+            since: "3.2.0",
+            complexity: "O(1)",
+            usage: "<ON | OFF | SKIP>",
+            summary: "Tells whether the client wants replies: all, none, or not the next one.",
+            run: Run::Front(Front::ClientReply),
+            ..Command::BASE
+        },
+        Command {
             name: "setinfo",
             arity: 4,
             flags: Flags::NOSCRIPT.with(Flags::ANYTIME).with(Flags::CONNECTION),

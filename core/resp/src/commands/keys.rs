@@ -276,6 +276,7 @@ pub const KEYS: Command = Command {
     usage: "pattern",
     summary: "Lists those keys of the database whose names fit a pattern.",
     tips: &["request_policy:all_shards", "nondeterministic_output_order"],
+    note: "At a port for clients of Redis Cluster: of the server that is asked.",
     run: Run::Front(Front::Keys),
     ..Command::BASE
 };
@@ -290,6 +291,7 @@ pub const SCAN: Command = Command {
     usage: "cursor [MATCH pattern] [COUNT count] [TYPE type]",
     summary: "Walks through the keys of the database, some at each call, from the cursor of the call before.",
     tips: &["nondeterministic_output", "request_policy:special"],
+    note: "At a port for clients of Redis Cluster: of the server that is asked.",
     run: Run::Front(Front::Scan),
     ..Command::BASE
 };
@@ -304,6 +306,7 @@ pub const RANDOMKEY: Command = Command {
     usage: "",
     summary: "Picks any key of the database.",
     tips: &["request_policy:all_shards", "nondeterministic_output"],
+    note: "At a port for clients of Redis Cluster: of the server that is asked.",
     run: Run::Front(Front::RandomKey),
     ..Command::BASE
 };
@@ -317,7 +320,7 @@ pub const DBSIZE: Command = Command {
     complexity: "O(N) with N the keys of the database, which are counted all over the cluster",
     usage: "",
     summary: "Counts the keys of the database.",
-    note: "Where objects without copies were lost, every key is looked at, and those that are there count.",
+    note: "At a port for clients of Redis Cluster: of the server that is asked. Where objects without copies were lost, every key is looked at, and those that are there count.",
     tips: &["request_policy:all_shards", "response_policy:agg_sum"],
     run: Run::Front(Front::DbSize),
     ..Command::BASE

@@ -54,6 +54,47 @@ pub const PUNSUBSCRIBE: Command = Command {
     ..Command::BASE
 };
 
+pub const SSUBSCRIBE: Command = Command {
+    name: "ssubscribe",
+    arity: -2,
+    flags: Flags::PUBSUB.with(Flags::NOSCRIPT).with(Flags::ANYTIME),
+    group: "pubsub",
+    since: "7.0.0",
+    complexity: "O(N) with N the channels named",
+    usage: "shardchannel [shardchannel ...]",
+    summary: "Has the connection told of every message to some shard channels.",
+    note: "At any server, whatever the channels' slots.",
+    run: Run::Front(Front::SSubscribe),
+    ..Command::BASE
+};
+
+pub const SUNSUBSCRIBE: Command = Command {
+    name: "sunsubscribe",
+    arity: -1,
+    flags: Flags::PUBSUB.with(Flags::NOSCRIPT).with(Flags::ANYTIME),
+    group: "pubsub",
+    since: "7.0.0",
+    complexity: "O(N) with N the connections that already listen to a channel",
+    usage: "[shardchannel [shardchannel ...]]",
+    summary: "Ends what SSUBSCRIBE began, for some shard channels or for all.",
+    run: Run::Front(Front::SUnsubscribe),
+    ..Command::BASE
+};
+
+pub const SPUBLISH: Command = Command {
+    name: "spublish",
+    arity: 3,
+    flags: Flags::PUBSUB.with(Flags::FAST).with(Flags::ANYTIME),
+    group: "pubsub",
+    since: "7.0.0",
+    complexity: "O(N) with N the connections that listen to the channel",
+    usage: "shardchannel message",
+    summary: "Sends a message to all who listen to a shard channel.",
+    note: "At any server. Between MULTI and EXEC as PUBLISH.",
+    run: Run::Front(Front::SPublish),
+    ..Command::BASE
+};
+
 pub const PUBLISH: Command = Command {
     name: "publish",
     arity: 3,
@@ -63,6 +104,8 @@ pub const PUBLISH: Command = Command {
     complexity: "O(N+M) with N the connections that listen to the channel and M the patterns of all clients",
     usage: "channel message",
     summary: "Sends a message to all who listen to a channel.",
+    note: "Between MULTI and EXEC the message goes out when the transaction has had its effect, and the reply counts the \
+           subscribers of the server that is asked.",
     run: Run::Front(Front::Publish),
     ..Command::BASE
 };
@@ -122,6 +165,32 @@ pub const PUBSUB: Command = Command {
             usage: "[channel [channel ...]]",
             summary: "Tells how many connections listen to each channel that is named.",
             run: Run::Front(Front::PubSubNumSub),
+            ..Command::BASE
+        },
+        Command {
+            name: "shardchannels",
+            arity: -2,
+            flags: Flags::PUBSUB.with(Flags::ANYTIME),
+            group: "pubsub",
+            since: "7.0.0",
+            complexity: "O(N) with N the shard channels that clients listen to",
+            usage: "[pattern]",
+            summary: "Lists the shard channels that clients listen to.",
+            note: "Of the server that is asked.",
+            run: Run::Front(Front::PubSubShardChannels),
+            ..Command::BASE
+        },
+        Command {
+            name: "shardnumsub",
+            arity: -2,
+            flags: Flags::PUBSUB.with(Flags::ANYTIME),
+            group: "pubsub",
+            since: "7.0.0",
+            complexity: "O(N) with N the shard channels named",
+            usage: "[shardchannel [shardchannel ...]]",
+            summary: "Tells how many connections listen to each shard channel that is named.",
+            note: "Of the server that is asked.",
+            run: Run::Front(Front::PubSubShardNumSub),
             ..Command::BASE
         },
     ]),

@@ -95,6 +95,29 @@ pub const COMMAND: Command = Command {
 /// `COMMAND` without a subcommand.
 pub const BARE_COMMAND: Command = Command { run: Run::Front(Front::Command), ..COMMAND };
 
+pub const FUNCTION: Command = Command {
+    name: "function",
+    arity: -2,
+    group: "server",
+    since: "7.0.0",
+    complexity: "As much as the subcommand takes",
+    summary: "Holds what is about functions, of which there are none.",
+    run: Run::Container(&[Command {
+        name: "flush",
+        arity: -2,
+        flags: Flags::WRITE.with(Flags::NOSCRIPT),
+        group: "server",
+        since: "7.0.0",
+        complexity: "O(1)",
+        usage: "[ASYNC | SYNC]",
+        summary: "Is accepted from programs that begin with an empty server.",
+        note: "There are no functions and no scripts: nothing is removed.",
+        run: Run::Front(Front::FunctionFlush),
+        ..Command::BASE
+    }]),
+    ..Command::BASE
+};
+
 pub const INFO: Command = Command {
     name: "info",
     arity: -1,
@@ -105,7 +128,7 @@ pub const INFO: Command = Command {
     usage: "[section [section ...]]",
     summary: "Reports how the server is doing, in sections of names and numbers.",
     tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
-    note: "Of the server that is asked. Keyspace lists the databases that clients of this server have used, with the keys that it has of them; how many of these expire is not counted. keyspace_hits and keyspace_misses count the keys that read-only commands asked for.",
+    note: "Of the server that is asked. Keyspace lists the databases that clients of this server have used, with the keys that it has of them; expires and avg_ttl are 0, since nobody counts the keys that expire. redis_mode and cluster_enabled depend on the port that was connected to. keyspace_hits and keyspace_misses count the keys that read-only commands asked for.",
     run: Run::Front(Front::Info),
     ..Command::BASE
 };

@@ -2,6 +2,7 @@
 
 use super::connection::Connection;
 use super::running::Running;
+use super::subscriptions::Kind;
 use super::{Host, Resp, RespConfig};
 use crate::glob::{Case, matches};
 use crate::parse::integer;
@@ -119,7 +120,7 @@ pub fn client_line(connection: &Connection, now: Instant) -> String {
         "N"
     };
     format!(
-        "id={} addr={} laddr={} name={} age={} idle={} flags={flags} db={} sub={} psub={} multi={} watch={} cmd={} user=default \
+        "id={} addr={} laddr={} name={} age={} idle={} flags={flags} db={} sub={} psub={} ssub={} multi={} watch={} cmd={} user=default \
          lib-name={} lib-ver={} resp={} tot-cmds={}",
         connection.id,
         address(connection.addresses.map(|(peer, _)| peer)),
@@ -128,8 +129,9 @@ pub fn client_line(connection: &Connection, now: Instant) -> String {
         now.since(connection.since).as_secs(),
         now.since(connection.last).as_secs(),
         connection.db,
-        connection.channels.len(),
-        connection.patterns.len(),
+        connection.subscriptions.names(Kind::Channels).len(),
+        connection.subscriptions.names(Kind::Patterns).len(),
+        connection.subscriptions.names(Kind::ShardChannels).len(),
         connection.multi.as_ref().map_or(-1, |multi| multi.queued.len() as i64),
         connection.watched.len(),
         connection.command,
@@ -144,7 +146,18 @@ fn address(address: Option<SocketAddr>) -> String {
     address.map_or_else(|| "?:0".into(), |address| address.to_string())
 }
 
-pub fn info(resp: &Resp, args: &[&[u8]], mut reply: Reply<'_>, host: &mut impl Host) {
+/// As which kind of server Redis's clients are to see this one.
+pub fn mode(connection: &Connection) -> &'static str {
+    if connection.is_of_cluster { "cluster" } else { "standalone" }
+}
+
+pub fn info(
+    resp: &Resp,
+    connection: &Connection,
+    args: &[&[u8]],
+    mut reply: Reply<'_>,
+    host: &mut impl Host,
+) {
     let status = host.status(resp.now);
     let wants = |section: &str| {
         args.len() == 1
@@ -167,14 +180,20 @@ pub fn info(resp: &Resp, args: &[&[u8]], mut reply: Reply<'_>, host: &mut impl H
         }
     };
     let seconds = status.uptime_millis / 1000;
+    let port = connection.addresses.map_or(0, |(_, own)| own.port());
     section(
         "Server",
         &[
             ("redis_version", REDIS_VERSION.into()),
             ("ramhold_version", status.version.clone()),
-            ("redis_mode", "standalone".into()),
+            ("redis_mode", mode(connection).into()),
+            ("os", resp.config.process.os.clone()),
+            ("arch_bits", usize::BITS.to_string()),
+            ("process_id", resp.config.process.id.to_string()),
+            ("tcp_port", port.to_string()),
             ("run_id", super::cluster::node_id(host.cluster(), host.me())),
             ("server_id", host.me().to_string()),
+            ("server_time_usec", (host.time(resp.now) * 1000).to_string()),
             ("uptime_in_seconds", seconds.to_string()),
             ("uptime_in_days", (seconds / 86_400).to_string()),
         ],
@@ -183,16 +202,21 @@ pub fn info(resp: &Resp, args: &[&[u8]], mut reply: Reply<'_>, host: &mut impl H
         "Clients",
         &[
             ("connected_clients", (resp.connections.len() + 1).to_string()),
+            ("blocked_clients", "0".into()),
+            ("tracking_clients", "0".into()),
             ("pubsub_clients", resp.connections.values().filter(|c| c.is_subscribed()).count().to_string()),
         ],
     );
     let used = status.log_used_bytes + status.index_bytes;
+    let memory_max = status.log_bytes + status.index_bytes_max;
     section(
         "Memory",
         &[
             ("used_memory", used.to_string()),
+            ("used_memory_human", human(used)),
             ("used_memory_dataset", status.log_live_bytes.to_string()),
-            ("maxmemory", (status.log_bytes + status.index_bytes_max).to_string()),
+            ("maxmemory", memory_max.to_string()),
+            ("maxmemory_human", human(memory_max)),
             ("maxmemory_policy", "noeviction".into()),
             ("ramhold_log_bytes", status.log_bytes.to_string()),
             ("ramhold_log_used_bytes", status.log_used_bytes.to_string()),
@@ -207,7 +231,12 @@ pub fn info(resp: &Resp, args: &[&[u8]], mut reply: Reply<'_>, host: &mut impl H
         "Persistence",
         &[
             ("loading", "0".into()),
+            ("async_loading", "0".into()),
+            ("rdb_bgsave_in_progress", "0".into()),
+            ("rdb_last_save_time", (host.time(resp.now) / 1000).to_string()),
+            ("rdb_last_bgsave_status", "ok".into()),
             ("aof_enabled", "0".into()),
+            ("aof_rewrite_in_progress", "0".into()),
             ("ramhold_replicas", status.streams.iter().map(|s| s.replicas).max().unwrap_or(0).to_string()),
         ],
     );
@@ -218,29 +247,55 @@ pub fn info(resp: &Resp, args: &[&[u8]], mut reply: Reply<'_>, host: &mut impl H
             ("total_commands_processed", resp.stats.commands.to_string()),
             ("keyspace_hits", resp.stats.hits.to_string()),
             ("keyspace_misses", resp.stats.misses.to_string()),
+            ("evicted_keys", "0".into()),
+            ("pubsub_channels", resp.subscribers.names(Kind::Channels).count().to_string()),
+            ("pubsub_patterns", resp.subscribers.names(Kind::Patterns).count().to_string()),
+            ("pubsubshard_channels", resp.subscribers.names(Kind::ShardChannels).count().to_string()),
             ("total_error_replies", resp.stats.faults.to_string()),
         ],
     );
-    section("Replication", &[("role", "master".into()), ("connected_slaves", "0".into())]);
-    section("Cluster", &[("cluster_enabled", "0".into())]);
+    section(
+        "Replication",
+        &[
+            ("role", "master".into()),
+            ("connected_slaves", "0".into()),
+            ("master_replid", super::cluster::node_id(host.cluster(), host.me())),
+            ("master_repl_offset", "0".into()),
+        ],
+    );
+    section("Cluster", &[("cluster_enabled", u8::from(connection.is_of_cluster).to_string())]);
     section(
         "Limits",
         &[
             ("ramhold_key_bytes_max", ramhold_base::limits::KEY_BYTES_MAX.to_string()),
             ("ramhold_value_bytes_max", ramhold_base::limits::VALUE_BYTES_MAX.to_string()),
+            ("ramhold_cross_slot", format!("{:?}", resp.config.cross_slot).to_lowercase()),
             ("ramhold_databases", resp.config.databases.to_string()),
         ],
     );
     let objects = host.objects_by_table();
-    // How many of them have an end, and a mean of that, nobody counts.
+    // Clients read all three. Nobody counts how many keys expire, so the others are zero.
     let keyspace = resp.databases.known().into_iter().filter_map(|(db, table)| {
         let count = objects.get(&table).copied().flatten().filter(|count| *count > 0)?;
-        Some((format!("db{db}"), format!("keys={count}")))
+        Some((format!("db{db}"), format!("keys={count},expires=0,avg_ttl=0")))
     });
     let keyspace: Vec<(String, String)> = keyspace.collect();
     let lines: Vec<(&str, String)> = keyspace.iter().map(|(db, text)| (&db[..], text.clone())).collect();
     section("Keyspace", &lines);
     reply.verbatim(&text);
+}
+
+/// As Redis writes bytes for people.
+fn human(bytes: u64) -> String {
+    let units = [("G", 1u64 << 30), ("M", 1 << 20), ("K", 1 << 10)];
+    let unit = units.into_iter().find(|(_, unit)| bytes >= *unit);
+    unit.map_or_else(
+        || format!("{bytes}B"),
+        |(letter, unit)| {
+            let hundredths = u128::from(bytes) * 100 / u128::from(unit);
+            format!("{}.{:02}{letter}", hundredths / 100, hundredths % 100)
+        },
+    )
 }
 
 /// The settings that there are, with their values.

@@ -3,6 +3,7 @@
 //! Not here: what the connections are (`connection`), lines of lists (`about`).
 
 use super::connection::{Connection, Queued};
+use super::immediate::is_publication;
 use super::transact::Aside;
 use super::{Resp, about};
 use crate::fault::shown;
@@ -122,7 +123,12 @@ impl Resp {
             out.extend_from_slice(&others[written..*start]);
             written = *start;
             let mut reply = Reply::new(out, connection.protocol);
-            self.client(connection, *front, &queued[*index].args.list(), &mut reply);
+            let args = queued[*index].args.list();
+            if is_publication(*front) {
+                reply.integer(self.publish_after(*front, &args) as i64);
+            } else {
+                self.client(connection, *front, &args, &mut reply);
+            }
         }
         out.extend_from_slice(&others[written..]);
     }

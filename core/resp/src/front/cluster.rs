@@ -1,6 +1,9 @@
 //! `CLUSTER …`: the slots of a database's table, for clients that send each command to the server of its key.
 //!
-//! Who goes to the wrong server is answered all the same, so what is told here may be old.
+//! A command that goes to the wrong server is answered all the same, so the slots told here may be old.
+//!
+//! Servers with a port for clients of Redis Cluster tell that one: whoever comes to it has asked for slots, and a walk
+//! over all keys that such a client begins at every server must meet each key once. See docs/protocols/resp.md.
 
 use super::Host;
 use super::answer::Answer;
@@ -45,15 +48,16 @@ struct Stretch {
     address: SocketAddr,
 }
 
-fn stretches(table: &TableDescription) -> Vec<Stretch> {
+fn stretches(table: &TableDescription, host: &impl Host) -> Vec<Stretch> {
     let mut found: Vec<Stretch> = Vec::new();
     for tablet in &table.tablets {
         // Whose owner is being recovered: clients ask again, or ask anybody.
-        let (TabletState::Serving, Some(address)) = (tablet.state, tablet.address) else { continue };
+        let (TabletState::Serving, Some(own)) = (tablet.state, tablet.address) else { continue };
+        let address = host.cluster_address(tablet.owner).unwrap_or(own.0);
         let (first, last) = (slot_of_hash(tablet.first), slot_of_hash(tablet.last));
         match found.last_mut() {
             Some(before) if before.server == tablet.owner && before.last + 1 == first => before.last = last,
-            _ => found.push(Stretch { first, last, server: tablet.owner, address: address.0 }),
+            _ => found.push(Stretch { first, last, server: tablet.owner, address }),
         }
     }
     found
@@ -70,7 +74,7 @@ pub fn answer_with(front: Front, answer: Answer<'_>, mut reply: Reply<'_>, host:
         Answer::Fault(fault) => return reply.fault(&fault),
         other => return reply.fault(&Fault::said(format!("ERR unexpected answer: {other:?}"))),
     };
-    let stretches = stretches(&table);
+    let stretches = stretches(&table, host);
     match front {
         Front::ClusterSlots => {
             reply.array(stretches.len());
@@ -121,7 +125,8 @@ pub fn answer_with(front: Front, answer: Answer<'_>, mut reply: Reply<'_>, host:
         }
         _ => {
             let mut text = String::new();
-            for (server, address) in host.servers() {
+            for (server, own) in host.servers() {
+                let address = host.cluster_address(server).unwrap_or(own);
                 let own = if server == host.me() { "myself,master" } else { "master" };
                 let slots: Vec<String> = stretches
                     .iter()

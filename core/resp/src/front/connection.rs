@@ -1,12 +1,14 @@
 //! One connection: who it is, what it has asked for, and what of that is still under way.
 
 use super::RespConfig;
+use super::muted::Replies;
 use super::running::{Args, Running};
+use super::subscriptions::Subscriptions;
 use crate::transaction::Place;
 use crate::{Command, Parser, Protocol};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, Version};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 /// A command that waits for `EXEC`.
@@ -33,6 +35,8 @@ pub struct Connection {
     pub id: u64,
     /// Of its other side, and the one of ours that it came to.
     pub addresses: Option<(SocketAddr, SocketAddr)>,
+    /// It came to the port for clients of Redis Cluster.
+    pub is_of_cluster: bool,
     pub name: Vec<u8>,
     pub library: (Vec<u8>, Vec<u8>),
     pub protocol: Protocol,
@@ -60,10 +64,8 @@ pub struct Connection {
     pub closes: bool,
     pub multi: Option<Multi>,
     pub watched: Vec<(Place, Option<Version>)>,
-    pub channels: BTreeSet<Vec<u8>>,
-    pub patterns: BTreeSet<Vec<u8>>,
-    /// Of the names of both.
-    pub subscribed_bytes: usize,
+    pub subscriptions: Subscriptions,
+    pub replies: Replies,
     pub no_evict: bool,
     pub no_touch: bool,
 }
@@ -73,6 +75,7 @@ impl Connection {
         Connection {
             id,
             addresses: None,
+            is_of_cluster: false,
             name: Vec::new(),
             library: Default::default(),
             protocol: Protocol::Resp2,
@@ -93,16 +96,15 @@ impl Connection {
             closes: false,
             multi: None,
             watched: Vec::new(),
-            channels: BTreeSet::new(),
-            patterns: BTreeSet::new(),
-            subscribed_bytes: 0,
+            subscriptions: Subscriptions::default(),
+            replies: Replies::Sent,
             no_evict: false,
             no_touch: false,
         }
     }
 
     pub fn is_subscribed(&self) -> bool {
-        !self.channels.is_empty() || !self.patterns.is_empty()
+        !self.subscriptions.is_empty()
     }
 
     pub fn push(&mut self, running: Running) {
@@ -160,7 +162,7 @@ impl Connection {
         self.running.iter().any(|running| !running.is_done() && waits(running))
     }
 
-    /// As after `RESET`, and as a connection begins.
+    /// As after `RESET`, and as a connection begins; its subscriptions have ended.
     pub fn reset(&mut self, is_known: bool) {
         self.name.clear();
         self.protocol = Protocol::Resp2;
@@ -168,9 +170,7 @@ impl Connection {
         self.is_known = is_known;
         self.multi = None;
         self.watched.clear();
-        self.channels.clear();
-        self.patterns.clear();
-        self.subscribed_bytes = 0;
+        self.replies = Replies::Sent;
         self.no_evict = false;
         self.no_touch = false;
     }

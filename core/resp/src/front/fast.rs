@@ -76,14 +76,14 @@ impl Fast {
         Plain::Operations(count)
     }
 
-    /// Whether the keys of a plain `MSET` have one owner for certain: then they are written together.
-    pub fn goes_together(self, args: &[&[u8]], server_count: usize) -> bool {
+    /// Whether the keys of a plain `MSET` are written together: those of one slot are. `has_one_owner`: any keys are.
+    pub fn goes_together(self, args: &[&[u8]], has_one_owner: bool) -> bool {
         if self != Fast::MSet || args.len() == 3 {
             return false;
         }
         let mut slots = args[1..].iter().step_by(2).map(|key| slot_of(key));
         let first = slots.next();
-        server_count == 1 || slots.all(|slot| Some(slot) == first)
+        has_one_owner || slots.all(|slot| Some(slot) == first)
     }
 
     fn key_at(self, index: usize) -> usize {

@@ -3,12 +3,13 @@
 use super::answer::Answer;
 use super::connection::{Connection, Queued};
 use super::fast::{Begun, Plain};
-use super::keyspace::Walk;
+use super::keyspace::{Walk, part_of};
 use super::running::{Args, Running, Work};
 use super::tickets::Part;
 use super::transact::{Purpose, Transact, take_work};
 use super::{
-    Host, LIMITS_BEFORE_AUTH, REPLIES_BYTES_MAX, Resp, STRANGER_BYTES_MAX, TOO_MANY_REPLIES, cluster,
+    CrossSlot, Host, LIMITS_BEFORE_AUTH, REPLIES_BYTES_MAX, Resp, STRANGER_BYTES_MAX, TOO_MANY_REPLIES,
+    cluster,
 };
 use crate::commands::resolve;
 use crate::{Command, Fast, Fault, Flags, Front, Parsed, Reply, Run};
@@ -80,7 +81,8 @@ impl Resp {
                 Parsed::Whole(length) => {
                     let mut args = recycled(room);
                     parser.args(&rest[..length], &mut args);
-                    let taking = self.request(now, from, &mut connection, &args, &mut out, host, effects);
+                    let taking =
+                        self.request_muted(now, from, &mut connection, &args, &mut out, host, effects);
                     room = recycled(args);
                     match taking {
                         Taking::Done => taken.bytes += length,
@@ -123,7 +125,7 @@ impl Resp {
     }
 
     /// One whole request.
-    fn request(
+    pub(super) fn request(
         &mut self,
         now: Instant,
         conn: ConnId,
@@ -171,6 +173,9 @@ impl Resp {
             {
                 multi.is_broken = true;
                 writer.fault(&Fault::said(format!("ERR '{}' is not possible inside MULTI", row.name)));
+            } else if let Err(fault) = self.config.cross_slot.check(row, args) {
+                multi.is_broken = true;
+                writer.fault(&fault);
             } else {
                 multi.queued.push(Queued { row, args: kept });
                 writer.simple("QUEUED");
@@ -217,12 +222,19 @@ impl Resp {
         if !is_idle && connection.must_wait(&keys, changes, false) {
             return Taking::Later;
         }
+        if let Run::Keys(_) = row.run
+            && let Err(fault) = self.config.cross_slot.check(row, args)
+        {
+            let mut reply = Vec::new();
+            Reply::new(&mut reply, connection.protocol).fault(&fault);
+            self.put_reply(connection, out, reply);
+            return Taking::Done;
+        }
         let table = self.databases.table(db);
         let seq = self.next_seq();
+        let has_one_owner = || self.config.cross_slot == CrossSlot::Allow && host.servers().len() == 1;
         let plain = match row.run {
-            Run::Fast(fast, _) if fast == Fast::MSet && fast.goes_together(args, host.servers().len()) => {
-                None
-            }
+            Run::Fast(fast, _) if fast == Fast::MSet && fast.goes_together(args, has_one_owner()) => None,
             Run::Fast(fast, _) => Some((fast, fast.plain(args))),
             _ => None,
         };
@@ -270,6 +282,7 @@ impl Resp {
             work,
             reply_bytes_expected: connection.reply_bytes_expected,
             reply: behind,
+            is_muted: false,
             finished: None,
         };
         self.advance(now, conn, &mut running, host, effects);
@@ -312,6 +325,7 @@ impl Resp {
                 self.config.databases,
             ))),
             reply: Vec::new(),
+            is_muted: false,
             finished: None,
         };
         self.advance(now, conn, &mut running, host, effects);
@@ -461,10 +475,13 @@ impl Resp {
             // One whose table was dropped too.
             (Work::Waiting | Work::Walk(_), Run::Front(front), Some(table)) => {
                 let args = running.args.list();
-                match Walk::new(front, &args, table) {
+                let served = part_of(&connection, Some(table), host);
+                match Walk::new(front, &args, table, served) {
                     Ok(mut walk) => {
-                        self.begin_walk(&mut walk, Part::Command { conn, seq, index: 0, attempt: 0 });
-                        running.work = Work::Walk(Box::new(walk));
+                        let part = Part::Command { conn, seq, index: 0, attempt: 0 };
+                        let mut reply = Reply::new(&mut running.reply, connection.protocol);
+                        let is_over = self.begin_walk(&mut walk, part, &mut reply);
+                        running.work = if is_over { Work::Done } else { Work::Walk(Box::new(walk)) };
                     }
                     Err(fault) => {
                         Reply::new(&mut running.reply, connection.protocol).fault(&fault);
@@ -497,6 +514,7 @@ impl Resp {
             reply_bytes_expected: 0,
             work,
             reply: Vec::new(),
+            is_muted: false,
             finished: None,
         });
     }
@@ -579,6 +597,8 @@ impl Command {
                 | Front::Unsubscribe
                 | Front::PSubscribe
                 | Front::PUnsubscribe
+                | Front::SSubscribe
+                | Front::SUnsubscribe
                 | Front::Ping
                 | Front::Quit
                 | Front::Reset

@@ -3,7 +3,8 @@
 use super::clients::{check_name, is_of_client};
 use super::connection::{Connection, Multi, Queued};
 use super::flow::Taking;
-use super::keyspace::Walk;
+use super::keyspace::{Walk, part_of};
+use super::muted::choose;
 use super::running::{Running, Work};
 use super::tickets::Part;
 use super::transact::{After, Purpose};
@@ -61,6 +62,8 @@ impl Resp {
                     if multi.is_broken {
                         let text = "EXECABORT Transaction discarded because of previous errors.";
                         reply.fault(&Fault::fixed(text));
+                    } else if let Err(fault) = self.config.cross_slot.check_all(&multi.queued, &watched) {
+                        reply.fault(&fault);
                     } else {
                         let purpose = Purpose::Exec { queued: multi.queued, watched };
                         self.begin_transact(now, conn, connection, row, args, purpose, out, host, effects);
@@ -74,6 +77,7 @@ impl Resp {
             Front::Watch if connection.watched.len() + args.len() > WATCHED_COUNT_MAX => {
                 reply.fault(&Fault::fixed("ERR a connection watches at most 1024 keys"));
             }
+            Front::Watch if let Err(fault) = self.config.cross_slot.check(row, args) => reply.fault(&fault),
             Front::Watch => {
                 self.begin_transact(now, conn, connection, row, args, Purpose::Watch, out, host, effects);
                 return Taking::Done;
@@ -94,6 +98,7 @@ impl Resp {
                 connection.closes = true;
             }
             Front::Reset => {
+                self.subscribers.leave_all(conn, &mut connection.subscriptions);
                 connection.reset(self.config.password.is_none());
                 bytes.clear();
                 Reply::new(&mut bytes, Protocol::Resp2).simple("RESET");
@@ -102,12 +107,14 @@ impl Resp {
                 let seq = self.next_seq();
                 let part = Part::Command { conn, seq, index: 0, attempt: 0 };
                 let table = self.databases.table(connection.db);
-                match Walk::new(front, args, table.unwrap_or_default()) {
+                let served = part_of(connection, table, host);
+                match Walk::new(front, args, table.unwrap_or_default(), served) {
                     Err(fault) => reply.fault(&fault),
                     Ok(mut walk) if table.is_some() || front == Front::FlushAll => {
-                        self.begin_walk(&mut walk, part);
-                        self.run_front(connection, (row, seq), args, Work::Walk(Box::new(walk)));
-                        return Taking::Done;
+                        if !self.begin_walk(&mut walk, part, &mut reply) {
+                            self.run_front(connection, (row, seq), args, Work::Walk(Box::new(walk)));
+                            return Taking::Done;
+                        }
                     }
                     Ok(_) => {
                         self.wait_for_table(connection.db, conn, seq);
@@ -127,6 +134,7 @@ impl Resp {
                 self.run_front(connection, (row, seq), args, work);
                 return Taking::Done;
             }
+            Front::ClientReply => choose(connection, args[2], &mut reply),
             front if is_pubsub(front) => {
                 return self.pubsub(now, conn, connection, (row, front), args, out, host, effects);
             }
@@ -164,9 +172,10 @@ impl Resp {
                 | Front::Multi
                 | Front::Discard
                 | Front::ClientKill
+                | Front::ClientReply
         ) && !is_over_keys(front)
             && !cluster::needs_table(front)
-            && !is_pubsub(front)
+            && (!is_pubsub(front) || is_publication(front))
     }
 
     /// A command of a connection that is being carried on, within `EXEC`.
@@ -205,6 +214,13 @@ impl Resp {
             Front::Echo => reply.bulk(args[1]),
             Front::Select => reply.ok(),
             Front::Unwatch | Front::ReadOnly | Front::ReadWrite => reply.ok(),
+            Front::FunctionFlush => match args[2..] {
+                [] => reply.ok(),
+                [how] if how.eq_ignore_ascii_case(b"async") || how.eq_ignore_ascii_case(b"sync") => {
+                    reply.ok()
+                }
+                _ => reply.fault(&Fault::fixed("ERR FUNCTION FLUSH only supports SYNC|ASYNC option")),
+            },
             Front::Time => {
                 let millis = host.time(self.now);
                 reply.array(2);
@@ -240,7 +256,7 @@ impl Resp {
                 reply.integer(0);
                 reply.array(0);
             }
-            Front::Info => about::info(self, args, reply, host),
+            Front::Info => about::info(self, connection, args, reply, host),
             Front::ConfigGet | Front::ConfigSet | Front::ConfigResetStat => {
                 about::config(self, front, args, reply);
             }
@@ -285,6 +301,8 @@ impl Resp {
     fn debug(&mut self, args: &[&[u8]], mut reply: Reply<'_>) {
         match args[1].to_ascii_lowercase().as_slice() {
             b"sleep" => reply.fault(&Fault::fixed("ERR a server does not sleep: stop it with SIGSTOP")),
+            // For tests of clients: how they take an error.
+            b"error" if args.len() == 3 => reply.fault(&Fault::said(shown(args[2]))),
             b"jmap" | b"quicklist-packed-threshold" | b"set-active-expire" => reply.ok(),
             other => {
                 let shown = shown(other);
@@ -394,7 +412,7 @@ impl Resp {
         reply.bulk(b"id");
         reply.integer(connection.id as i64);
         reply.bulk(b"mode");
-        reply.bulk(b"standalone");
+        reply.bulk(about::mode(connection).as_bytes());
         reply.bulk(b"role");
         reply.bulk(b"master");
         reply.bulk(b"modules");
@@ -439,11 +457,21 @@ fn is_pubsub(front: Front) -> bool {
             | Front::Unsubscribe
             | Front::PSubscribe
             | Front::PUnsubscribe
+            | Front::SSubscribe
+            | Front::SUnsubscribe
             | Front::Publish
+            | Front::SPublish
             | Front::PubSubChannels
             | Front::PubSubNumSub
             | Front::PubSubNumPat
+            | Front::PubSubShardChannels
+            | Front::PubSubShardNumSub
     )
+}
+
+/// Whether it sends a message, which goes out when a transaction has had its effect.
+pub(super) fn is_publication(front: Front) -> bool {
+    matches!(front, Front::Publish | Front::SPublish)
 }
 
 /// Takes the same time wherever the first difference is.

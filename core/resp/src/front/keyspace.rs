@@ -3,21 +3,28 @@
 //! A `SCAN` cursor is a number that any server understands: the slot where the walk stands, the slot up to which it has
 //! been shown in part, and how far (the masters' order of keys, which is the same on all). It rounds down, so an object
 //! may come twice, as Redis allows; none that is there all the time is left out.
+//!
+//! Clients of Redis Cluster walk at every server: theirs go over the tablets of the server that is asked, and over no
+//! others.
 
 use super::answer::Answer;
+use super::connection::Connection;
 use super::running::Running;
 use super::tickets::Part;
-use super::{PATTERN_BYTES_MAX, PATTERN_TOO_LONG, REPLY_BYTES_MAX, Resp, fault_of};
+use super::{Host, PATTERN_BYTES_MAX, PATTERN_TOO_LONG, REPLY_BYTES_MAX, Resp, fault_of};
 use crate::glob::{Case, matches};
 use crate::parse::integer;
 use crate::{Fault, Front, Reply};
-use ramhold_base::{Status, TableId};
+use ramhold_base::{KeyHash, Status, TableId};
 use ramhold_client_core::{Operation, PageLimits, ScanCursor, TableCount};
 
 /// What `KEYS` answers at most.
 const KEYS_BYTES_MAX: usize = REPLY_BYTES_MAX;
 /// What a `SCAN` looks at when it does not say how much.
 const SCAN_COUNT: u32 = 10;
+
+/// In a short cursor: up to the table's last slot. Above it is the first slot, below it the position.
+const SHORT_LAST_SLOT: u64 = 0x3FFF << 36;
 
 #[derive(Debug)]
 enum Kind {
@@ -35,6 +42,10 @@ enum Kind {
         has_wrapped: bool,
     },
     Size(TableCount),
+    /// The same of the own part: where tablets begin that are not counted yet.
+    PartSize {
+        left: Vec<KeyHash>,
+    },
     /// The same, by looking at every key: objects were lost, and nobody knows how many.
     Tally,
     /// Tables that are to be dropped before the reply; the last is being dropped.
@@ -48,6 +59,8 @@ enum Kind {
 pub struct Walk {
     kind: Kind,
     table: TableId,
+    /// The only hashes that it goes over, from the lowest range on; none: all.
+    part: Option<Vec<(KeyHash, KeyHash)>>,
     found: Vec<Vec<u8>>,
     found_bytes: usize,
     count: u64,
@@ -60,13 +73,21 @@ enum Next {
 }
 
 impl Walk {
-    /// A command over all keys of a table. The fault says what is wrong with the arguments.
-    pub fn new(front: Front, args: &[&[u8]], table: TableId) -> Result<Walk, Fault> {
+    /// A command over all keys of a table, or over `part` of them. The fault says what is wrong with the arguments.
+    pub fn new(
+        front: Front,
+        args: &[&[u8]],
+        table: TableId,
+        part: Option<Vec<(KeyHash, KeyHash)>>,
+    ) -> Result<Walk, Fault> {
         let kind = match front {
             Front::Keys => Kind::Keys { pattern: pattern(args[1])? },
             Front::Scan => scan(args)?,
             Front::RandomKey => Kind::Random { has_wrapped: false },
-            Front::DbSize => Kind::Size(TableCount::new(table)),
+            Front::DbSize => match &part {
+                Some(part) => Kind::PartSize { left: part.iter().rev().map(|(first, _)| *first).collect() },
+                None => Kind::Size(TableCount::new(table)),
+            },
             Front::FlushDb => {
                 check_flush(args)?;
                 Kind::Flush { left: vec![table], is_listed: true }
@@ -76,7 +97,7 @@ impl Walk {
                 Kind::Flush { left: Vec::new(), is_listed: false }
             }
         };
-        Ok(Walk { kind, table, found: Vec::new(), found_bytes: 0, count: 0 })
+        Ok(Walk { kind, table, part, found: Vec::new(), found_bytes: 0, count: 0 })
     }
 
     fn limits(&self) -> PageLimits {
@@ -88,8 +109,18 @@ impl Walk {
         PageLimits { count, keys_only: true, pass_lost: true, ..PageLimits::default() }
     }
 
+    /// Asks for the page at `cursor`, or at the next hash behind it that the walk goes over.
     fn ask(&self, cursor: ScanCursor) -> Next {
-        Next::Ask(Operation::Scan { cursor, limits: self.limits() })
+        match self.within(cursor) {
+            Some(cursor) => Next::Ask(Operation::Scan { cursor, limits: self.limits() }),
+            None => Next::Over,
+        }
+    }
+
+    fn within(&self, cursor: ScanCursor) -> Option<ScanCursor> {
+        let Some(part) = &self.part else { return Some(cursor) };
+        let (first, _) = part.iter().find(|(_, last)| *last >= cursor.first())?;
+        Some(if *first > cursor.first() { ScanCursor::at(self.table, *first) } else { cursor })
     }
 
     /// The first thing to ask for. `random`: any number.
@@ -103,13 +134,26 @@ impl Walk {
                 let cursor = ScanCursor::from_short(self.table, *start);
                 self.ask(cursor)
             }
-            Kind::Random { .. } => self.ask(ScanCursor::from_short(self.table, random >> 50 << 50)),
+            Kind::Random { .. } => {
+                // From any slot to the end of the table, and there from any position: where keys are few, a walk from the
+                // first position would always meet the same one.
+                let behind = self.within(ScanCursor::from_short(self.table, random | SHORT_LAST_SLOT));
+                self.ask(behind.unwrap_or_else(|| ScanCursor::new(self.table)))
+            }
+            Kind::PartSize { .. } => self.count_part(),
             Kind::Size(count) => count.ask().map_or(Next::Over, Next::Ask),
             Kind::Keys { .. } | Kind::Tally => self.ask(ScanCursor::new(self.table)),
         }
     }
 
+    fn count_part(&mut self) -> Next {
+        let Kind::PartSize { left } = &mut self.kind else { return Next::Over };
+        let next = left.pop().map(|first| Operation::Count { table: self.table, first });
+        next.map_or(Next::Over, Next::Ask)
+    }
+
     fn on_page(&mut self, keys: Vec<Vec<u8>>, next: Option<ScanCursor>) -> Result<Next, Fault> {
+        let next = next.and_then(|next| self.within(next));
         match &mut self.kind {
             Kind::Keys { pattern } => {
                 let pattern = pattern.clone();
@@ -135,7 +179,7 @@ impl Walk {
                 }
             }
             Kind::Tally => self.count += keys.len() as u64,
-            Kind::Flush { .. } | Kind::Size(_) => {}
+            Kind::Flush { .. } | Kind::Size(_) | Kind::PartSize { .. } => {}
         }
         let Some(next) = next else {
             self.count = if matches!(self.kind, Kind::Scan { .. }) { 0 } else { self.count };
@@ -165,7 +209,7 @@ impl Walk {
         match &self.kind {
             Kind::Flush { .. } => reply.ok(),
             Kind::Size(count) => reply.integer(count.objects() as i64),
-            Kind::Tally => reply.integer(self.count as i64),
+            Kind::Tally | Kind::PartSize { .. } => reply.integer(self.count as i64),
             Kind::Random { .. } if self.found.is_empty() => reply.null(),
             Kind::Random { .. } => reply.bulk(&self.found[(random % self.found.len() as u64) as usize]),
             Kind::Keys { .. } => self.write_found(reply),
@@ -183,6 +227,15 @@ impl Walk {
             reply.bulk(key);
         }
     }
+}
+
+/// The part of a table that a connection's walks go over; none: all of it.
+pub(super) fn part_of(
+    connection: &Connection,
+    table: Option<TableId>,
+    host: &impl Host,
+) -> Option<Vec<(KeyHash, KeyHash)>> {
+    table.filter(|_| connection.is_of_cluster).map(|table| host.ranges_served(table))
 }
 
 fn scan(args: &[&[u8]]) -> Result<Kind, Fault> {
@@ -223,10 +276,17 @@ fn check_flush(args: &[&[u8]]) -> Result<(), Fault> {
 }
 
 impl Resp {
-    /// Asks for the first part of a walk.
-    pub(super) fn begin_walk(&mut self, walk: &mut Walk, part: Part) {
-        if let Next::Ask(operation) = walk.begin(self.rng.u64()) {
-            self.posted.push((operation, part));
+    /// Asks for the first part of a walk. True when there is none, and its reply is there.
+    pub(super) fn begin_walk(&mut self, walk: &mut Walk, part: Part, reply: &mut Reply<'_>) -> bool {
+        match walk.begin(self.rng.u64()) {
+            Next::Ask(operation) => {
+                self.posted.push((operation, part));
+                false
+            }
+            Next::Over => {
+                walk.write(reply, self.rng.u64());
+                true
+            }
         }
     }
 
@@ -245,9 +305,13 @@ impl Resp {
                 walk.on_page(keys, page.next)
             }
             Answer::Counted { last, objects } => {
-                let Kind::Size(count) = &mut walk.kind else { return false };
-                count.take(last, objects);
-                Ok(count.ask().map_or(Next::Over, Next::Ask))
+                if let Kind::Size(count) = &mut walk.kind {
+                    count.take(last, objects);
+                    Ok(count.ask().map_or(Next::Over, Next::Ask))
+                } else {
+                    walk.count += objects;
+                    Ok(walk.count_part())
+                }
             }
             Answer::Tables(tables) => {
                 let names: Vec<String> =
@@ -272,11 +336,11 @@ impl Resp {
                 return false;
             }
             Answer::Fault(fault)
-                if matches!(walk.kind, Kind::Size(_))
+                if matches!(walk.kind, Kind::Size(_) | Kind::PartSize { .. })
                     && [Status::Corrupt, Status::NotAllowed].iter().any(|s| fault == fault_of(*s, "")) =>
             {
                 // Nobody knows the number of a tablet that has lost objects; or tablets were joined behind the count.
-                walk.kind = Kind::Tally;
+                (walk.kind, walk.count) = (Kind::Tally, 0);
                 Ok(walk.begin(0))
             }
             Answer::Fault(fault) => Err(fault),

@@ -74,6 +74,8 @@ pub struct Running {
     /// What its reply may take, as far as anybody can know before it is there.
     pub reply_bytes_expected: usize,
     pub reply: Vec<u8>,
+    /// The client does not want the reply: see `CLIENT REPLY`.
+    pub is_muted: bool,
     /// The transaction that it was, for what follows from it.
     pub finished: Option<Box<Transact>>,
 }
@@ -102,6 +104,7 @@ impl Running {
             work: Work::Done,
             reply_bytes_expected: 0,
             reply,
+            is_muted: false,
             finished: None,
         }
     }

@@ -8,6 +8,7 @@
 use super::answer::{Answer, Kind};
 use super::clients::is_of_client;
 use super::connection::Queued;
+use super::immediate::is_publication;
 use super::running::{Running, Work};
 use super::tables::Databases;
 use super::tickets::Part;
@@ -274,7 +275,7 @@ impl Resp {
                     }
                     Err(fault) => Err(Stop::Fault(fault)),
                 },
-                Run::Front(front) if is_of_client(front) => {
+                Run::Front(front) if is_of_client(front) || is_publication(front) => {
                     aside.push(Aside { start, index, front });
                     Ok(())
                 }
@@ -371,7 +372,8 @@ impl Resp {
             return Step::Wait;
         }
         let part = Part::Command { conn, seq: running.seq, index: COMMIT, attempt: work.attempts };
-        let end = match wanted(&work.keys, &self.databases) {
+        let allowed = self.config.cross_slot.check_databases(&work.keys);
+        let end = match allowed.and_then(|()| wanted(&work.keys, &self.databases)) {
             Ok(Wanted::Nothing) => return Step::Over,
             Ok(wanted) => {
                 let kind = wanted.kind();

@@ -3,22 +3,28 @@
 #![allow(dead_code, reason = "the tests of the front and the fuzzer each use a part")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
-use ramhold_base::hash::PlacementSeed;
+use ramhold_base::hash::{Placement, PlacementHasher, PlacementSeed};
 use ramhold_base::map::FastMap;
 use ramhold_base::*;
 use ramhold_resp::{Host, Resp, RespConfig};
 use ramhold_wire::commit::{CommitAction, CommitRequest};
 use ramhold_wire::control::{Address, encode_into};
+use ramhold_wire::count::{CountReply, CountRequest};
 use ramhold_wire::data::{IncrementReply, ReadReply, encode_version};
 use ramhold_wire::local::{LocalAnswers, LocalRequest};
 use ramhold_wire::membership::Durability;
-use ramhold_wire::scan::{ScanHead, encode_object_head};
+use ramhold_wire::scan::{ScanHead, ScanRequest, encode_object_head};
 use ramhold_wire::status::ProcessStatus;
 use ramhold_wire::table::{TableDescription, TableOptions, TabletDescription, TabletState};
 use ramhold_wire::{Header, Opcode, frame};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::LazyLock;
 use std::time::Duration;
+
+const PLACEMENT_SEED: PlacementSeed = PlacementSeed(1);
+static PLACEMENT: LazyLock<PlacementHasher> =
+    LazyLock::new(|| PlacementHasher::new(Placement { seed: PLACEMENT_SEED, slots: true }));
 
 const COORDINATOR: &str = "10.0.0.250:1";
 
@@ -32,6 +38,9 @@ pub struct Shelf {
     pub waiting: Vec<(u64, Status, Vec<u8>)>,
     pub asked: Vec<String>,
     pub has_losses: bool,
+    /// Tablets of this server, and where it hears clients of Redis Cluster; none: the table is one tablet, and nowhere.
+    pub served: Vec<(KeyHash, KeyHash)>,
+    pub cluster_address: Option<SocketAddr>,
 }
 
 impl Shelf {
@@ -66,6 +75,17 @@ impl Shelf {
             }
         }
         Status::Ok
+    }
+
+    /// The end of the tablet, ours or another's, that a hash is in.
+    fn tablet_end(&self, hash: KeyHash) -> KeyHash {
+        let ends = self.served.iter().flat_map(|(first, last)| [first.0.wrapping_sub(1), last.0]);
+        KeyHash(ends.filter(|end| *end >= hash.0).min().unwrap_or(u64::MAX))
+    }
+
+    fn keys_between(&self, first: KeyHash, last: KeyHash) -> Vec<Vec<u8>> {
+        let is_between = |key: &&Vec<u8>| (first..=last).contains(&PLACEMENT.hash(key));
+        self.objects.keys().filter(is_between).cloned().collect()
     }
 
     pub fn release(&mut self) {
@@ -152,6 +172,14 @@ impl Host for Shelf {
 
     fn status(&self, _now: Instant) -> ProcessStatus {
         ProcessStatus::default()
+    }
+
+    fn ranges_served(&self, _table: TableId) -> Vec<(KeyHash, KeyHash)> {
+        self.served.clone()
+    }
+
+    fn cluster_address(&self, _server: ServerId) -> Option<SocketAddr> {
+        self.cluster_address
     }
 
     fn me(&self) -> ServerId {
@@ -246,15 +274,16 @@ impl Rig {
                     self.outputs.entry(*conn).or_default().extend_from_slice(&bytes);
                 }
                 Effect::Send { to: Peer::Addr(_), frame } => {
-                    let (header, _) = frame::parse(&frame.of(&effects.bytes)).unwrap();
-                    asked.push(header);
+                    let bytes = frame.of(&effects.bytes);
+                    let (header, body) = frame::parse(&bytes).unwrap();
+                    asked.push((header, body.to_vec()));
                 }
                 Effect::Hear { conn } => again.push(*conn),
                 Effect::Close { conn } => self.closed.push(*conn),
                 _ => {}
             }
         }
-        asked.iter().for_each(|header| self.answer(header));
+        asked.iter().for_each(|(header, body)| self.answer(header, body));
         for conn in again {
             if let Some(at) = self.held.iter().position(|held| *held == conn) {
                 self.held.remove(at);
@@ -264,18 +293,26 @@ impl Rig {
     }
 
     /// What the session asks the coordinator.
-    pub fn answer(&mut self, header: &Header) {
+    pub fn answer(&mut self, header: &Header, body: &[u8]) {
         match header.opcode() {
             Some(Opcode::TableDescribe) => {}
             _ if self.refuses => return self.answer_with(header, Status::BadRequest, |_| {}),
+            Some(Opcode::Count) if !self.shelf.served.is_empty() => {
+                let asked = CountRequest::decode(body).unwrap();
+                let last = self.shelf.tablet_end(asked.first);
+                let objects = self.shelf.keys_between(asked.first, last).len() as u64;
+                return self.answer_with(header, Status::Ok, |out| CountReply { last, objects }.encode(out));
+            }
             // Objects were lost: nobody knows how many there are, and a page shows those that are left.
             Some(Opcode::Count) => {
                 return self.answer_with(header, Status::Corrupt, |out| encode_version(out, Version::NONE));
             }
             Some(Opcode::Scan) => {
-                let keys: Vec<Vec<u8>> = self.shelf.objects.keys().cloned().collect();
+                let first = ScanRequest::decode(body).unwrap().first;
+                let last = self.shelf.tablet_end(first);
+                let keys = self.shelf.keys_between(first, last);
                 return self.answer_with(header, Status::Ok, |out| {
-                    ScanHead { last: KeyHash(u64::MAX), next: None }.encode(out);
+                    ScanHead { last, next: None }.encode(out);
                     for key in &keys {
                         encode_object_head(out, (Version(1), 0, None), key.len(), 0);
                         out.extend_from_slice(key);
@@ -290,7 +327,7 @@ impl Rig {
             name: "db0".into(),
             options: TableOptions { durability: Durability::Buffered, replicas: 1, tablets: 1, slots: true },
             migrating: 0,
-            seed: PlacementSeed(1),
+            seed: PLACEMENT_SEED,
             tablets: vec![TabletDescription {
                 first: KeyHash(0),
                 last: KeyHash(u64::MAX),

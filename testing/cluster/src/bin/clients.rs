@@ -5,12 +5,15 @@ use ramhold_cluster_tests::redis_clients::{Session, kill_under_load, play, serve
 use ramhold_cluster_tests::{Cluster, Failure, Options};
 use std::process::ExitCode;
 
-/// Play sessions of Redis clients against a cluster of five servers.
+/// Play sessions of Redis clients against a cluster of five servers, and some against one server.
 #[derive(Parser)]
 struct Arguments {
     /// A session: its name, program and arguments with commas between.
     #[arg(long, value_parser = session)]
     session: Vec<Session>,
+    /// A session, in the same form, for a cluster of one server on which keys of any slots may change together, as in Redis.
+    #[arg(long, value_parser = session)]
+    lone_session: Vec<Session>,
     /// The writer of the kill test, in the same form; without it there is no kill test.
     #[arg(long, value_parser = session)]
     writer: Option<Session>,
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::parse();
     if let Some(only) = arguments.only.take() {
         arguments.session.retain(|session| session.name.contains(&only));
+        arguments.lone_session.retain(|session| session.name.contains(&only));
         arguments.writer = arguments.writer.filter(|writer| writer.name.contains(&only));
     }
     match run(&arguments) {
@@ -48,19 +52,31 @@ fn main() -> ExitCode {
     }
 }
 
+fn play_against(options: Options, sessions: &[Session], with_cluster_mode: bool) -> Result<(), Failure> {
+    if sessions.is_empty() {
+        return Ok(());
+    }
+    let mut cluster = Cluster::start(options)?;
+    let played = play(sessions, &servers_of(&cluster), with_cluster_mode);
+    if played.is_err() {
+        eprintln!("{}", cluster.logs());
+    }
+    played?;
+    cluster.stop_all()
+}
+
 fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(servers) = &arguments.at {
         return play(&arguments.session, servers, false);
     }
-    if !arguments.session.is_empty() {
-        let mut cluster = Cluster::start(Options::default())?;
-        let played = play(&arguments.session, &servers_of(&cluster), true);
-        if played.is_err() {
-            eprintln!("{}", cluster.logs());
-        }
-        played?;
-        cluster.stop_all()?;
-    }
+    play_against(Options::default(), &arguments.session, true)?;
+    let lone = Options {
+        servers: 1,
+        coordinator_options: &["--default-replicas", "0"],
+        server_options: &["--resp-cross-slot", "allow", "--resp-debug"],
+        ..Options::default()
+    };
+    play_against(lone, &arguments.lone_session, false)?;
     if let Some(writer) = &arguments.writer {
         println!("--- {}: {} servers killed under load", writer.name, arguments.kills);
         kill_under_load(arguments.kills, writer)?;

@@ -53,6 +53,8 @@ impl Scene {
             default_replicas: REPLICAS,
             placement: ReplicaPlacement::Scatter,
             resp_port: None,
+            resp_cluster_port: None,
+            resp_cross_slot: Default::default(),
             admin_port: None,
             buffer_dir: Some(buffer_dir.clone()),
             output: Output::LogsOnly,

@@ -99,6 +99,13 @@ pub fn banner(plan: &Plan, arguments: &Dev) -> String {
         Some(port) => format!("redis-cli -p {port} set hello world"),
         None => format!("redis-cli -p {first} set hello world   (6379 is in use)"),
     };
+    let redis_cluster = match plan.resp_cluster_port {
+        Some(port) => format!(
+            "127.0.0.1:{port} to {} (clients in cluster mode)",
+            usize::from(port) + plan.server_count() - 1
+        ),
+        None => "no ports of its own: ports are in use; --resp-cluster-port says where".to_owned(),
+    };
     let admin = match plan.admin_port {
         Some(port) => format!(
             "http://127.0.0.1:{port}/metrics and /health (coordinator), {} to {} (servers)",
@@ -111,6 +118,7 @@ pub fn banner(plan: &Plan, arguments: &Dev) -> String {
         "ramhold dev: {count} servers with {memory} each are up\n\
          \x20 coordinator  {coordinator}\n\
          \x20 servers      127.0.0.1:{first} to {last}\n\
+         \x20 redis        {redis_cluster}\n\
          \x20 admin        {admin}\n\
          \x20 directory    {dir}\n\
          \x20 replicas     {replicas}\n\

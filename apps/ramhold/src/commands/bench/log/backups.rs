@@ -53,6 +53,7 @@ pub fn view(me: ServerId, backups: u64) -> View {
         kept: false,
         replicates: false,
         replicates_only: None,
+        redis_cluster_port: None,
     };
     let update = ServerListUpdate {
         from: 0,

@@ -56,6 +56,8 @@ impl Stage {
             default_replicas: REPLICAS,
             placement: Default::default(),
             resp_port: None,
+            resp_cluster_port: None,
+            resp_cross_slot: Default::default(),
             admin_port: None,
             buffer_dir: Some(buffer_dir.clone()),
             output: Output::LogsOnly,

@@ -189,6 +189,7 @@ fn view(servers: u64, me: u64) -> View {
         kept: false,
         replicates: false,
         replicates_only: None,
+        redis_cluster_port: None,
     };
     let mut view = View::new(address);
     view.me = ServerId(me);

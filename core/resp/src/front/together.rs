@@ -1,0 +1,67 @@
+//! Which keys may take effect together: keys of one slot of one database.
+//!
+//! A commit needs one stream of one server's log, and all keys of a slot share one. Keys of different slots may be
+//! neighbours by accident, on one server above all; programs that rely on such an accident fail when a tablet moves. So the
+//! slot alone decides, unless the operator has chosen `CrossSlot::Allow`.
+//!
+//! Not here: tables that are not placed by slots, and the servers' own check (`Status::NotTogether`).
+
+use super::connection::Queued;
+use crate::transaction::Place;
+use crate::{Command, Fault, Transaction};
+use ramhold_base::Version;
+use ramhold_base::hash::slot_of;
+
+/// What happens to a command or transaction whose keys have different slots.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum CrossSlot {
+    /// It is refused.
+    #[default]
+    Strict,
+    /// It takes effect if one server has all keys, and is refused otherwise.
+    Allow,
+}
+
+impl CrossSlot {
+    /// Refuses a command whose keys have different slots.
+    pub(super) fn check(self, row: &Command, args: &[&[u8]]) -> Result<(), Fault> {
+        self.check_slots(row.keys.of(args).map(slot_of))
+    }
+
+    /// Refuses a transaction whose keys, the watched ones among them, have different slots.
+    pub(super) fn check_all(
+        self,
+        queued: &[Queued],
+        watched: &[(Place, Option<Version>)],
+    ) -> Result<(), Fault> {
+        let watched = watched.iter().map(|((_, key), _)| slot_of(key));
+        let queued = queued.iter().flat_map(|Queued { row, args }| {
+            let args = args.list();
+            row.keys.of(&args).map(slot_of).collect::<Vec<u16>>()
+        });
+        self.check_slots(watched.chain(queued))
+    }
+
+    fn check_slots(self, mut slots: impl Iterator<Item = u16>) -> Result<(), Fault> {
+        if self == CrossSlot::Allow {
+            return Ok(());
+        }
+        let first = slots.next();
+        if slots.all(|slot| Some(slot) == first) { Ok(()) } else { Err(Fault::CROSS_SLOT) }
+    }
+
+    /// Refuses a transaction over several databases: their tables are placed independently of each other.
+    pub(super) fn check_databases(self, keys: &Transaction) -> Result<(), Fault> {
+        if self == CrossSlot::Allow {
+            return Ok(());
+        }
+        // They are in the order of their databases.
+        let database = |place: Option<&Place>| place.map(|(db, _)| *db);
+        let mut places = keys.entries().map(|(place, ..)| place);
+        let first = database(places.next());
+        match database(places.last()) {
+            last @ Some(_) if last != first => Err(Fault::CROSS_DATABASE),
+            _ => Ok(()),
+        }
+    }
+}
