@@ -6,7 +6,7 @@ use crate::shell::{Failure, root};
 use std::fs;
 
 /// What crates of a folder may depend on, by folder.
-const FOLDERS: &[(&str, &[&str])] = &[
+pub const FOLDERS: &[(&str, &[&str])] = &[
     ("core", &["core"]),
     ("io", &["core", "io"]),
     ("clients", &["core", "io"]),

@@ -9,6 +9,7 @@ mod histories;
 mod imports;
 mod mutants;
 mod shell;
+mod single_place;
 mod suite;
 
 use shell::{Failure, Step};

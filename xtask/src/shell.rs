@@ -96,6 +96,20 @@ impl Step {
     }
 }
 
+/// The output of a program that must succeed.
+pub fn answer(program: &str, arguments: &[&str]) -> Result<String, Failure> {
+    let output = Command::new(program)
+        .args(arguments)
+        .current_dir(root())
+        .output()
+        .map_err(|e| Failure(format!("cannot run {program}: {e}")))?;
+    if !output.status.success() {
+        let told = String::from_utf8_lossy(&output.stderr);
+        return Err(Failure(format!("{program} {} failed: {told}", arguments.join(" "))));
+    }
+    String::from_utf8(output.stdout).map_err(|e| Failure(format!("{program}: {e}")))
+}
+
 /// The workspace's root.
 pub fn root() -> PathBuf {
     let own = PathBuf::from(env!("CARGO_MANIFEST_DIR"));

@@ -1,7 +1,7 @@
 //! What the commands run.
 
-use crate::shell::{Failure, Step, built, is_installed};
-use crate::{clients, histories, imports};
+use crate::shell::{Failure, Step, answer, built, is_installed};
+use crate::{clients, histories, imports, single_place};
 
 /// Simulator seeds in `check` and `test`, of 60 simulated seconds each.
 const CHECK_SEEDS: &str = "0..4";
@@ -12,6 +12,7 @@ const TIGHT_SEEDS: &str = "0..60";
 pub fn check() -> Result<(), Failure> {
     Step::new("format").cargo(&["fmt", "--all", "--check"]).run()?;
     imports::check()?;
+    single_place::check()?;
     Step::new("clippy").cargo(&["clippy", "--quiet", "--release", "--workspace", "--all-targets"]).run()?;
     let unit = ["test", "--quiet", "--release", "--workspace", "--exclude", "ramhold-cluster-tests"];
     Step::new("unit tests").cargo(&unit).run()?;
@@ -21,6 +22,7 @@ pub fn check() -> Result<(), Failure> {
 
 pub fn test() -> Result<(), Failure> {
     check()?;
+    let lacking = run_each_processor_path()?;
     run_world(&["--seeds", TEST_SEEDS, "--demand"])?;
     run_world(&["--seeds", TIGHT_SEEDS, "--tight"])?;
     Step::new("real processes")
@@ -64,6 +66,9 @@ pub fn test() -> Result<(), Failure> {
     } else {
         skipped.push("bench compare memory: redis-server or memcached is not installed".into());
     }
+    for path in &lacking {
+        println!("not run, this machine cannot: processor path {path}");
+    }
     for what in &skipped {
         println!("skipped: {what}");
     }
@@ -73,6 +78,34 @@ pub fn test() -> Result<(), Failure> {
     }
     println!("all tests passed{}", if skipped.is_empty() { "" } else { ", some were skipped (named above)" });
     Ok(())
+}
+
+/// A few seeds on each path that this processor has (the unit tests of `core/base` run each path themselves); answers
+/// those that it lacks, with the reason. No installation could make them run, so they are no skips.
+fn run_each_processor_path() -> Result<Vec<String>, Failure> {
+    let table = answer(&built("ramhold-world"), &["--processor"])?;
+    let (mut here, mut lacking) = (Vec::new(), Vec::new());
+    for line in table.lines() {
+        match line.split_once(": ") {
+            Some((path, "runs here")) => here.push(path),
+            Some(_) => lacking.push(line.to_owned()),
+            None => {
+                return Err(Failure(format!(
+                    "ramhold-world --processor printed a line that is no path: {line}"
+                )));
+            }
+        }
+    }
+    if !here.contains(&"baseline") {
+        return Err(Failure(format!("the portable path must run everywhere, but there is only {here:?}")));
+    }
+    for path in here {
+        Step::new(&format!("simulator with processor path {path}"))
+            .program(built("ramhold-world"), &["--seeds", CHECK_SEEDS])
+            .env("RAMHOLD_CPU", path)
+            .run()?;
+    }
+    Ok(lacking)
 }
 
 fn build() -> Result<(), Failure> {

@@ -20,16 +20,23 @@ mod size;
 mod walk;
 
 use clap::CommandFactory;
+use failure::Failure;
+use ramhold_base::processor;
 use std::process::ExitCode;
 
 const _: () = assert!(!ramhold_base::planted::BUILT_IN, "a program for users has no defects on purpose");
 
 fn main() -> ExitCode {
     ramhold_runtime::give_back_freed_memory();
-    let arguments = std::env::args_os().collect();
-    let parsed = config_file::parse(cli::Cli::command(), arguments);
-    match parsed.and_then(commands::run) {
+    match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
+}
+
+fn run() -> Result<(), Failure> {
+    let cap = std::env::var_os(processor::VARIABLE);
+    processor::limit(cap.as_deref()).map_err(|refused| Failure::usage(refused.to_string()))?;
+    let arguments = std::env::args_os().collect();
+    config_file::parse(cli::Cli::command(), arguments).and_then(commands::run)
 }

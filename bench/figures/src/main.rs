@@ -20,6 +20,7 @@ mod table;
 
 use clap::Parser;
 use figures::{Extent, Figure};
+use ramhold_base::processor;
 use serde_json::json;
 use stage::Measured;
 use std::path::PathBuf;
@@ -63,7 +64,9 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    match run(&arguments) {
+    let cap = std::env::var_os(processor::VARIABLE);
+    let path = processor::limit(cap.as_deref()).map_err(|refused| refused.to_string());
+    match path.and_then(|_| run(&arguments)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("figures: {error}");

@@ -4,6 +4,7 @@
 //! would in production. Prints nanoseconds of this thread's CPU time per operation, the median of five runs.
 
 use ramhold_base::hash::PlacementSeed;
+use ramhold_base::processor;
 use ramhold_base::{
     ClusterId, ConnId, Effect, Effects, Instant, KeyHash, LeaseId, Peer, Rng, RpcId, Sequence, ServerId,
     TableId, Term, Version,
@@ -129,6 +130,13 @@ impl Shard {
 }
 
 fn main() {
+    let path = match processor::limit(std::env::var_os(processor::VARIABLE).as_deref()) {
+        Ok(path) => path,
+        Err(refused) => {
+            eprintln!("shard: {refused}");
+            std::process::exit(2);
+        }
+    };
     let mut objects = 1_000_000u64;
     let mut value_bytes = 100usize;
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -154,7 +162,9 @@ fn main() {
         (objects * per_object * 3 + RUNS as u64 * 300_000 * per_object + (64 << 20)) / (1 << 20) * (1 << 20);
     let mut shard = Shard::new(log_bytes);
     let mut rng = Rng::new(1);
-    println!("{objects} objects, keys of 30 B, values of {value_bytes} B, one shard, R = 0, no sockets");
+    println!(
+        "{objects} objects, keys of 30 B, values of {value_bytes} B, one shard, R = 0, no sockets; processor path {path}"
+    );
     let fill = measure(objects, |i| {
         let key = key(i);
         shard.request(Opcode::Write, |out| write_body(out, key.as_bytes(), &value));

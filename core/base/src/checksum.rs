@@ -1,23 +1,32 @@
 //! CRC32C, the checksum of entries, certificates, frames and disk records.
 //!
-//! What is short, as most entries and their parts are, is taken eight bytes a step wherever it begins; what is longer is
-//! folded by carry-less products (`folded`) where the processor has them for 64 bytes at once. Where it has not, the
-//! library takes what is long in three at once; it looks for words that are aligned and takes the bytes around them one by
-//! one.
-//! Of two runs whose checksums are known that of both is worked out from the two and the second's length: the first is
-//! multiplied by x^(8 * length) modulo the polynomial, which tables of powers make one product per byte of the length.
+//! There is one way for each level of `processor`; all have the same results.
+//! - baseline: tables (`portable`).
+//! - sse4.2: short runs, as most entries and their parts are, take eight bytes a step wherever they begin. Long runs go to
+//!   the library, which takes three parts at once; it looks for aligned words and takes the bytes around them one by one.
+//! - avx512: as sse4.2.
+//! - vpclmulqdq: long runs are folded by carry-less products (`folded`); short ones are as before.
+//!
+//! On other architectures there is the library alone.
+//!
+//! The checksum of two runs, one behind the other, follows from theirs and the second's length: the first is multiplied by
+//! x^(8 * length) modulo the polynomial, and tables of powers make that one product per byte of the length.
 
 #[cfg(target_arch = "x86_64")]
 mod folded;
+#[cfg(target_arch = "x86_64")]
+mod portable;
+
+#[cfg(target_arch = "x86_64")]
+use crate::processor::Level;
+use crate::processor::{self, Path};
 
 /// From here on the library's three at once are faster than words one after the other.
 #[cfg(target_arch = "x86_64")]
 const LONG_BYTES: usize = 3 * 256;
 /// The polynomial, reflected as all of these numbers are: the lowest power in the highest bit.
-#[cfg(target_arch = "x86_64")]
 const POLYNOMIAL: u32 = 0x82F6_3B78;
 /// x^0.
-#[cfg(target_arch = "x86_64")]
 const ONE: u32 = 1 << 31;
 
 /// CRC32C of `bytes`.
@@ -29,44 +38,90 @@ pub fn crc(bytes: &[u8]) -> u32 {
 /// The CRC32C of what `so_far` covers followed by `bytes`.
 #[inline]
 pub fn crc_append(so_far: u32, bytes: &[u8]) -> u32 {
-    #[cfg(target_arch = "x86_64")]
-    if bytes.len() >= folded::BYTES_MIN && folded::is_here() {
-        // SAFETY: the processor has what the function is compiled for, as was asked just now.
-        #[expect(unsafe_code, reason = "two to six times as fast as the library for what entries have")]
-        return unsafe { folded::crc_append(so_far, bytes) };
-    }
-    unfolded(so_far, bytes)
+    append_on(processor::path(), so_far, bytes)
 }
 
-/// The same, on any processor.
+/// The CRC32C of two runs of bytes, one behind the other: `first` is that of the one, `second` that of the other.
 #[inline]
-fn unfolded(so_far: u32, bytes: &[u8]) -> u32 {
-    #[cfg(target_arch = "x86_64")]
-    if bytes.len() < LONG_BYTES && std::arch::is_x86_feature_detected!("sse4.2") {
-        // SAFETY: the processor has what the function is compiled for, as was asked just now.
-        #[expect(unsafe_code, reason = "a library call for a few bytes costs more than the bytes")]
-        return unsafe { short(so_far, bytes) };
+pub fn crc_joined(first: u32, second: u32, second_bytes: usize) -> u32 {
+    joined_on(processor::path(), first, second, second_bytes)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn append_on(path: Path, so_far: u32, bytes: &[u8]) -> u32 {
+    match path.level() {
+        Level::Baseline => portable::crc_append(so_far, bytes),
+        Level::Vpclmulqdq if bytes.len() >= folded::BYTES_MIN => {
+            // SAFETY: a path of this level is the proof that the processor has what the function is compiled for.
+            #[expect(unsafe_code, reason = "two to six times as fast as the library for what entries have")]
+            unsafe {
+                folded::crc_append(so_far, bytes)
+            }
+        }
+        Level::Sse42 | Level::Avx512 | Level::Vpclmulqdq if bytes.len() < LONG_BYTES => {
+            // SAFETY: as above; all three levels have SSE 4.2.
+            #[expect(unsafe_code, reason = "a library call for a few bytes costs more than the bytes")]
+            unsafe {
+                short(so_far, bytes)
+            }
+        }
+        Level::Sse42 | Level::Avx512 | Level::Vpclmulqdq => crc32c::crc32c_append(so_far, bytes),
     }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+fn append_on(_: Path, so_far: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(so_far, bytes)
 }
 
-/// The CRC32C of two runs of bytes, one behind the other: of the first it is `first`, of the other `second`.
 #[inline]
-pub fn crc_joined(first: u32, second: u32, second_bytes: usize) -> u32 {
-    #[cfg(target_arch = "x86_64")]
-    if second_bytes < 1 << (8 * POWERS.len())
-        && std::arch::is_x86_feature_detected!("sse4.2")
-        && std::arch::is_x86_feature_detected!("pclmulqdq")
-    {
-        // SAFETY: the processor has what the function is compiled for, as was asked just now.
-        #[expect(unsafe_code, reason = "the library squares matrices, which is for runs longer than entries")]
-        let moved = unsafe { moved_up(first, second_bytes) };
-        return moved ^ second;
+fn joined_on(path: Path, first: u32, second: u32, second_bytes: usize) -> u32 {
+    // The library squares matrices, which takes microseconds; only runs far longer than entries leave the tables.
+    if second_bytes >= 1 << (8 * POWERS.len()) {
+        return crc32c::crc32c_combine(first, second, second_bytes);
     }
-    crc32c::crc32c_combine(first, second, second_bytes)
+    moved_up_on(path, first, second_bytes) ^ second
 }
 
-/// What a checksum becomes when so many zero bytes follow.
+/// The checksum of a run with `bytes` zero bytes behind it, from the one of the run.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn moved_up_on(path: Path, crc: u32, bytes: usize) -> u32 {
+    match path.level() {
+        Level::Baseline => moved_up_portably(crc, bytes),
+        Level::Sse42 | Level::Avx512 | Level::Vpclmulqdq => {
+            // SAFETY: a path of these levels is the proof that the processor has what the function is compiled for.
+            #[expect(unsafe_code, reason = "a tenth of the time without the instructions")]
+            unsafe {
+                moved_up(crc, bytes)
+            }
+        }
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+fn moved_up_on(_: Path, crc: u32, bytes: usize) -> u32 {
+    moved_up_portably(crc, bytes)
+}
+
+fn moved_up_portably(crc: u32, bytes: usize) -> u32 {
+    /// The instructions of `moved_up` multiply by this themselves, so `POWERS` lack it. x^32 is the polynomial's rest.
+    const X_TO_33: u32 = times(POLYNOMIAL, ONE >> 1);
+    let (mut crc, mut rest) = (crc, bytes);
+    for powers in &POWERS {
+        crc = times(times(crc, powers[rest & 0xFF]), X_TO_33);
+        rest >>= 8;
+        if rest == 0 {
+            break;
+        }
+    }
+    crc
+}
+
+/// As `moved_up_portably`, with instructions.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "sse4.2,pclmulqdq")]
@@ -88,7 +143,6 @@ fn moved_up(crc: u32, bytes: usize) -> u32 {
 }
 
 /// The product of two numbers modulo the polynomial.
-#[cfg(target_arch = "x86_64")]
 const fn times(a: u32, b: u32) -> u32 {
     let (mut sum, mut a, mut bit) = (0, a, ONE);
     while bit > 0 {
@@ -102,7 +156,6 @@ const fn times(a: u32, b: u32) -> u32 {
 }
 
 /// x^(8 * 256^table * place - 33) modulo the polynomial.
-#[cfg(target_arch = "x86_64")]
 static POWERS: [[u32; 256]; 3] = {
     let (mut first, mut step) = (ONE, 0);
     while step < 33 {
@@ -160,38 +213,45 @@ mod tests {
     #[test]
     fn known_value_and_appending_agree() {
         assert_eq!(crc(b"123456789"), 0xE306_9283);
-        assert_eq!(crc_append(crc(b"12345"), b"6789"), 0xE306_9283);
-        assert_eq!(crc(b""), 0);
+        for path in Path::all_here() {
+            assert_eq!(append_on(path, 0, b"123456789"), 0xE306_9283, "{path}");
+            assert_eq!(append_on(path, append_on(path, 0, b"12345"), b"6789"), 0xE306_9283, "{path}");
+            assert_eq!(append_on(path, 0, b""), 0, "{path}");
+        }
     }
 
     #[test]
-    fn every_length_at_every_place_is_as_the_library_has_it() {
+    fn every_length_at_every_place_is_as_the_library_has_it_on_every_path() {
         let mut rng = crate::Rng::new(7);
         let bytes: Vec<u8> = (0..2000).map(|_| rng.u64() as u8).collect();
         for from in 0..9 {
             for to in from..bytes.len() {
                 let (part, so_far) = (&bytes[from..to], rng.u64() as u32);
                 let expected = crc32c::crc32c_append(so_far, part);
-                assert_eq!(crc_append(so_far, part), expected, "{from}..{to}");
-                assert_eq!(unfolded(so_far, part), expected, "{from}..{to}");
+                for path in Path::all_here() {
+                    assert_eq!(append_on(path, so_far, part), expected, "{path}: {from}..{to}");
+                }
             }
         }
     }
 
     #[test]
-    fn long_runs_are_as_the_library_has_them() {
+    fn long_runs_are_as_the_library_has_them_on_every_path() {
         let mut rng = crate::Rng::new(9);
         let bytes: Vec<u8> = (0..300_000).map(|_| rng.u64() as u8).collect();
         for _ in 0..500 {
             let from = rng.below(bytes.len() as u64) as usize;
             let part = &bytes[from..from + rng.below((bytes.len() - from) as u64 + 1) as usize];
             let so_far = rng.u64() as u32;
-            assert_eq!(crc_append(so_far, part), crc32c::crc32c_append(so_far, part), "{}", part.len());
+            let expected = crc32c::crc32c_append(so_far, part);
+            for path in Path::all_here() {
+                assert_eq!(append_on(path, so_far, part), expected, "{path}: {}", part.len());
+            }
         }
     }
 
     #[test]
-    fn the_checksum_of_two_runs_is_that_of_both_in_one() {
+    fn the_checksum_of_two_runs_is_that_of_both_in_one_on_every_path() {
         let mut rng = crate::Rng::new(8);
         let bytes: Vec<u8> = (0..200_000).map(|_| rng.u64() as u8).collect();
         let lengths = (0..600).chain([65_535, 65_536, 65_537, 199_000]);
@@ -200,11 +260,17 @@ mod tests {
             let (first, rest) = bytes.split_at(first_bytes);
             let second = &rest[..length];
             let both = crc(&bytes[..first_bytes + length]);
-            assert_eq!(crc_joined(crc(first), crc(second), length), both, "{first_bytes} and {length}");
+            for path in Path::all_here() {
+                let joined = joined_on(path, crc(first), crc(second), length);
+                assert_eq!(joined, both, "{path}: {first_bytes} and {length}");
+            }
         }
         for length in [1, (1 << 24) - 1, 1 << 24, 1 << 30] {
             let (first, second) = (rng.u64() as u32, rng.u64() as u32);
-            assert_eq!(crc_joined(first, second, length), crc32c::crc32c_combine(first, second, length));
+            let expected = crc32c::crc32c_combine(first, second, length);
+            for path in Path::all_here() {
+                assert_eq!(joined_on(path, first, second, length), expected, "{path}: {length}");
+            }
         }
     }
 }

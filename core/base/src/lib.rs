@@ -16,6 +16,7 @@ pub mod map;
 pub mod number;
 pub mod past_caches;
 pub mod planted;
+pub mod processor;
 pub mod recycled;
 pub mod rng;
 pub mod status;

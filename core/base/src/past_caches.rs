@@ -1,25 +1,46 @@
 //! Copies bytes to where nobody reads them soon, past the processor's caches.
 //!
-//! A line of memory that is written as usual is read first, and stays in the caches until something else needs the room. Of
-//! a line that is written whole and past them nothing is read: of three lines that a copy moves, one less. Who reads what
-//! was copied waits for memory, so this is for what is looked at much later, or by others.
+//! A usual write reads its line of memory first, and the line stays in the caches until something else needs the room. A
+//! write of a whole line past the caches reads nothing, so a copy moves two lines instead of three. The reader of such a
+//! copy waits for memory: this is for bytes that are read much later, or by another process.
 //!
 //! Measured in docs/performance.md.
 
-/// What is shorter has too few whole lines.
+use crate::processor::{self, Path};
+
+/// Shorter copies have too few whole lines.
 #[cfg(target_arch = "x86_64")]
 const BYTES_MIN: usize = 1024;
 
-/// As `copy_from_slice`: panics when the lengths differ.
+/// As `copy_from_slice`: panics when the lengths differ, on every path in the same way.
 #[inline]
 pub fn copy_past_caches(to: &mut [u8], from: &[u8]) {
+    copy_on(processor::path(), to, from);
+}
+
+#[inline]
+fn copy_on(path: Path, to: &mut [u8], from: &[u8]) {
+    let (to_bytes, from_bytes) = (to.len(), from.len());
+    assert!(to_bytes == from_bytes, "cannot copy {from_bytes} bytes into a slice of {to_bytes}");
     #[cfg(target_arch = "x86_64")]
-    if from.len() >= BYTES_MIN && std::arch::is_x86_feature_detected!("avx512f") {
-        // SAFETY: the processor has what the function is compiled for, as was asked just now.
-        #[expect(unsafe_code, reason = "a quarter less time for a copy")]
-        return unsafe { in_lines(to, from) };
+    {
+        use crate::processor::Level;
+        match path.level() {
+            Level::Avx512 | Level::Vpclmulqdq if from_bytes >= BYTES_MIN => {
+                // SAFETY: a path of these levels is the proof that the processor has what the function is compiled for.
+                #[expect(unsafe_code, reason = "a quarter less time for a copy")]
+                unsafe {
+                    in_lines(to, from);
+                }
+            }
+            Level::Baseline | Level::Sse42 | Level::Avx512 | Level::Vpclmulqdq => to.copy_from_slice(from),
+        }
     }
-    to.copy_from_slice(from);
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let _ = path;
+        to.copy_from_slice(from);
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -27,7 +48,6 @@ pub fn copy_past_caches(to: &mut [u8], from: &[u8]) {
 fn in_lines(to: &mut [u8], from: &[u8]) {
     use std::arch::x86_64::{_mm_sfence, _mm512_loadu_si512, _mm512_stream_si512};
     const LINE_BYTES: usize = 64;
-    assert_eq!(to.len(), from.len());
     let before = to.as_ptr().align_offset(LINE_BYTES).min(to.len());
     let (to_before, to) = to.split_at_mut(before);
     let (from_before, from) = from.split_at(before);
@@ -53,24 +73,39 @@ mod tests {
     use super::*;
     use crate::Rng;
 
-    /// Whatever lengths and places: the same bytes are written as by a plain copy, and none beside them.
+    /// The same bytes are written as by a plain copy, and none beside them, for all lengths and places.
     #[test]
-    fn exactly_what_is_copied_is_written() {
-        let mut rng = Rng::new(3);
-        let source: Vec<u8> = (0..10_000).map(|_| rng.u64() as u8).collect();
-        let mut copied = vec![0; source.len()];
-        let mut expected = copied.clone();
-        for round in 0..20_000 {
-            let bytes = rng.below(if round % 2 == 0 { 300 } else { 9000 }) as usize;
-            let [from, to] = [0; 2].map(|_| rng.below((source.len() - bytes) as u64 + 1) as usize);
-            copy_past_caches(&mut copied[to..to + bytes], &source[from..from + bytes]);
-            expected[to..to + bytes].copy_from_slice(&source[from..from + bytes]);
-            assert!(copied == expected, "{bytes} from {from} to {to}");
+    fn exactly_what_is_copied_is_written_on_every_path() {
+        for path in Path::all_here() {
+            let mut rng = Rng::new(3);
+            let source: Vec<u8> = (0..10_000).map(|_| rng.u64() as u8).collect();
+            let mut copied = vec![0; source.len()];
+            let mut expected = copied.clone();
+            for round in 0..20_000 {
+                let bytes = rng.below(if round % 2 == 0 { 300 } else { 9000 }) as usize;
+                let [from, to] = [0; 2].map(|_| rng.below((source.len() - bytes) as u64 + 1) as usize);
+                copy_on(path, &mut copied[to..to + bytes], &source[from..from + bytes]);
+                expected[to..to + bytes].copy_from_slice(&source[from..from + bytes]);
+                assert!(copied == expected, "{path}: {bytes} from {from} to {to}");
+            }
         }
     }
 
     #[test]
-    #[should_panic(expected = "left == right")]
+    fn lengths_that_differ_are_refused_on_every_path_in_the_same_words() {
+        for path in Path::all_here() {
+            for (to, from) in [(2000, 2001), (2001, 2000), (10, 11), (0, 1)] {
+                let copy = || copy_on(path, &mut vec![0; to], &vec![0; from]);
+                let panic = std::panic::catch_unwind(copy).expect_err("lengths differ");
+                let text = panic.downcast_ref::<String>().expect("a message with numbers");
+                let expected = format!("cannot copy {from} bytes into a slice of {to}");
+                assert_eq!(*text, expected, "{path}");
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "cannot copy 2001 bytes into a slice of 2000")]
     fn lengths_that_differ_are_refused() {
         copy_past_caches(&mut [0; 2000], &[0; 2001]);
     }

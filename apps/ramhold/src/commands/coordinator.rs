@@ -167,13 +167,15 @@ pub fn run(arguments: Coordinator, global: &Global) -> Result<(), Failure> {
         door.serve(&mut runtime, Machine::seen).map_err(admin::thread_failed)?;
     }
     println!(
-        "ramhold coordinator {}\n  listens      {}\n{}\n  state        {}\n  replicas     {} by default, placed by {}",
+        "ramhold coordinator {}\n  listens      {}\n{}\n  state        {}\n  replicas     {} by default, placed by {}\n  \
+         processor    {}",
         env!("CARGO_PKG_VERSION"),
         arguments.bind,
         admin::line(admin),
         dir.display(),
         arguments.default_replicas,
-        placement_text(arguments.placement)
+        placement_text(arguments.placement),
+        ramhold_base::processor::path()
     );
     process::ended(runtime.run())
 }

@@ -19,6 +19,7 @@ use ramhold_backup::{BackupConfig, Buffers};
 use ramhold_base::limits::{
     LABEL_BYTES_MAX, LABEL_COUNT_MAX, SEGLET_BYTES, SEGMENT_BYTES, TABLE_NAME_BYTES_MAX,
 };
+use ramhold_base::processor;
 use ramhold_client::parse_addresses;
 use ramhold_detector::DetectorConfig;
 use ramhold_log::Geometry;
@@ -43,6 +44,9 @@ const PORT_ATTEMPT_COUNT: u32 = 16;
 const HELP: &str = "\
 Options can also come from a file (--config FILE, keys as the long options without --) and from the environment
 (RAMHOLD_MEMORY=64GiB); what is typed wins over the environment, and that over the file.
+
+RAMHOLD_CPU=baseline|sse4.2|avx512|vpclmulqdq makes any ramhold program use these instructions for checksums and copies,
+to test them; without it the program uses the best that the processor has, and the server says at its start which.
 
 SIGTERM or SIGINT ends the server cleanly: everything is flushed first. A second signal ends it at once.
 
@@ -400,6 +404,7 @@ impl Prepared {
             admin::line(admin),
             format!("  data         {}", arguments.dir.display()),
             format!("  memory       {}", self.memory.text()),
+            format!("  processor    {}", processor::path()),
         ];
         if self.frames_max > 0 {
             lines.push(format!(

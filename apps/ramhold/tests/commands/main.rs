@@ -16,6 +16,8 @@ mod objects;
 #[cfg(test)]
 mod planning;
 #[cfg(test)]
+mod processor;
+#[cfg(test)]
 mod redis;
 // The same cluster that the client library is tested with.
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! of x; folding replaces 16 of them by a remainder of as many, worked out with two products, added to those that stand so
 //! many bytes behind them. What is left in the end, 16 bytes for whole lines, has the checksum of all of them.
 //!
-//! Not here: what is shorter, and processors without it (`checksum`). Source: Intel, "Fast CRC Computation for Generic
+//! Not here: shorter runs, and processors without it (`checksum`). Source: Intel, "Fast CRC Computation for Generic
 //! Polynomials Using PCLMULQDQ Instruction".
 
 use super::{ONE, short, times};
@@ -23,14 +23,6 @@ const LINE_COUNT: usize = 4;
 const AHEAD_BYTES: usize = 2048;
 /// For less there is nothing to fold.
 pub(super) const BYTES_MIN: usize = LINE_COUNT * LINE_BYTES;
-
-/// Whether the processor has what `crc_append` is compiled for.
-#[inline]
-pub(super) fn is_here() -> bool {
-    std::arch::is_x86_feature_detected!("avx512f")
-        && std::arch::is_x86_feature_detected!("vpclmulqdq")
-        && std::arch::is_x86_feature_detected!("sse4.2")
-}
 
 /// The CRC32C of what `so_far` covers followed by `bytes`, at least `BYTES_MIN` of them.
 #[target_feature(enable = "avx512f,vpclmulqdq,sse4.2")]

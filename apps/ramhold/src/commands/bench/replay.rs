@@ -13,6 +13,7 @@ use crate::size::{bytes_text, parse_bytes};
 use clap::Args;
 use ramhold_base::hash::PlacementSeed;
 use ramhold_base::limits::{KEY_BYTES_MAX, SEGLET_BYTES, SEGMENT_BYTES, VALUE_BYTES_MAX};
+use ramhold_base::processor;
 use ramhold_base::{
     ClusterId, ClusterTime, KeyHash, LogId, Rng, SegmentId, ServerId, ShardId, StreamId, TableId, Version,
 };
@@ -118,6 +119,7 @@ impl Replay {
                 "key_bytes": self.key_bytes,
                 "runs": self.runs,
                 "steal_percent": steal,
+                "processor": processor::path().to_string(),
                 "sizes": outcomes.iter().map(Outcome::json).collect::<Vec<Value>>(),
             }))
         } else {
@@ -387,6 +389,7 @@ fn text(outcomes: &[Outcome], steal: Option<f64>) -> String {
         ]);
     }
     let mut text = columns.text();
+    text.push_str(&format!("processor path {}\n", processor::path()));
     if let Some(steal) = steal {
         text.push_str(&format!("steal {steal:.1} %\n"));
     }

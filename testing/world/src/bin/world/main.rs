@@ -6,6 +6,7 @@
 mod mutants;
 
 use clap::Parser;
+use ramhold_base::processor;
 use ramhold_world::cluster::Cluster;
 use ramhold_world::scenario::{Plan, Report, run};
 use ramhold_world::specimen::{Planted, Specimen};
@@ -91,6 +92,9 @@ struct Arguments {
     /// after those that were not.
     #[arg(long)]
     results: Option<PathBuf>,
+    /// Prints the processor paths, one a line, and which of them run here (see RAMHOLD_CPU in CONTRIBUTING.md).
+    #[arg(long)]
+    processor: bool,
     /// With --mutants: this one alone; with --replay: planted while the seed runs.
     #[arg(long)]
     defect: Option<String>,
@@ -171,6 +175,14 @@ fn add_into(path: &Path, tally: &Tally) -> Result<(), String> {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if let Err(refused) = processor::limit(std::env::var_os(processor::VARIABLE).as_deref()) {
+        eprintln!("ramhold-world: {refused}");
+        return ExitCode::from(2);
+    }
+    if arguments.processor {
+        print!("{}", processor::table());
+        return ExitCode::SUCCESS;
+    }
     let planted = match &arguments.planted {
         None => None,
         Some(name) => match Planted::ALL.into_iter().find(|p| format!("{p:?}") == *name) {
