@@ -2,7 +2,7 @@
 
 use crate::scan::{PageLimits, ScanCursor};
 use ramhold_base::limits::{KEY_BYTES_MAX, TABLE_NAME_BYTES_MAX, VALUE_BYTES_MAX};
-use ramhold_base::{DirectoryId, KeyHash, LeaseId, Number, RecoveryId, Status, TableId};
+use ramhold_base::{DirectoryId, KeyHash, LeaseId, Number, RecoveryId, ServerId, Status, TableId};
 use ramhold_wire::Opcode;
 use ramhold_wire::commit;
 use ramhold_wire::control::{Message, encode_into};
@@ -13,6 +13,7 @@ use ramhold_wire::membership::Durability;
 use ramhold_wire::scan::ScanRequest;
 use ramhold_wire::status::{
     ClusterStatusRequest, LossAccept, LossAcknowledge, Ping, ProcessStatusRequest, RecoveriesRequest,
+    ServerForget,
 };
 use ramhold_wire::table::{
     Division, LeftOpen, TableAlter, TableCreate, TableDescribe, TableDivide, TableDrop, TableList,
@@ -113,6 +114,10 @@ pub enum Operation {
     /// The operator has seen the loss report with this id.
     AcknowledgeLoss {
         id: u64,
+    },
+    /// This server is gone for good and not expected any more.
+    ForgetServer {
+        server: ServerId,
     },
     /// Servers that this recovery waits for are switched off and are given up: all of those that it tells to be away.
     AcceptLoss {
@@ -221,6 +226,7 @@ impl Operation {
             | Operation::ClusterStatus
             | Operation::Recoveries
             | Operation::AcknowledgeLoss { .. }
+            | Operation::ForgetServer { .. }
             | Operation::AcceptLoss { .. }
             | Operation::OpenLease { .. }
             | Operation::RenewLease { .. }
@@ -241,7 +247,8 @@ impl Operation {
             | Operation::DropTable { .. }
             | Operation::DivideTable { .. }
             | Operation::AlterTable { .. }
-            | Operation::AcknowledgeLoss { .. } => Repeat::Numbered,
+            | Operation::AcknowledgeLoss { .. }
+            | Operation::ForgetServer { .. } => Repeat::Numbered,
             Operation::Read { .. }
             | Operation::Scan { .. }
             | Operation::Count { .. }
@@ -276,6 +283,7 @@ impl Operation {
             Operation::Recoveries => RecoveriesRequest::OPCODE,
             Operation::ServerStatus { .. } => ProcessStatusRequest::OPCODE,
             Operation::AcknowledgeLoss { .. } => LossAcknowledge::OPCODE,
+            Operation::ForgetServer { .. } => ServerForget::OPCODE,
             Operation::AcceptLoss { .. } => LossAccept::OPCODE,
             Operation::Ping { .. } => Ping::OPCODE,
             Operation::OpenLease { .. } => LeaseOpen::OPCODE,
@@ -321,6 +329,7 @@ impl Operation {
             | Operation::ClusterStatus
             | Operation::Recoveries
             | Operation::ServerStatus { .. }
+            | Operation::ForgetServer { .. }
             | Operation::AcknowledgeLoss { .. }
             | Operation::AcceptLoss { .. }
             | Operation::OpenLease { .. }
@@ -393,6 +402,7 @@ impl Operation {
             Operation::Recoveries => encode_into(out, &RecoveriesRequest {}),
             Operation::ServerStatus { .. } => encode_into(out, &ProcessStatusRequest {}),
             Operation::AcknowledgeLoss { id } => encode_into(out, &LossAcknowledge { id: *id }),
+            Operation::ForgetServer { server } => encode_into(out, &ServerForget { server: *server }),
             Operation::AcceptLoss { recovery, directories } => {
                 let (recovery, directories) = (*recovery, directories.clone());
                 encode_into(out, &LossAccept { recovery, directories });

@@ -95,6 +95,7 @@ pub enum Reply {
     Recoveries(Vec<RecoveryReport>),
     ServerStatus(Box<ProcessStatus>),
     LossAcknowledged,
+    ServerForgotten,
     LossAccepted(LossAccepted),
     Pong(Pong),
     /// A session's own.
@@ -149,6 +150,7 @@ impl Reply {
             Operation::Recoveries => Reply::Recoveries(decode::<Recoveries>(body)?.recoveries),
             Operation::ServerStatus { .. } => Reply::ServerStatus(Box::new(decode(body)?)),
             Operation::AcknowledgeLoss { .. } => empty(body, Reply::LossAcknowledged)?,
+            Operation::ForgetServer { .. } => empty(body, Reply::ServerForgotten)?,
             Operation::AcceptLoss { .. } => Reply::LossAccepted(decode(body)?),
             Operation::Ping { .. } => Reply::Pong(decode(body)?),
             Operation::OpenLease { .. } => Reply::LeaseOpened(decode(body)?),

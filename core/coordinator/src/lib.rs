@@ -14,6 +14,7 @@ mod machine;
 mod outbox;
 mod state;
 
+mod gone;
 mod membership;
 mod verify;
 

@@ -308,9 +308,10 @@ impl Coordinator {
         match &mut self.phase {
             Phase::ReadingTerm(expected) if *expected == token => self.on_term(result),
             Phase::RaisingTerm(expected) if *expected == token => match result {
-                StoreResult::Committed => {
-                    self.load_next(Vec::new(), vec!["meta", "server", "table", "recovery", "loss", "lease"])
-                }
+                StoreResult::Committed => self.load_next(
+                    Vec::new(),
+                    vec!["meta", "server", "table", "recovery", "loss", "lease", "gone"],
+                ),
                 StoreResult::Conflict { .. }
                 | StoreResult::Found(_)
                 | StoreResult::Changed { .. }
@@ -407,6 +408,7 @@ impl Coordinator {
         self.resume_tables();
         self.resume_divisions();
         self.resume_migrations();
+        self.resume_gone();
         self.resume_membership(now);
     }
 
@@ -498,6 +500,10 @@ impl Coordinator {
             Opcode::LossAcknowledge => {
                 let message = decode(body)?;
                 self.on_update(from, header, |coordinator| coordinator.acknowledge_loss(&message))
+            }
+            Opcode::ServerForget => {
+                let message = decode(body)?;
+                self.on_update(from, header, |coordinator| coordinator.forget_server(&message))
             }
             Opcode::LossAccept => self.on_loss_accept(now, from, header, decode(body)?),
             Opcode::TableList => self.answer_table_list(to, header),

@@ -72,6 +72,8 @@ impl Coordinator {
             version: env!("CARGO_PKG_VERSION").into(),
             cleared: self.cleared.values().cloned().collect(),
             copyset_rings: self.config.placement.copyset_rings(),
+            expected: Some(self.state.expected_count()),
+            gone: Some(self.gone_reports()),
         };
         self.outbox.reply_with(to, header, &status);
         Ok(())

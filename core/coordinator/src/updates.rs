@@ -8,7 +8,7 @@
 //! - no effect is in the store without its result, until that is acknowledged or its lease is over;
 //! - every refusal from here on is a result: one that nobody remembers would prove nothing.
 //!
-//! Not here: what the updates do (`tables`, `division`, `losses`), who lives (`leases`).
+//! Not here: what the updates do (`tables`, `division`, `losses`, `gone`), who lives (`leases`).
 //! Protocol: docs/protocols/exactly-once.md, 12 to 16. Catalogue: A3, G1.
 
 use crate::machine::Coordinator;
@@ -117,7 +117,10 @@ impl Coordinator {
             }
             UpdateResult::TableDropped(id) => self.state.tables.contains_key(&id).then_some(id),
             UpdateResult::TableDivided(id, division, _) => self.is_being_told(id, division).then_some(id),
-            UpdateResult::Refused(_) | UpdateResult::LossAcknowledged | UpdateResult::TableAltered(_) => None,
+            UpdateResult::Refused(_)
+            | UpdateResult::LossAcknowledged
+            | UpdateResult::TableAltered(_)
+            | UpdateResult::ServerForgotten => None,
         }
     }
 
@@ -133,7 +136,8 @@ impl Coordinator {
             }
             UpdateResult::TableDropped(_)
             | UpdateResult::LossAcknowledged
-            | UpdateResult::TableAltered(_) => {
+            | UpdateResult::TableAltered(_)
+            | UpdateResult::ServerForgotten => {
                 self.outbox.reply_with(to, header, &Empty {});
             }
         }

@@ -98,4 +98,6 @@ opcodes! {
     LossAccept = 80;
     // And of tables, since the numbers of clients are given out (D2).
     TableAlter = 81;
+    /// A server that is gone is not expected to come back.
+    ServerForget = 82;
 }

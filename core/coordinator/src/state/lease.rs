@@ -75,6 +75,8 @@ pub enum UpdateResult {
     /// Its tablets may not be as far yet.
     #[n(5)]
     TableAltered(#[n(0)] TableId),
+    #[n(6)]
+    ServerForgotten,
 }
 
 mod status_code {

@@ -4,6 +4,7 @@ mod harness;
 
 mod accepting;
 mod divisions;
+mod gone;
 mod leases;
 mod membership;
 mod read_leases;

@@ -76,7 +76,10 @@ fn a_table_gets_the_replicas_that_the_cluster_was_started_with() -> Result<(), F
     // J5
     let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, dev.port + 1000));
     assert!(banner.contains(&format!("http://{admin}/metrics")), "{banner}");
-    assert_eq!(crate::admin::get(admin, "/health")?, (200, "serving\n".to_owned()));
+    assert_eq!(
+        crate::admin::get(admin, "/health")?,
+        (200, "serving\nservers: 3 of 3 expected are up\n".to_owned())
+    );
     assert_eq!(dev.ask(&["table", "create", "t"]), "table 't' is t1: buffered, 2 replicas\n");
     assert!(dev.ask(&["table", "describe", "t"]).starts_with("table 't' (t1): buffered, 2 replicas,"));
     assert_eq!(
