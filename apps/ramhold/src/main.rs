@@ -1,5 +1,7 @@
 //! The `ramhold` command: reads its arguments, runs one command, ends with the exit code that says how it went.
 
+#![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic when nobody reads: see output")]
+
 mod admin;
 mod base64;
 mod cli;
@@ -15,10 +17,10 @@ mod pipeline;
 mod placement;
 mod process;
 mod progress;
+mod screen;
 mod size;
 mod walk;
 
-use clap::CommandFactory;
 use std::process::ExitCode;
 
 const _: () = assert!(!ramhold_base::planted::BUILT_IN, "a program for users has no defects on purpose");
@@ -26,7 +28,7 @@ const _: () = assert!(!ramhold_base::planted::BUILT_IN, "a program for users has
 fn main() -> ExitCode {
     ramhold_runtime::give_back_freed_memory();
     let arguments = std::env::args_os().collect();
-    let parsed = config_file::parse(cli::Cli::command(), arguments);
+    let parsed = config_file::parse(cli::command(), arguments);
     match parsed.and_then(commands::run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),

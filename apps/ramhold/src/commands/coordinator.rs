@@ -20,16 +20,19 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const HELP: &str = "\
-All state is in the directory; start the coordinator on it again after a crash, at the same address. The data path
-goes on meanwhile. Options can also come from a file (--config FILE) and from the environment (RAMHOLD_BIND=...).
+All state is in the directory; start the coordinator on it again after a crash,
+at the same address. The data path goes on meanwhile. Options can also come from
+a file (--config FILE) and from the environment (RAMHOLD_BIND=...).
 
 Examples:
   ramhold coordinator --dir /var/lib/ramhold-coordinator
-  ramhold coordinator --dir /srv/coordinator --bind 10.0.0.1:7400 --insecure-network
+  ramhold coordinator --dir /srv/coordinator --bind 10.0.0.1:7400 \\
+      --insecure-network
   ramhold coordinator --dir /var/lib/ramhold-coordinator --default-replicas 2
   ramhold coordinator --dir /var/lib/ramhold-coordinator --placement copyset
 
-Exit codes: 0 stopped cleanly, 2 it cannot start, others: see the last line that it printed.";
+Exit codes: 0 stopped cleanly, 2 it cannot start, others: see the last line that
+it printed.";
 
 /// Run the coordinator of a cluster.
 #[derive(Args, Debug)]
@@ -121,7 +124,7 @@ pub fn run(arguments: Coordinator) -> Result<(), Failure> {
     if let Some(door) = door {
         door.serve(&mut runtime, Machine::seen).map_err(admin::thread_failed)?;
     }
-    println!(
+    crate::output::show(&format!(
         "ramhold coordinator {}\n  listens      {}\n{}\n  state        {}\n  replicas     {} by default, placed by {}",
         env!("CARGO_PKG_VERSION"),
         arguments.bind,
@@ -129,6 +132,6 @@ pub fn run(arguments: Coordinator) -> Result<(), Failure> {
         arguments.dir.display(),
         arguments.default_replicas,
         placement_text(arguments.placement)
-    );
+    ));
     process::ended(runtime.run())
 }

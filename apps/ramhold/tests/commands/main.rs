@@ -17,6 +17,8 @@ mod objects;
 mod planning;
 #[cfg(test)]
 mod redis;
+#[cfg(test)]
+mod terminal;
 // The same cluster that the client library is tested with.
 #[cfg(test)]
 #[path = "../../../../clients/rust/tests/blocking/played.rs"]

@@ -467,7 +467,7 @@ impl Cluster {
             tablets_recovering: 0,
             recoveries: vec![recovery(address)],
             losses: if self.loss_is_acknowledged { vec![] } else { vec![loss] },
-            warnings: vec!["fewer failure domains than replicas".into()],
+            warnings: vec!["fewer failure domains than replicas; start more".into()],
             version: "0.1.0".into(),
             cleared: vec![],
             copyset_rings: None,

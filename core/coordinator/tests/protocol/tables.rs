@@ -82,7 +82,9 @@ fn limits_of_tables_are_answers() {
     world.enlist(1);
     let id = world.create(&"x".repeat(255), buffered(3, 1));
     assert_eq!(id, TableId(1), "too few backups only delay writes");
-    assert!(world.status().warnings.iter().any(|w| w.contains("wants 3 copies")));
+    let warnings = world.status().warnings;
+    let wanted = "are blocked: 3 replicas need 3 other hosts, ";
+    assert!(warnings.iter().any(|w| w.contains(wanted) && w.contains("; start ")), "{warnings:?}");
 }
 
 /// A cluster of three whose operator wants this many replicas by default.
