@@ -64,7 +64,7 @@ screen status
 screen recoveries
 screen recoveries last
 echo; echo "## Fewer hosts than copies need"
-echo; echo "With two of five gone, three are left: too few for three copies on other hosts. Writes wait; reads go on."
+echo; echo "With two of five gone, three are left: too few for three copies on other hosts. Writes are not acknowledged; reads go on."
 kill_server 4
 until_says "are blocked"
 until_says "3 of 5 servers up"
