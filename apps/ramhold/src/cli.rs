@@ -7,7 +7,7 @@ use crate::commands::{
     status::Status, stop::Stop, table::Table, verify::Verify,
 };
 use crate::size::parse_duration;
-use clap::{Args, Parser, Subcommand};
+use clap::{Arg, Args, Command as Parsed, CommandFactory, Parser, Subcommand};
 use std::time::Duration;
 
 const EXIT_CODES: &str = "\
@@ -19,9 +19,47 @@ Exit codes:
   4  unknown: it may have taken effect, or may not
   5  the cluster cannot be reached
 
-Errors are one line on stderr. 'ramhold COMMAND --help' shows examples.";
+Errors are one line on stderr. 'ramhold COMMAND --help' shows examples.
 
-/// Ramhold: a distributed key-value store that keeps every byte in DRAM and loses nothing.
+Begin with:
+  ramhold dev --dir ./cluster --detach
+  ramhold status";
+
+/// Commands that talk to no running cluster, and the options of all others that they have no use for.
+const WITHOUT: [(&str, &[&str]); 6] = [
+    ("server", &["cluster", "json", "timeout"]),
+    ("coordinator", &["cluster", "json", "timeout"]),
+    ("dev", &["cluster", "json", "timeout"]),
+    ("stop", &["cluster", "json", "timeout"]),
+    ("demo", &["cluster", "json", "timeout"]),
+    ("plan", &["cluster", "timeout"]),
+];
+
+/// The parser of the command line.
+pub fn command() -> Parsed {
+    let command = Cli::command();
+    let everywhere: Vec<Arg> = command.get_arguments().filter(|arg| arg.is_global_set()).cloned().collect();
+    WITHOUT.iter().fold(command, |command, (name, options)| {
+        command.mut_subcommand(name, |of| {
+            // What talks to a cluster below it takes them all the same.
+            let names: Vec<String> = of.get_subcommands().map(|below| below.get_name().to_owned()).collect();
+            let of = names.iter().fold(of, |of, below| {
+                of.mut_subcommand(below, |below| below.args(everywhere.iter().cloned()))
+            });
+            of.args(options.iter().map(|option| unused_here(name, option)))
+        })
+    })
+}
+
+/// An option that is in no help, and is refused where it is given.
+fn unused_here(command: &'static str, option: &'static str) -> Arg {
+    let refuse = move |_: &str| Err::<String, String>(format!("'ramhold {command}' does not take it"));
+    // A switch is a value here, so that it can be refused.
+    let argument = Arg::new(option).long(option).hide(true).num_args(0..=1);
+    argument.default_missing_value("").value_parser(refuse)
+}
+
+/// Ramhold: a distributed key-value store; all data in DRAM, and none of it lost.
 #[derive(Parser, Debug)]
 #[command(name = "ramhold", version, after_help = EXIT_CODES, arg_required_else_help = true)]
 pub struct Cli {
@@ -34,7 +72,7 @@ pub struct Cli {
 /// What every command understands.
 #[derive(Args, Clone, Debug)]
 pub struct Global {
-    /// Where the coordinator is, or the coordinators are: HOST[:PORT],...
+    /// Where the coordinator is: HOST[:PORT].
     #[arg(
         long,
         global = true,
@@ -87,11 +125,10 @@ pub enum Command {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_arguments_fit_together() {
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]
@@ -104,6 +141,70 @@ mod tests {
                 assert!(help.contains("ramhold "), "{} has no example", command.get_name());
             }
         }
-        check(&Cli::command());
+        check(&command());
+    }
+
+    #[test]
+    fn help_is_read_in_80_columns() {
+        fn check(command: &clap::Command, told: &mut Vec<String>) {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let wide = help.lines().filter(|line| line.chars().count() > 80);
+            told.extend(wide.map(|line| format!("{}: {line}", command.get_name())));
+            for below in command.get_subcommands() {
+                let about = below.get_about().map(ToString::to_string).unwrap_or_default();
+                if about.chars().count() > 60 && !below.is_hide_set() {
+                    told.push(format!("{}: '{about}' does not fit a line of the list", below.get_name()));
+                }
+                check(below, told);
+            }
+        }
+        let mut told = Vec::new();
+        check(&command(), &mut told);
+        assert!(told.is_empty(), "{}", told.join("\n"));
+    }
+
+    #[test]
+    fn a_command_offers_what_it_takes_and_nothing_else() {
+        let parse =
+            |words: &[&str]| command().try_get_matches_from(words).map(drop).map_err(|e| e.to_string());
+        let mut all = command();
+        all.build();
+        let help = |all: &mut clap::Command, path: &[&str]| {
+            let of = path.iter().fold(all, |of, name| of.find_subcommand_mut(name).expect("a command"));
+            of.render_long_help().to_string()
+        };
+        for (name, options) in WITHOUT {
+            let text = help(&mut all, &[name]);
+            for option in options {
+                assert!(!text.contains(&format!("--{option} ")), "{name} offers --{option}:\n{text}");
+            }
+        }
+        assert!(help(&mut all, &["server", "forget"]).contains("--cluster"));
+        assert!(help(&mut all, &["status"]).contains("--cluster"));
+        let refused = parse(&["ramhold", "stop", "--dir", "d", "--cluster", "a"]).unwrap_err();
+        assert!(refused.contains("'ramhold stop' does not take it"), "{refused}");
+        assert!(parse(&["ramhold", "stop", "--dir", "d", "--json"]).is_err());
+        parse(&["ramhold", "stop", "--dir", "d"]).unwrap();
+        parse(&["ramhold", "server", "forget", "s5", "--cluster", "a", "--json"]).unwrap();
+        parse(&["ramhold", "--cluster", "a", "server", "forget", "s5"]).unwrap();
+        parse(&["ramhold", "server", "--dir", "d", "--coordinator", "c"]).unwrap();
+        assert!(parse(&["ramhold", "server", "--dir", "d"]).is_err());
+        assert!(parse(&["ramhold", "server", "forget"]).is_err());
+    }
+
+    #[test]
+    fn mistyped_commands_and_options_get_a_suggestion() {
+        let told = |words: &[&str]| command().try_get_matches_from(words).unwrap_err().to_string();
+        assert!(told(&["ramhold", "statsu"]).contains("'status'"));
+        assert!(told(&["ramhold", "table", "craete", "x"]).contains("'create'"));
+        assert!(told(&["ramhold", "import", "t", "--limit-flies", "1"]).contains("'--limit-files'"));
+    }
+
+    #[test]
+    fn an_alteration_of_nothing_names_what_there_is_to_alter() {
+        let told = command().try_get_matches_from(["ramhold", "table", "alter", "t"]).unwrap_err();
+        assert_eq!(told.exit_code(), 2);
+        let told = told.to_string();
+        assert!(told.contains("--durability") && told.contains("--replicas"), "{told}");
     }
 }

@@ -41,7 +41,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Demo(demo) => demo::run(demo),
         Command::Dev(dev) => dev::run(dev),
         Command::Stop(stop) => stop::run(stop),
-        Command::Server(server) => server::run(*server),
+        Command::Server(server) => server::run(*server, &global),
         Command::Coordinator(coordinator) => coordinator::run(*coordinator, &global),
         Command::DemoWriter(writer) => demo::run_writer(writer, &global),
     }

@@ -51,7 +51,7 @@ impl Failure {
     pub fn report(self) -> ExitCode {
         if !self.text.is_empty() {
             let text = self.text.replace(['\n', '\r'], " ");
-            eprintln!("ramhold: {text}");
+            crate::output::tell(&format!("ramhold: {text}"));
         }
         ExitCode::from(self.code)
     }

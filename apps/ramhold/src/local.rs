@@ -19,7 +19,7 @@ mod waiting;
 
 pub use child::{Child, Output, tail};
 pub use ports::{check_free, find_free, is_free};
-pub use waiting::{connect_to, wait_until_healthy};
+pub use waiting::{connect_to, wait_until_healthy, wait_until_redis_is_served};
 
 use crate::cross_slot::cross_slot_text;
 use crate::failure::Failure;
@@ -29,11 +29,15 @@ use ramhold_wire::ReplicaPlacement;
 use rustix::process::Signal;
 use std::ffi::OsString;
 use std::fs::DirBuilder;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
+use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+
+/// Redis clients' connections that wait in the kernel to be accepted.
+const RESP_WAITING_COUNT_MAX: i32 = 1024;
 
 /// How often a wait looks again.
 pub const LOOK_INTERVAL: Duration = Duration::from_millis(10);
@@ -51,7 +55,8 @@ pub struct Plan {
     /// Of tables that are made without a number; at most one per server but the one that keeps the data.
     pub default_replicas: u8,
     pub placement: ReplicaPlacement,
-    /// Where Redis clients are heard beside the servers' own ports: all servers share it.
+    /// Where Redis clients are heard beside the servers' own ports. This process listens there and hands the socket to all
+    /// servers, so a connection goes to the first server that accepts it, and to none that is stopped or dead.
     pub resp_port: Option<u16>,
     /// Where the first server hears clients of Redis Cluster; the others take the next ports.
     pub resp_cluster_port: Option<u16>,
@@ -72,7 +77,7 @@ impl Plan {
         self.address(0)
     }
 
-    fn address(&self, member: usize) -> SocketAddr {
+    pub fn address(&self, member: usize) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.ports[member]))
     }
 
@@ -111,11 +116,11 @@ impl Plan {
                 push("--resp-cluster-port", port.to_string().into());
             }
             push("--resp-cross-slot", cross_slot_text(self.resp_cross_slot).into());
-            if let Some(port) = self.resp_port {
-                push("--resp-port", port.to_string().into());
-            }
             if let Some(dir) = self.buffers_of(member) {
                 push("--buffer-dir", dir.into());
+            }
+            if self.resp_port.is_some() {
+                arguments.push("--resp-stdin".into());
             }
         }
         arguments.insert(0, if member == 0 { "coordinator" } else { "server" }.into());
@@ -123,12 +128,25 @@ impl Plan {
     }
 }
 
+/// Listens for Redis clients; the servers accept.
+fn listen(port: u16) -> Result<TcpListener, Failure> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).and_then(|listener| {
+        rustix::net::listen(&listener, RESP_WAITING_COUNT_MAX)?;
+        Ok(listener)
+    });
+    listener.map_err(|error| {
+        Failure::usage(format!(
+            "cannot listen on port {port} of 127.0.0.1: {error}; choose another with --resp-port"
+        ))
+    })
+}
+
 /// Removes what a run has made; what cannot be removed is told.
 pub fn remove_directories(dirs: [&Path; 2]) {
     for dir in dirs {
         match std::fs::remove_dir_all(dir) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                eprintln!("ramhold: cannot remove {}: {error}", dir.display());
+                crate::output::tell(&format!("ramhold: cannot remove {}: {error}", dir.display()));
             }
             _ => {}
         }
@@ -144,6 +162,8 @@ pub fn name(member: usize) -> String {
 pub struct LocalCluster {
     pub plan: Plan,
     members: Vec<Option<Child>>,
+    /// For Redis clients; every server has a copy as its standard input.
+    resp: Option<TcpListener>,
 }
 
 impl LocalCluster {
@@ -156,7 +176,8 @@ impl LocalCluster {
             .create(&logs)
             .map_err(|error| Failure::local(&logs, &error).about("--dir"))?;
         let members = plan.ports.iter().map(|_| None).collect();
-        Ok(LocalCluster { plan, members })
+        let resp = plan.resp_port.map(listen).transpose()?;
+        Ok(LocalCluster { plan, members, resp })
     }
 
     /// Starts one member that does not run. Must be called from the thread that lives as long as this process: children
@@ -164,7 +185,10 @@ impl LocalCluster {
     pub fn start(&mut self, member: usize) -> Result<(), Failure> {
         assert!(self.members[member].is_none(), "a member runs once");
         let log = self.plan.dir.join("logs").join(format!("{}.log", name(member)));
-        let child = Child::start(&name(member), self.plan.arguments(member), &log, self.plan.output)?;
+        let resp = self.resp.as_ref().filter(|_| member > 0).map(TcpListener::try_clone).transpose();
+        let resp = resp.map_err(|error| Failure::usage(format!("cannot hand on the Redis port: {error}")))?;
+        let input = resp.map_or_else(Stdio::null, |listener| OwnedFd::from(listener).into());
+        let child = Child::start(&name(member), self.plan.arguments(member), input, &log, self.plan.output)?;
         self.members[member] = Some(child);
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! The `ramhold` command: reads its arguments, runs one command, ends with the exit code that says how it went.
 
+#![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic when nobody reads: see output")]
+
 mod admin;
 mod base64;
 mod cli;
@@ -16,10 +18,10 @@ mod pipeline;
 mod placement;
 mod process;
 mod progress;
+mod screen;
 mod size;
 mod walk;
 
-use clap::CommandFactory;
 use failure::Failure;
 use ramhold_base::processor;
 use std::process::ExitCode;
@@ -38,5 +40,5 @@ fn run() -> Result<(), Failure> {
     let cap = std::env::var_os(processor::VARIABLE);
     processor::limit(cap.as_deref()).map_err(|refused| Failure::usage(refused.to_string()))?;
     let arguments = std::env::args_os().collect();
-    config_file::parse(cli::Cli::command(), arguments).and_then(commands::run)
+    config_file::parse(cli::command(), arguments).and_then(commands::run)
 }

@@ -1,6 +1,7 @@
 //! What goes to stdout: text for people in columns, JSON for programs.
 
 use crate::failure::Failure;
+use crate::screen::cut;
 use std::io::Write;
 
 /// Writes text that ends its own lines.
@@ -12,6 +13,17 @@ pub fn write(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     out.write_all(bytes)?;
     Ok(out.flush()?)
+}
+
+/// A line for whoever watches, to stderr. That nobody does is no reason to stop.
+pub fn tell(line: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
+/// A line for whoever watches, to stdout, where it is not what the command is for.
+pub fn show(line: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
 /// One JSON value on one line.
@@ -45,6 +57,9 @@ pub fn bytes_for_eyes(bytes: &[u8]) -> String {
     text
 }
 
+/// To which a cell may be cut.
+const CELL_WIDTH_MIN: usize = 8;
+
 /// Columns as wide as their widest cell, two spaces apart.
 pub struct Columns {
     rows: Vec<Vec<String>>,
@@ -61,13 +76,28 @@ impl Columns {
     }
 
     pub fn text(&self) -> String {
+        self.fitted(usize::MAX)
+    }
+
+    /// In lines of at most `width` columns: the widest cells of text are cut, the last column first.
+    pub fn fitted(&self, width_max: usize) -> String {
         let width =
             |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
-        let widths: Vec<usize> = (0..self.rows[0].len()).map(width).collect();
+        let mut widths: Vec<usize> = (0..self.rows[0].len()).map(width).collect();
+        let total: usize = widths.iter().sum::<usize>() + 2 * (widths.len() - 1);
+        let mut excess = total.saturating_sub(width_max);
+        for (column, width) in widths.iter_mut().enumerate().rev() {
+            // A head is never cut, nor is the first column, by which a row is known, before all others.
+            let head = self.rows[0][column].chars().count();
+            let less = excess.min(width.saturating_sub(head.max(CELL_WIDTH_MIN)));
+            *width -= less;
+            excess -= less;
+        }
         let mut text = String::new();
         for row in &self.rows {
             let mut line = String::new();
             for (cell, width) in row.iter().zip(&widths) {
+                let cell = cut(cell, *width);
                 line.push_str(&format!("{cell:<width$}  "));
             }
             text.push_str(line.trim_end());
@@ -87,6 +117,14 @@ mod tests {
         columns.row(["1".to_owned(), "first".to_owned()]);
         columns.row(["1000".to_owned(), "x".to_owned()]);
         assert_eq!(columns.text(), "id    name\n1     first\n1000  x\n");
+    }
+
+    #[test]
+    fn columns_are_cut_to_fit() {
+        let mut columns = Columns::new(["id", "name", "n"]);
+        columns.row(["1".to_owned(), "a name that is much too long".to_owned(), "12345678".to_owned()]);
+        assert_eq!(columns.fitted(24), "id  name        n\n1   a name th…  12345678\n");
+        assert_eq!(columns.fitted(1000), columns.text());
     }
 
     #[test]

@@ -18,7 +18,7 @@ const ENDED_BY_SIGNAL: i32 = 128;
 /// From now on a panic prints where it was and aborts.
 pub fn abort_on_panic() {
     std::panic::set_hook(Box::new(|panic| {
-        eprintln!("ramhold: a bug: {panic}\n{}", Backtrace::force_capture());
+        crate::output::tell(&format!("ramhold: a bug: {panic}\n{}", Backtrace::force_capture()));
         std::process::abort();
     }));
 }
@@ -31,7 +31,7 @@ pub fn stop_on_signal(stop: StopHandle) -> Result<(), Failure> {
         let mut is_stopping = false;
         for signal in signals.forever() {
             if is_stopping {
-                eprintln!("ramhold: the second signal; ending at once");
+                crate::output::tell("ramhold: the second signal; ending at once");
                 std::process::exit(ENDED_BY_SIGNAL + signal);
             }
             is_stopping = true;

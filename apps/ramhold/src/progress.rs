@@ -48,7 +48,7 @@ impl Progress {
     pub fn tell(&self, line: &str) {
         match &self.bar {
             Some(bar) => bar.println(line),
-            None => eprintln!("{line}"),
+            None => crate::output::tell(line),
         }
     }
 

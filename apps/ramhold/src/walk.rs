@@ -1,5 +1,7 @@
 //! The files below a directory, in the order of their paths' bytes, without following links.
 
+use crate::output::bytes_for_eyes;
+use crate::screen::{WIDTH, cut};
 use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use std::ffi::OsString;
 use std::fs::{self, File, FileType};
@@ -120,49 +122,79 @@ pub fn read_object(path: &Path) -> Result<Vec<u8>, Skip> {
     if bytes.len() > VALUE_BYTES_MAX { Err(Skip::TooLarge) } else { Ok(bytes) }
 }
 
-/// How many were skipped, by reason.
+/// How many were skipped, by reason, and the first of their names.
 #[derive(Default, Debug)]
 pub struct SkipCounts {
-    pub links: u64,
-    pub special: u64,
-    pub too_large: u64,
-    pub unreadable: u64,
+    pub links: Skipped,
+    pub special: Skipped,
+    pub too_large: Skipped,
+    pub unreadable: Skipped,
 }
 
+#[derive(Default, Debug)]
+pub struct Skipped {
+    pub count: u64,
+    names: Vec<String>,
+}
+
+/// Names that are told of each reason.
+const NAME_COUNT_MAX: usize = 3;
+
 impl SkipCounts {
-    pub fn add(&mut self, why: &Skip) {
-        match why {
-            Skip::Link => self.links += 1,
-            Skip::Special => self.special += 1,
-            Skip::TooLarge => self.too_large += 1,
-            Skip::PathTooLong | Skip::Unreadable(_) => self.unreadable += 1,
+    pub fn add(&mut self, key: &[u8], why: &Skip) {
+        let skipped = match why {
+            Skip::Link => &mut self.links,
+            Skip::Special => &mut self.special,
+            Skip::TooLarge => &mut self.too_large,
+            Skip::PathTooLong | Skip::Unreadable(_) => &mut self.unreadable,
+        };
+        skipped.count += 1;
+        if skipped.names.len() < NAME_COUNT_MAX {
+            let name = bytes_for_eyes(key);
+            skipped.names.push(match why {
+                Skip::PathTooLong | Skip::Unreadable(_) => format!("{name} ({})", why.text()),
+                Skip::Link | Skip::Special | Skip::TooLarge => name,
+            });
         }
+    }
+
+    fn reasons(&self) -> [(&'static str, &Skipped); 4] {
+        [
+            ("symbolic links", &self.links),
+            ("neither files nor directories", &self.special),
+            ("larger than 1 MiB", &self.too_large),
+            ("unreadable", &self.unreadable),
+        ]
     }
 
     pub fn total(&self) -> u64 {
-        self.links + self.special + self.too_large + self.unreadable
+        self.reasons().iter().map(|(_, skipped)| skipped.count).sum()
     }
 
     pub fn text(&self) -> String {
-        if self.total() == 0 {
-            return "0 skipped".to_owned();
-        }
-        format!(
-            "{} skipped ({} links, {} special, {} too large, {} unreadable)",
-            self.total(),
-            self.links,
-            self.special,
-            self.too_large,
-            self.unreadable
-        )
+        format!("{} skipped", self.total())
+    }
+
+    /// A line for each reason, in 80 columns; empty where nothing was skipped.
+    pub fn lines(&self) -> String {
+        let line = |(why, skipped): (&str, &Skipped)| {
+            let more = match skipped.count - skipped.names.len() as u64 {
+                0 => ")".to_owned(),
+                more => format!(" and {more} more)"),
+            };
+            let room = WIDTH.saturating_sub(more.len());
+            let line = format!("skipped {}: {why} ({}", skipped.count, skipped.names.join(", "));
+            cut(&line, room) + &more + "\n"
+        };
+        self.reasons().into_iter().filter(|(_, skipped)| skipped.count > 0).map(line).collect()
     }
 
     pub fn json(&self) -> serde_json::Value {
         serde_json::json!({
-            "links": self.links,
-            "special": self.special,
-            "too_large": self.too_large,
-            "unreadable": self.unreadable,
+            "links": self.links.count,
+            "special": self.special.count,
+            "too_large": self.too_large.count,
+            "unreadable": self.unreadable.count,
         })
     }
 }

@@ -1,7 +1,9 @@
 //! One session with its connections, driven by the thread that calls it.
 
 use crate::{Error, TableDifference, address};
-use ramhold_base::{ClusterTime, DirectoryId, KeyHash, Number, RecoveryId, Status, TableId, Version};
+use ramhold_base::{
+    ClusterTime, DirectoryId, KeyHash, Number, RecoveryId, ServerId, Status, TableId, Version,
+};
 use ramhold_client_core::{
     Expiry, Operation, OperationId, Outcome, RejectRules, Reply, Session, SessionConfig, WhichTable,
 };
@@ -373,6 +375,14 @@ impl Client {
     pub fn acknowledge_loss(&mut self, id: u64) -> Result<(), Error> {
         match self.complete(Operation::AcknowledgeLoss { id })? {
             Reply::LossAcknowledged => Ok(()),
+            _ => Err(Error::UnexpectedReply),
+        }
+    }
+
+    /// Tells the coordinator that this server, one of `ClusterStatus::gone`, is not expected back.
+    pub fn forget_server(&mut self, server: ServerId) -> Result<(), Error> {
+        match self.complete(Operation::ForgetServer { server })? {
+            Reply::ServerForgotten => Ok(()),
             _ => Err(Error::UnexpectedReply),
         }
     }

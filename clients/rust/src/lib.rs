@@ -76,7 +76,7 @@ pub use ramhold_wire::copies::{StatePart, StatePosition, StateRecord};
 pub use ramhold_wire::membership::{Durability, Label, ServerEntry, ServerState};
 pub use ramhold_wire::status::{
     AwayReport, BackupReport, BackupStatus, CleaningStatus, ClearedReport, ClusterStatus, CopyingStatus,
-    LossAccepted, LossReport, PartReport, Pong, ProcessStatus, ReadLeaseStatus, RecoveryPhase,
+    GoneReport, LossAccepted, LossReport, PartReport, Pong, ProcessStatus, ReadLeaseStatus, RecoveryPhase,
     RecoveryReport, RecoverySteps, ResultsStatus, ScrubStatus, StreamStatus, WorkReport,
 };
 pub use ramhold_wire::table::{

@@ -7,6 +7,9 @@ use std::fmt;
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $raw:ty, $prefix:literal) => {
+        id!($(#[$doc])* $name, $raw, $prefix, "{}");
+    };
+    ($(#[$doc:meta])* $name:ident, $raw:ty, $prefix:literal, $number:literal) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, minicbor::Encode, minicbor::Decode)]
         #[cbor(transparent)]
@@ -36,7 +39,7 @@ macro_rules! id {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, concat!($prefix, "{}"), self.0)
+                write!(f, concat!($prefix, $number), self.0)
             }
         }
 
@@ -49,8 +52,9 @@ macro_rules! id {
 }
 
 id!(
-    /// A cluster: random, made once at its birth, checked in every message and on every disk.
-    ClusterId, u64, "c"
+    /// A cluster: random, made once at its birth, checked in every message and on every disk. Written `c` and 16
+    /// hexadecimal digits, everywhere.
+    ClusterId, u64, "c", "{:016x}"
 );
 id!(
     /// One life of one server process. A restarted server gets a new one (its generation), given out by the

@@ -2,7 +2,7 @@
 
 use crate::scan::{PageLimits, ScanCursor};
 use ramhold_base::limits::{KEY_BYTES_MAX, TABLE_NAME_BYTES_MAX, VALUE_BYTES_MAX};
-use ramhold_base::{DirectoryId, KeyHash, LeaseId, Number, RecoveryId, Status, TableId};
+use ramhold_base::{DirectoryId, KeyHash, LeaseId, Number, RecoveryId, ServerId, Status, TableId};
 use ramhold_wire::Opcode;
 use ramhold_wire::commit;
 use ramhold_wire::control::{Message, encode_into};
@@ -14,6 +14,7 @@ use ramhold_wire::membership::Durability;
 use ramhold_wire::scan::ScanRequest;
 use ramhold_wire::status::{
     ClusterStatusRequest, LossAccept, LossAcknowledge, Ping, ProcessStatusRequest, RecoveriesRequest,
+    ServerForget,
 };
 use ramhold_wire::table::{
     Division, LeftOpen, TableAlter, TableCreate, TableDescribe, TableDivide, TableDrop, TableList,
@@ -125,6 +126,10 @@ pub enum Operation {
         position: Option<StatePosition>,
         after: String,
     },
+    /// This server is gone for good and not expected any more.
+    ForgetServer {
+        server: ServerId,
+    },
     /// Servers that this recovery waits for are switched off and are given up: all of those that it tells to be away.
     AcceptLoss {
         recovery: RecoveryId,
@@ -233,6 +238,7 @@ impl Operation {
             | Operation::ClusterStatus
             | Operation::Recoveries
             | Operation::AcknowledgeLoss { .. }
+            | Operation::ForgetServer { .. }
             | Operation::AcceptLoss { .. }
             | Operation::ReadState { .. }
             | Operation::OpenLease { .. }
@@ -255,7 +261,8 @@ impl Operation {
             | Operation::TruncateTable { .. }
             | Operation::DivideTable { .. }
             | Operation::AlterTable { .. }
-            | Operation::AcknowledgeLoss { .. } => Repeat::Numbered,
+            | Operation::AcknowledgeLoss { .. }
+            | Operation::ForgetServer { .. } => Repeat::Numbered,
             Operation::Read { .. }
             | Operation::Scan { .. }
             | Operation::Count { .. }
@@ -292,6 +299,7 @@ impl Operation {
             Operation::Recoveries => RecoveriesRequest::OPCODE,
             Operation::ServerStatus { .. } => ProcessStatusRequest::OPCODE,
             Operation::AcknowledgeLoss { .. } => LossAcknowledge::OPCODE,
+            Operation::ForgetServer { .. } => ServerForget::OPCODE,
             Operation::AcceptLoss { .. } => LossAccept::OPCODE,
             Operation::ReadState { .. } => StateRead::OPCODE,
             Operation::Ping { .. } => Ping::OPCODE,
@@ -339,6 +347,7 @@ impl Operation {
             | Operation::ClusterStatus
             | Operation::Recoveries
             | Operation::ServerStatus { .. }
+            | Operation::ForgetServer { .. }
             | Operation::AcknowledgeLoss { .. }
             | Operation::AcceptLoss { .. }
             | Operation::ReadState { .. }
@@ -413,6 +422,7 @@ impl Operation {
             Operation::Recoveries => encode_into(out, &RecoveriesRequest {}),
             Operation::ServerStatus { .. } => encode_into(out, &ProcessStatusRequest {}),
             Operation::AcknowledgeLoss { id } => encode_into(out, &LossAcknowledge { id: *id }),
+            Operation::ForgetServer { server } => encode_into(out, &ServerForget { server: *server }),
             Operation::AcceptLoss { recovery, directories } => {
                 let (recovery, directories) = (*recovery, directories.clone());
                 encode_into(out, &LossAccept { recovery, directories });

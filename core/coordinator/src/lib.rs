@@ -16,6 +16,7 @@ mod outbox;
 mod rebuild;
 mod state;
 
+mod gone;
 mod membership;
 mod verify;
 

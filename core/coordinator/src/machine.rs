@@ -358,7 +358,7 @@ impl Coordinator {
             Phase::RaisingTerm(expected) if *expected == token => match result {
                 StoreResult::Committed => self.load_next(
                     Vec::new(),
-                    vec!["meta", LINEAGE_KEY, "server", "table", "recovery", "loss", "lease"],
+                    vec!["meta", LINEAGE_KEY, "server", "table", "recovery", "loss", "lease", "gone"],
                 ),
                 StoreResult::Conflict { .. }
                 | StoreResult::Found(_)
@@ -489,6 +489,7 @@ impl Coordinator {
         self.resume_tables();
         self.resume_divisions();
         self.resume_migrations();
+        self.resume_gone();
         self.resume_membership(now);
     }
 
@@ -631,6 +632,10 @@ impl Coordinator {
             Opcode::LossAcknowledge => {
                 let message = decode(body)?;
                 self.on_update(from, header, |coordinator| coordinator.acknowledge_loss(&message))
+            }
+            Opcode::ServerForget => {
+                let message = decode(body)?;
+                self.on_update(from, header, |coordinator| coordinator.forget_server(&message))
             }
             Opcode::LossAccept => self.on_loss_accept(now, from, header, decode(body)?),
             Opcode::TableList => self.answer_table_list(to, header),

@@ -146,6 +146,7 @@ impl Coordinator {
             self.state.meta.index_secret = self.rng.id();
         }
         self.state.meta.departed.retain(|d| d.directory != message.directory);
+        self.is_back(message.directory, id);
         let entry = ServerEntry {
             id,
             address: message.address,

@@ -595,6 +595,7 @@ impl Coordinator {
         );
         self.outbox.report(Level::Info, text);
         self.outbox.touch(Key::Recovery(id));
+        self.note_gone(id, crashed);
         if self.is_needed(crashed) {
             self.keep_log(now, crashed);
         } else {

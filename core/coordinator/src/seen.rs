@@ -6,7 +6,7 @@ use crate::machine::Coordinator;
 use crate::status::phase;
 use ramhold_base::{ClusterId, Instant, Term};
 use ramhold_wire::membership::ServerState;
-use ramhold_wire::status::RecoveryPhase;
+use ramhold_wire::status::{GoneReport, RecoveryPhase};
 use std::time::Duration;
 
 #[derive(Clone, Debug)]
@@ -19,6 +19,12 @@ pub struct CoordinatorSeen {
     pub servers_up: u64,
     /// Declared dead, and not yet recovered.
     pub servers_crashed: u64,
+    /// Those that should be there.
+    pub servers_expected: u64,
+    /// Recovered, and not back.
+    pub servers_gone: u64,
+    /// The latest of them.
+    pub gone: Vec<GoneReport>,
     pub tables: u64,
     pub tablets: u64,
     pub tablets_recovering: u64,
@@ -59,6 +65,9 @@ impl Coordinator {
             term: self.term,
             servers_up: in_state(ServerState::Up),
             servers_crashed: in_state(ServerState::Crashed),
+            servers_expected: self.state.expected_count(),
+            servers_gone: self.state.gone.len() as u64,
+            gone: self.gone_reports(),
             tables: self.state.tables.values().filter(|t| !t.dropping).count() as u64,
             tablets: tablets().count() as u64,
             tablets_recovering: tablets().filter(|t| t.taken && !self.state.is_up(t.owner)).count() as u64,

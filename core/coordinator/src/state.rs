@@ -23,7 +23,7 @@ use ramhold_base::{
 use ramhold_wire::control::Address;
 use ramhold_wire::copies::Lineage;
 use ramhold_wire::membership::{Durability, ServerEntry, ServerState};
-use ramhold_wire::status::{AwayReport, BackupReport, LossReport, PartReport, RecoverySteps};
+use ramhold_wire::status::{AwayReport, BackupReport, GoneReport, LossReport, PartReport, RecoverySteps};
 use ramhold_wire::table::TableOptions;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -334,6 +334,8 @@ pub enum Key {
     Recovery(RecoveryId),
     Loss(u64),
     Lease(LeaseId),
+    /// A server that is gone.
+    Gone(ServerId),
 }
 
 impl Key {
@@ -345,6 +347,7 @@ impl Key {
             Key::Recovery(_) => "recovery",
             Key::Loss(_) => "loss",
             Key::Lease(_) => "lease",
+            Key::Gone(_) => "gone",
         }
     }
 }
@@ -359,6 +362,7 @@ impl fmt::Display for Key {
             Key::Recovery(id) => write!(f, "recovery/{:020}", id.raw()),
             Key::Loss(id) => write!(f, "loss/{id:020}"),
             Key::Lease(id) => write!(f, "lease/{:020}", id.raw()),
+            Key::Gone(id) => write!(f, "gone/{:020}", id.raw()),
         }
     }
 }
@@ -393,6 +397,8 @@ pub struct State {
     pub leases: BTreeMap<LeaseId, LeaseRecord>,
     /// As it was loaded.
     pub lineage: Lineage,
+    /// Servers that are dead, recovered and expected back.
+    pub gone: BTreeMap<ServerId, GoneReport>,
 }
 
 impl State {
@@ -432,6 +438,11 @@ impl State {
                     state.leases.insert(record.id, record);
                 }
                 LINEAGE_KEY => state.lineage = decode(key, value)?,
+                "gone" => {
+                    let record: GoneReport = decode(key, value)?;
+                    named(key, Key::Gone(record.server))?;
+                    state.gone.insert(record.server, record);
+                }
                 _ => return Err(corrupt(key, "its kind is unknown")),
             }
         }
@@ -449,7 +460,8 @@ impl State {
         let tables = self.tables.keys().next_back().is_some_and(|id| *id > self.meta.tables);
         let recoveries = self.recoveries.keys().next_back().is_some_and(|id| *id > self.meta.recoveries);
         let leases = self.leases.keys().next_back().is_some_and(|id| *id > self.meta.leases);
-        if servers || tables || recoveries || leases || self.meta.cluster.is_none() {
+        let gone = self.gone.keys().next_back().is_some_and(|id| *id > self.meta.servers);
+        if servers || tables || recoveries || leases || gone || self.meta.cluster.is_none() {
             return Err(corrupt("meta", "it does not know ids that are in use"));
         }
         for (id, table) in &self.tables {
@@ -491,6 +503,7 @@ impl State {
             Key::Recovery(id) => self.recoveries.get(&id).map(encode),
             Key::Loss(id) => self.losses.get(&id).map(encode),
             Key::Lease(id) => self.leases.get(&id).map(encode),
+            Key::Gone(id) => self.gone.get(&id).map(encode),
         }
     }
 

@@ -13,7 +13,6 @@ use ramhold_wire::status::{ClusterStatus, Pong, ProcessStatus, Recoveries, Recov
 /// Lines about what is missing in one report.
 const MISSING_COUNT_MAX: usize = 16;
 /// Warnings of one kind in one status.
-const WARNING_COUNT_MAX: usize = 16;
 /// Recoveries that are told of.
 const RECOVERY_COUNT_MAX: usize = 100;
 /// Turns of partitions that are told of, of each: all of them together fit a frame.
@@ -70,6 +69,8 @@ impl Coordinator {
             version: env!("CARGO_PKG_VERSION").into(),
             cleared: self.cleared.values().cloned().collect(),
             copyset_rings: self.config.placement.copyset_rings(),
+            expected: Some(self.state.expected_count()),
+            gone: Some(self.gone_reports()),
         };
         self.outbox.show(to, header, &status);
         Ok(())
@@ -113,20 +114,18 @@ impl Coordinator {
         }
     }
 
+    /// What is wrong, and after the first semicolon what to do; nothing that the status tells in a field of its own.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
-        if !self.config.advertise.ip().is_loopback() {
+        if !self.state.all_up().any(|s| s.entry.master) {
             warnings.push(
-                "The cluster is reachable from other hosts, and nothing asks who connects: \
-                 keep it in a network of your own."
-                    .into(),
+                "no server is up that takes tablets; start servers, see 'ramhold server --help'".into(),
             );
         }
-        if !self.state.all_up().any(|s| s.entry.master) {
-            warnings.push("No server is up that takes tablets.".into());
-        }
         if self.start_check.is_some() {
-            warnings.push("The coordinator has just started and looks for the servers it knows.".into());
+            warnings.push(
+                "the coordinator has just started and looks for the servers it knows; wait a moment".into(),
+            );
         }
         if !self.has_copies() {
             warnings.push(
@@ -139,37 +138,24 @@ impl Coordinator {
             self.suspects.iter().filter(|(_, s)| s.unproven).map(|(id, _)| id.to_string()).collect();
         if !unproven.is_empty() {
             warnings.push(format!(
-                "No server answers the coordinator; it may be cut off and gives no verdict on {}.",
+                "no server answers the coordinator, which may be cut off and gives no verdict on {}; check the network \
+                 between the coordinator and the servers",
                 unproven.join(", ")
             ));
         }
         self.warn_of_shortages(&mut warnings);
-        for (id, recovery) in
-            self.recoveries.iter().filter(|(_, r)| !r.missing.is_empty()).take(WARNING_COUNT_MAX)
-        {
-            let crashed = self.state.recoveries.get(id).map(|r| r.crashed).unwrap_or_default();
-            let first = recovery.missing.first().map(|m| m.to_string()).unwrap_or_default();
-            warnings.push(format!(
-                "The recovery of {crashed} waits for {} missing parts of its log; the first: {first}.",
-                recovery.missing.len()
-            ));
-        }
         let waiting = self.recoveries.values().filter(|r| r.admission.waits_for().is_some()).count();
         if waiting > 0 {
             warnings.push(format!(
-                "{waiting} recoveries wait for room, and will be replayed one after the other: memory or frames \
-                 do not suffice for all at once."
-            ));
-        }
-        if !self.state.losses.is_empty() {
-            warnings.push(format!(
-                "{} loss reports are not acknowledged: writes may be gone, see the losses.",
-                self.state.losses.len()
+                "{waiting} recoveries wait for room, since memory or frames do not suffice for all at once; wait, they \
+                 are replayed one after the other, or start more servers"
             ));
         }
         if self.progress.creating_count() > 0 {
-            warnings
-                .push(format!("{} tablets wait to be taken by a master.", self.progress.creating_count()));
+            warnings.push(format!(
+                "{} tablets wait to be taken by a server; wait a moment",
+                self.progress.creating_count()
+            ));
         }
         warnings
     }

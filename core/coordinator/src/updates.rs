@@ -8,7 +8,7 @@
 //! - no effect is in the store without its result, until that is acknowledged or its lease is over;
 //! - every refusal from here on is a result: one that nobody remembers would prove nothing.
 //!
-//! Not here: what the updates do (`tables`, `division`, `losses`), who lives (`leases`).
+//! Not here: what the updates do (`tables`, `division`, `losses`, `gone`), who lives (`leases`).
 //! Protocol: docs/protocols/exactly-once.md, 12 to 16. Catalogue: A3, G1.
 
 use crate::machine::Coordinator;
@@ -123,7 +123,8 @@ impl Coordinator {
             UpdateResult::Refused(_)
             | UpdateResult::Lacking(_)
             | UpdateResult::LossAcknowledged
-            | UpdateResult::TableAltered(_) => None,
+            | UpdateResult::TableAltered(_)
+            | UpdateResult::ServerForgotten => None,
         }
     }
 
@@ -145,7 +146,8 @@ impl Coordinator {
             }
             UpdateResult::TableDropped(_)
             | UpdateResult::LossAcknowledged
-            | UpdateResult::TableAltered(_) => {
+            | UpdateResult::TableAltered(_)
+            | UpdateResult::ServerForgotten => {
                 self.outbox.reply_with(to, header, &Empty {});
             }
         }

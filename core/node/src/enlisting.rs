@@ -141,10 +141,8 @@ impl ServerNode {
         effects.report(
             Level::Info,
             format!(
-                "serving as {} in cluster {:016x} at {}",
-                self.view.me,
-                self.view.cluster.raw(),
-                self.config.advertise
+                "serving as {} in cluster {} at {}",
+                self.view.me, self.view.cluster, self.config.advertise
             ),
         );
         self.backup.on_list(now, &self.view, effects);

@@ -119,6 +119,7 @@ impl ServerNode {
             | Opcode::Recoveries
             | Opcode::LossAcknowledge
             | Opcode::LossAccept
+            | Opcode::ServerForget
             | Opcode::LeaseOpen
             | Opcode::LeaseRenew
             | Opcode::LeaseCheck

@@ -102,6 +102,8 @@ opcodes! {
     TableAlter = 81;
     /// A client's, of a table that is to be empty (J1).
     TableTruncate = 82;
+    /// A server that is gone is not expected to come back.
+    ServerForget = 83;
 
     // Of the coordinator's state, from who has a copy (G1).
     StateTell = 90;

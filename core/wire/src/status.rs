@@ -2,7 +2,7 @@
 
 use crate::Opcode;
 use crate::control::{Address, Empty, Message};
-use crate::membership::{Durability, ServerEntry};
+use crate::membership::{Durability, Label, ServerEntry};
 use crate::recovery::ReplayTimes;
 use minicbor::{Decode, Encode};
 use ramhold_base::{ClusterId, ClusterTime, DirectoryId, RecoveryId, ServerId, StreamId, TableId, Term};
@@ -269,6 +269,44 @@ pub struct ClusterStatus {
     /// How many rings of copysets replicas are placed in; none: they are scattered freely.
     #[n(12)]
     pub copyset_rings: Option<u8>,
+    /// Servers that should be there: those that are up, those that are being recovered, and those that are gone; a data
+    /// directory counts once.
+    #[n(13)]
+    pub expected: Option<u64>,
+    /// Servers that are dead, recovered and not back, newest last; bounded.
+    #[n(14)]
+    pub gone: Option<Vec<GoneReport>>,
+}
+
+/// A server that was declared dead and recovered, and whose data directory has not enlisted again.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct GoneReport {
+    #[n(0)]
+    pub server: ServerId,
+    #[n(1)]
+    pub directory: DirectoryId,
+    #[n(2)]
+    pub address: Address,
+    #[n(3)]
+    pub labels: Vec<Label>,
+    /// When it was declared dead.
+    #[n(4)]
+    pub since: ClusterTime,
+    /// How its death was noticed and proven.
+    #[n(5)]
+    pub cause: String,
+}
+
+/// Operator to coordinator: this server is gone for good; it is not expected any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct ServerForget {
+    #[n(0)]
+    pub server: ServerId,
+}
+
+impl Message for ServerForget {
+    const OPCODE: Opcode = Opcode::ServerForget;
+    type Reply = Empty;
 }
 
 /// A server that was suspected to be dead, and answered the coordinator's own pings.

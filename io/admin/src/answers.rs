@@ -80,7 +80,11 @@ async fn health<R: Role>(State(asking): State<Asking<R>>) -> impl IntoResponse {
             (StatusCode::SERVICE_UNAVAILABLE, text)
         }
         (Some(snapshot), None) => match snapshot.role.trouble() {
-            None => (StatusCode::OK, "serving\n".to_owned()),
+            None => {
+                let notes: String =
+                    snapshot.role.notes().into_iter().map(|note| note.replace('\n', " ") + "\n").collect();
+                (StatusCode::OK, format!("serving\n{notes}"))
+            }
             Some((phase, reason)) => (StatusCode::SERVICE_UNAVAILABLE, format!("{phase}: {reason}\n")),
         },
         (None, None) => (StatusCode::SERVICE_UNAVAILABLE, "starting: nothing is known yet\n".to_owned()),

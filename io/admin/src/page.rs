@@ -79,6 +79,21 @@ impl Page {
         }
     }
 
+    /// A gauge with a sample for each set of labels.
+    pub fn gauges<const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = ([(&'static str, String); N], impl Into<Value>)>,
+    ) {
+        self.begin(name, "gauge", help);
+        for (labels, value) in samples {
+            let labels: Vec<(&str, &str)> =
+                labels.iter().map(|(label, value)| (*label, value.as_str())).collect();
+            self.sample(name, "", &labels, value.into());
+        }
+    }
+
     /// A gauge that is always 1: what it tells is in its labels.
     pub fn info(&mut self, name: &str, help: &str, labels: Labels<'_>) {
         self.begin(name, "gauge", help);

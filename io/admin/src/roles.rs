@@ -15,6 +15,11 @@ pub trait Role: Send + Sync + 'static {
     /// Why it does not serve, as a word and a sentence; none: it does.
     fn trouble(&self) -> Option<(&str, &str)>;
 
+    /// Lines that `/health` tells besides, each with one fact: nothing in them makes the process unhealthy.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     fn write(&self, page: &mut Page);
 }
 

@@ -1,14 +1,15 @@
 //! Pages are what Prometheus reads, and docs/metrics.md is what is on them. `UPDATE=1` writes it anew.
 
 use ramhold_admin::{Page, Role, write_page};
-use ramhold_base::{ClusterId, Instant, Latencies, ServerId, StreamId, Term};
+use ramhold_base::{ClusterId, ClusterTime, DirectoryId, Instant, Latencies, ServerId, StreamId, Term};
 use ramhold_coordinator::CoordinatorSeen;
 use ramhold_node::{Phase, RespSeen, ServerSeen};
 use ramhold_resp::RespStats;
 use ramhold_runtime::{LoopSeen, Stats};
 use ramhold_wire::Opcode;
+use ramhold_wire::control::Address;
 use ramhold_wire::membership::Durability;
-use ramhold_wire::status::{BackupStatus, ProcessStatus, StreamStatus};
+use ramhold_wire::status::{BackupStatus, GoneReport, ProcessStatus, StreamStatus};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
@@ -24,6 +25,7 @@ What is not a loopback address needs `--insecure-network`: there is no encryptio
 `/metrics` answers in the text format of Prometheus.
 `/health` answers `200 serving` while the process serves, and otherwise 503 with a word and the reason: `starting`, `enlisting`, `installing`, `stopping`, or `stuck` with the time for which the event loop has not turned.
 A server goes on serving without its coordinator, and while it replays what a dead one held: that alone makes it not unhealthy.
+A coordinator tells below `serving` how many of the expected servers are up, and a line for each server that is gone: `gone: ID at ADDRESS since TIME: CAUSE`.
 
 Only GET and HEAD are answered, one request for each connection, 16 at a time, with at most 16 KiB of headers that come within 3 seconds.
 The event loop makes the figures when it is asked; the text is written on another thread. When it does not answer within 0.8 seconds, the last figures are told, with their age.
@@ -96,6 +98,16 @@ fn coordinator() -> CoordinatorSeen {
         term: Term(2),
         servers_up: 5,
         servers_crashed: 1,
+        servers_expected: 7,
+        servers_gone: 1,
+        gone: vec![GoneReport {
+            server: ServerId(7),
+            directory: DirectoryId(70),
+            address: Address("10.0.0.7:7401".parse().expect("an address")),
+            labels: Vec::new(),
+            since: ClusterTime(1_700_000_000_000),
+            cause: "its connection\nwas refused twice".into(),
+        }],
         tables: 2,
         tablets: 10,
         tablets_recovering: 2,
@@ -211,6 +223,9 @@ fn check(family: &Family) {
         "role",
         "version",
         "cluster",
+        // Of at most 256 servers that are gone.
+        "server",
+        "address",
     ];
     for label in &family.labels {
         assert!(bounded.contains(&label.as_str()), "{} has the label {label}", family.name);
@@ -248,7 +263,8 @@ fn table(text: &mut String, families: &[Family]) {
                     .iter()
                     .filter_map(|(_, labels, _)| labels.get(label).map(String::as_str))
                     .collect();
-                let is_listed = !["version", "cluster", "role"].contains(&label.as_str());
+                let is_listed =
+                    !["version", "cluster", "role", "server", "address"].contains(&label.as_str());
                 let values: Vec<&str> = values.into_iter().collect();
                 if is_listed { format!("{label}: {}", values.join(", ")) } else { label.clone() }
             })
@@ -293,6 +309,21 @@ fn a_loop_that_has_never_shown_anything_has_a_page_too() {
     assert_eq!(value("ramhold_serving"), Some(0.0));
     assert_eq!(value("ramhold_turn_age_seconds"), Some(7.0));
     assert_eq!(value("ramhold_connections"), None);
+}
+
+// B1, J5
+#[test]
+fn who_is_gone_is_told_and_makes_nobody_unhealthy() {
+    let notes = coordinator().notes();
+    assert_eq!(notes[0], "servers: 5 of 7 expected are up");
+    assert!(notes[1].starts_with("gone: s7 at 10.0.0.7:7401 since 2023-11-14T22:13:20.000Z: "), "{notes:?}");
+    assert_eq!(coordinator().trouble(), None);
+    let page = page(&coordinator());
+    assert!(page.contains("\nramhold_servers_expected 7\n"));
+    let since = "ramhold_server_gone_since_seconds{server=\"s7\",address=\"10.0.0.7:7401\"} 1700000000.0";
+    assert!(page.contains(since), "{page}");
+    let nobody = CoordinatorSeen { gone: Vec::new(), ..coordinator() };
+    assert!(!self::page(&nobody).contains("gone_since"));
 }
 
 #[test]

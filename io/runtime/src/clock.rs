@@ -22,7 +22,7 @@ pub fn wall_millis() -> u64 {
 }
 
 /// `millis` since 1970 as `2026-11-21T01:55:56.123Z`.
-pub(crate) fn utc(millis: u64) -> String {
+pub fn utc(millis: u64) -> String {
     let seconds = millis / 1000;
     let (year, month, day) = civil(seconds / 86_400);
     let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);

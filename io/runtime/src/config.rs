@@ -6,6 +6,7 @@ use crate::report::{Report, report_to_stderr};
 use crate::store::Store;
 use ramhold_base::Level;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// How the loop waits when there is nothing to do.
@@ -29,6 +30,9 @@ pub struct RuntimeConfig {
     /// Further addresses at which connections are accepted. Several processes may share one: the kernel gives each
     /// connection to one of them.
     pub listen_also: Vec<SocketAddr>,
+    /// Sockets that listen already, and that several processes hold: a connection goes to the first of them that accepts
+    /// it, so never to one that is stopped.
+    pub listen_open: Vec<OwnedFd>,
     /// Whether connections whose first byte begins no frame are heard: the machine is handed their bytes as they come.
     /// Otherwise they are told that they are wrong here.
     pub hears_bytes: bool,
@@ -48,6 +52,7 @@ impl Default for RuntimeConfig {
         RuntimeConfig {
             listen: None,
             listen_also: Vec::new(),
+            listen_open: Vec::new(),
             hears_bytes: false,
             poll: Poll::ADAPTIVE,
             limits: NetworkLimits::default(),

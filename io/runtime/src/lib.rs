@@ -25,7 +25,7 @@ mod send;
 mod space;
 mod store;
 
-pub use clock::{now, wall_millis};
+pub use clock::{now, utc, wall_millis};
 pub use config::{Poll, RuntimeConfig};
 pub use connection::do_not_pace;
 pub use disk::{DiskConfig, DiskFiles, open_disk};

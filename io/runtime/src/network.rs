@@ -24,7 +24,7 @@ use crate::pending::Pending;
 use crate::poll::{Interest, Poller, Ready};
 use crate::receive::Left;
 use accepting::Listener;
-pub(crate) use accepting::Sharing;
+pub(crate) use accepting::{ListenAt, Sharing};
 use ramhold_base::limits::{CONNECTION_COUNT_MAX, SERVER_COUNT_MAX};
 use ramhold_base::map::FastMap;
 use ramhold_base::{ConnId, Instant, Lost};
@@ -140,7 +140,7 @@ pub(crate) enum Event {
 
 impl Network {
     pub(crate) fn new(
-        listen: &[(SocketAddr, Sharing)],
+        listen: Vec<ListenAt>,
         mut limits: NetworkLimits,
         waker: impl AsFd,
     ) -> Result<Network, StartError> {
@@ -154,10 +154,8 @@ impl Network {
         poller.add(waker, KEY_WAKER, Interest::IN).map_err(refused)?;
         assert!(listen.len() as u64 <= LISTENER_COUNT_MAX);
         let mut listeners = Vec::new();
-        for (key, (addr, sharing)) in (0..).map(|place| KEY_LISTENER - place).zip(listen.iter().copied()) {
-            let listener = Listener::new(addr, sharing, key, &poller)
-                .map_err(|error| StartError::Listen { addr, error: error.into() })?;
-            listeners.push(listener);
+        for (key, at) in (0..).map(|place| KEY_LISTENER - place).zip(listen) {
+            listeners.push(Listener::new(at, key, &poller)?);
         }
         Ok(Network {
             limits,

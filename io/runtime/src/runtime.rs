@@ -16,7 +16,7 @@ use crate::clock;
 use crate::config::{Poll, RuntimeConfig};
 use crate::disk::{Disk, open_disk};
 use crate::error::StartError;
-use crate::network::{Event, Fed, Network, Sharing, Speaks, Stats};
+use crate::network::{Event, Fed, ListenAt, Network, Sharing, Speaks, Stats};
 use crate::observe::{AskHandle, LoopSeen, Observer};
 use crate::pending::Pending;
 use crate::poll::{Ready, Waker};
@@ -139,10 +139,11 @@ impl<M: Machine> Runtime<M> {
             }
             None => None,
         };
-        let alone = config.listen.map(|addr| (addr, Sharing::Alone));
-        let shared = config.listen_also.into_iter().map(|addr| (addr, Sharing::Shared));
-        let listen: Vec<(SocketAddr, Sharing)> = alone.into_iter().chain(shared).collect();
-        let mut network = Network::new(&listen, config.limits, &*waker)?;
+        let alone = config.listen.map(|addr| ListenAt::Address(addr, Sharing::Alone));
+        let shared = config.listen_also.into_iter().map(|addr| ListenAt::Address(addr, Sharing::Shared));
+        let open = config.listen_open.into_iter().map(ListenAt::Open);
+        let listen = alone.into_iter().chain(shared).chain(open).collect();
+        let mut network = Network::new(listen, config.limits, &*waker)?;
         network.hears_bytes = config.hears_bytes;
         let mut runtime = Runtime {
             machine,

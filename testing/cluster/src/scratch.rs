@@ -1,6 +1,8 @@
 //! Directories of one test: on the device and in memory, removed when the test is over.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -48,6 +50,19 @@ impl Drop for Scratch {
             return;
         }
         let _ = fs::remove_dir_all(&self.buffer_dir);
+        remove_default_buffers(&self.dir);
         let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// What servers below this directory have left in memory that were killed and put their buffers where they do by default.
+fn remove_default_buffers(dir: &Path) {
+    let of_users = fs::read_dir("/dev/shm").into_iter().flatten().flatten();
+    let of_users = of_users.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"ramhold-"));
+    for buffers in of_users.flat_map(|user| fs::read_dir(user.path()).into_iter().flatten().flatten()) {
+        let owner = fs::read(buffers.path().join("owner")).unwrap_or_default();
+        if Path::new(OsStr::from_bytes(&owner)).starts_with(dir) {
+            let _ = fs::remove_dir_all(buffers.path());
+        }
     }
 }

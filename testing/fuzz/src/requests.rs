@@ -100,6 +100,7 @@ const OTHERS: &[Through] = &[
     message::<status::ClusterStatusRequest>,
     message::<status::RecoveriesRequest>,
     message::<status::LossAcknowledge>,
+    message::<status::ServerForget>,
     message::<status::LossAccept>,
     message::<status::Reach>,
     message::<pubsub::Publish>,

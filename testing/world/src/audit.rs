@@ -193,6 +193,25 @@ pub fn audit(
     disagreements(replicas, tables, &seen)
 }
 
+/// A server that is gone is not there, and each data directory is expected once. // B1
+pub fn gone_and_there(coordinator: &Coordinator) -> Vec<String> {
+    let state = coordinator.state();
+    let mut directories: BTreeSet<_> = state.all_up().map(|server| server.entry.directory).collect();
+    let up = directories.len();
+    let mut findings = Vec::new();
+    for gone in state.gone.values().filter(|gone| !directories.insert(gone.directory)) {
+        findings.push(format!(
+            "{} is gone, but its {} is up or gone as another server",
+            gone.server, gone.directory
+        ));
+    }
+    let expected = state.expected_count();
+    if expected != (up + state.gone.len()) as u64 {
+        findings.push(format!("{expected} servers are expected; {up} are up, {} are gone", state.gone.len()));
+    }
+    findings
+}
+
 /// The same of a picture.
 pub fn disagreements(
     replicas: Option<u8>,

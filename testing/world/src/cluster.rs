@@ -606,6 +606,7 @@ impl System for Cluster {
         use crate::audit::{audit, servers, stored};
         let coordinator = crate::audit::in_charge(world).expect("a settled cluster has a coordinator");
         let mut findings = audit(Some(self.replicas), &stored(coordinator), &servers(world));
+        findings.extend(crate::audit::gone_and_there(coordinator));
         let there: Vec<&str> = coordinator.state().tables.values().map(|t| t.name.as_str()).collect();
         let facts = world.facts.iter().map(|fact| fact.text.as_str());
         findings.extend(tables::contradictions(facts, &there));

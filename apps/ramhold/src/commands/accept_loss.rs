@@ -9,14 +9,20 @@ use ramhold_client::{AwayReport, RecoveryReport, ServerId};
 use serde_json::json;
 use std::collections::BTreeSet;
 
-/// Give up servers that a recovery waits for, and accept the loss of what only they had.
+/// Give up servers that a recovery waits for.
+///
+/// The loss of what only they had is accepted by that.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A recovery whose log is not complete waits for the servers that may hold the rest; it goes on by itself when one of them
-comes back, with its data directory or its buffers. Only when they are switched off for good, name all of them here:
-  - before you do, make sure that none of them runs on behind a broken network: it would go on answering clients;
-  - every server that is up looks whether one of them answers; if so nothing is given up;
-  - what is left of the log is recovered, and a loss report tells which tables may have lost writes.
+A recovery whose log is not complete waits for the servers that may hold the
+rest; it goes on by itself when one of them comes back, with its data directory
+or its buffers. Only when they are switched off for good, name all of them here:
+  - before you do, make sure that none of them runs on behind a broken network:
+    it would go on answering clients;
+  - every server that is up looks whether one of them answers; if so nothing is
+    given up;
+  - what is left of the log is recovered, and a loss report tells which tables
+    may have lost writes.
 'ramhold recoveries' shows what a recovery waits for, and who is away.
 
 Example:

@@ -22,7 +22,7 @@ use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// Measure the cluster, the log of one shard, or a recovery and its parts.
+/// Measure the cluster, or a recovery and its parts.
 #[derive(Args, Debug)]
 pub struct Bench {
     #[command(subcommand)]
@@ -43,14 +43,18 @@ enum BenchCommand {
 #[command(after_help = "\
 Examples:
   ramhold bench kv
-  ramhold bench kv --replicas 2 --read-percent 95 --clients 2 --pipeline 32 --seconds 30
-  ramhold bench kv --pipeline 1 --json        (latency of one operation at a time)
-  ramhold bench kv --pipeline 64 --multi 64   (64 at a time, in one frame per server)
+  ramhold bench kv --replicas 2 --read-percent 95 --clients 2 --pipeline 32 \\
+      --seconds 30
+  ramhold bench kv --pipeline 1 --json
+      latency of one operation at a time
+  ramhold bench kv --pipeline 64 --multi 64
+      64 at a time, in one frame per server
   ramhold bench kv --rate 20000 --pipeline 512  (latency at a given load)
 
-All objects are written once, then chosen evenly at random for the given time. A time is that from submitting an
-operation to having its outcome. 'steal' is the time that this machine's host kept its processors from it: with
-more than a little of it the figures say more about the host than about the cluster.")]
+All objects are written once, then chosen evenly at random for the given time. A
+time is that from submitting an operation to having its outcome. 'steal' is the
+time that this machine's host kept its processors from it: with more than a
+little of it the figures say more about the host than about the cluster.")]
 struct KeyValue {
     /// Made if there is none of this name, and not dropped afterwards.
     #[arg(long, default_value = "bench")]

@@ -25,8 +25,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const HELP: &str = "\
-All state is in the directory; start the coordinator on it again after a crash, at the same address. The data path
-goes on meanwhile. Options can also come from a file (--config FILE) and from the environment (RAMHOLD_BIND=...).
+All state is in the directory; start the coordinator on it again after a crash,
+at the same address. The data path goes on meanwhile. Options can also come from
+a file (--config FILE) and from the environment (RAMHOLD_BIND=...).
 
 When the directory is lost, do not start on an empty one without a word: that is a new cluster, and the servers refuse
 it. Stop the old coordinator for good, and start another one at the same address:
@@ -36,14 +37,16 @@ docs/operating/coordinator.md tells when each of them is right.
 
 Examples:
   ramhold coordinator --dir /var/lib/ramhold-coordinator
-  ramhold coordinator --dir /srv/coordinator --bind 10.0.0.1:7400 --insecure-network
+  ramhold coordinator --dir /srv/coordinator --bind 10.0.0.1:7400 \\
+      --insecure-network
   ramhold coordinator --dir /var/lib/ramhold-coordinator --default-replicas 2
   ramhold coordinator --dir /var/lib/ramhold-coordinator --placement copyset
   ramhold coordinator backup --to /var/backups/ramhold-state
   ramhold coordinator --dir /var/lib/ramhold-new --rebuild-from-servers --given-up s4
   ramhold coordinator --dir /var/lib/ramhold-new --restore /var/backups/ramhold-state
 
-Exit codes: 0 stopped cleanly, 2 it cannot start, 6 its state is an old copy, others: see the last line that it printed.";
+Exit codes: 0 stopped cleanly, 2 it cannot start, 6 its state is an old copy,
+others: see the last line that it printed.";
 
 /// What is asked of a coordinator that runs.
 #[derive(Subcommand, Debug)]
@@ -166,7 +169,7 @@ pub fn run(arguments: Coordinator, global: &Global) -> Result<(), Failure> {
     if let Some(door) = door {
         door.serve(&mut runtime, Machine::seen).map_err(admin::thread_failed)?;
     }
-    println!(
+    crate::output::show(&format!(
         "ramhold coordinator {}\n  listens      {}\n{}\n  state        {}\n  replicas     {} by default, placed by {}\n  \
          processor    {}",
         env!("CARGO_PKG_VERSION"),
@@ -176,7 +179,7 @@ pub fn run(arguments: Coordinator, global: &Global) -> Result<(), Failure> {
         arguments.default_replicas,
         placement_text(arguments.placement),
         ramhold_base::processor::path()
-    );
+    ));
     process::ended(runtime.run())
 }
 

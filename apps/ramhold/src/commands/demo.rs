@@ -50,17 +50,21 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const WRITES_BETWEEN_ACTS: u64 = 5000;
 
 const HELP: &str = "\
-It takes less than a minute, 3 GiB of memory, 4 GiB of disk and nothing else; it leaves nothing behind (--keep: everything).
+It takes less than a minute, 3 GiB of memory, 4 GiB of disk and nothing else; it
+leaves nothing behind (--keep: everything).
 
-Exit codes: 0 nothing was lost, 1 something was lost or wrong (named on the way), 2 it could not run.
+Exit codes: 0 nothing was lost, 1 something was lost or wrong (named on the
+way), 2 it could not run.
 
 Examples:
   ramhold demo
   ramhold demo --dir ~/photos --keep
-  ramhold demo --sabotage flip     damages every copy of a segment: the demo must fail and name what is gone
-  ramhold demo --sabotage drop     removes an object secretly: the demo must fail and name it";
+  ramhold demo --sabotage flip     damages every copy of a segment: the demo
+                                   must fail and name what is gone
+  ramhold demo --sabotage drop     removes an object secretly: the demo must
+                                   fail and name it";
 
-/// See a cluster lose a server, then everything, and nothing of what it acknowledged.
+/// See a cluster lose servers, and nothing it acknowledged.
 #[derive(Args, Debug)]
 #[command(after_help = HELP)]
 pub struct Demo {
@@ -249,7 +253,7 @@ impl Summary {
         ];
         scene.tell("the end:");
         for line in lines {
-            println!("            {line}");
+            crate::output::show(&format!("            {line}"));
         }
     }
 }

@@ -41,14 +41,18 @@ const ADMIN_PORT_STEP: u16 = 1000;
 const CLUSTER_PORT_STEP: u16 = 2000;
 
 const HELP: &str = "\
-Every server is a process of its own and counts as a failure domain of its own: this protects against the death of
-processes, not of the machine. Ctrl-C (or 'ramhold stop') ends it cleanly; the same --dir again brings everything back.
+Every server is a process of its own and counts as a failure domain of its own:
+this protects against the death of processes, not of the machine. Ctrl-C (or
+'ramhold stop') ends it cleanly; the same --dir again brings everything back.
 
 Examples:
-  ramhold dev                                   five servers in a temporary directory, until Ctrl-C
-  ramhold dev --dir ./cluster --detach          in the background; 'ramhold stop --dir ./cluster' ends it
+  ramhold dev                                   five servers in a temporary
+                                                directory, until Ctrl-C
+  ramhold dev --dir ./cluster --detach          in the background; 'ramhold stop
+                                                --dir ./cluster' ends it
   ramhold dev --servers 7 --memory 256MiB --port 7500
-  ramhold dev --servers 3 --replicas 2          as many copies as three servers can keep
+  ramhold dev --servers 3 --replicas 2          as many copies as three servers
+                                                can keep
   ramhold dev --servers 12 --placement copyset  copies in few sets of servers
 
 Then, in another terminal:

@@ -35,22 +35,27 @@ Examples:
   ramhold import --rdb /var/lib/redis/dump.rdb
   ramhold import --aof /var/lib/redis/appendonlydir
 
---dir: every regular file up to 1 MiB becomes an object whose key is the file's path below DIR, byte for byte.
-Links, special, unreadable and larger files are listed and counted.
+--dir: every regular file up to 1 MiB becomes an object whose key is the file's
+path below DIR, byte for byte. Links, special, unreadable and larger files are
+left out; the end tells how many of each, and the first names.
 
 --jsonl: one object per line, in any mix of these forms:
   {\"key\": \"alice\", \"value\": \"some text\"}
   {\"key_base64\": \"//4=\", \"value_base64\": \"AAEC\"}
 Lines that are something else are told with their numbers.
 
---rdb: a dump file of Redis, up to version 12 of its format (Redis 7.4). --aof: an append-only file, with or without a
-dump at its beginning, the manifest of several, or the folder with it; what it comes to is built in memory first.
-Database n becomes the table db<n>, made if it is not there, which is where Redis clients find it. Strings are written
-with their time to live; values of other types are listed by type. A damaged file writes nothing. An append-only file that
-was cut off is taken up to there, and told; --strict refuses it.
+--rdb: a dump file of Redis, up to version 12 of its format (Redis 7.4). --aof:
+an append-only file, with or without a dump at its beginning, the manifest of
+several, or the folder with it; what it comes to is built in memory first.
+Database n becomes the table db<n>, made if it is not there, which is where
+Redis clients find it. Strings are written with their time to live; values of
+other types are listed by type. A damaged file writes nothing. An append-only
+file that was cut off is taken up to there, and told; --strict refuses it.
 
-Every object is written whatever was there before. A write whose effect is unknown is repeated, since it writes
-the same bytes again; with --ttl its time then begins again too. Exit code 3 when anything could not be written, or something that was in Redis was left out.")]
+Every object is written whatever was there before. A write whose effect is
+unknown is repeated, since it writes the same bytes again; with --ttl its time
+then begins again too. Exit code 3 when anything could not be written, or
+something that was in Redis was left out.")]
 pub struct Import {
     /// The table; not with --rdb and --aof.
     #[arg(required_unless_present_any = ["rdb", "aof"])]
@@ -58,6 +63,9 @@ pub struct Import {
     /// Import the files below this directory.
     #[arg(long, value_name = "DIR", required_unless_present_any = ["jsonl", "rdb", "aof"], conflicts_with = "jsonl")]
     dir: Option<PathBuf>,
+    /// Name every file that is left out, and not only the first ones of each kind at the end.
+    #[arg(long, requires = "dir")]
+    list_skipped: bool,
     /// Import the lines of this file; '-' is stdin.
     #[arg(long, value_name = "FILE")]
     jsonl: Option<PathBuf>,
@@ -138,6 +146,7 @@ struct Run {
     written_bytes: u64,
     failed: u64,
     skipped: SkipCounts,
+    lists_skipped: bool,
     bad_lines: u64,
     /// Of what Redis left on disk.
     left_out: Option<redis::LeftOut>,
@@ -160,6 +169,7 @@ impl Import {
         let (client, table) = global.connect_to_table(self.table.as_deref().unwrap_or_default())?;
         let target = Target { table, expiry: self.lifetime.expiry() };
         let mut run = Run::new(client, global);
+        run.lists_skipped = self.list_skipped;
         if let Some(walk) = walk {
             run.files(target, walk, self.limits);
         }
@@ -263,6 +273,7 @@ impl Run {
             written_bytes: 0,
             failed: 0,
             skipped: SkipCounts::default(),
+            lists_skipped: false,
             bad_lines: 0,
             left_out: None,
         }
@@ -311,8 +322,11 @@ impl Run {
     }
 
     fn skip(&mut self, key: &[u8], why: &Skip) {
-        self.skipped.add(why);
-        self.progress.tell(&format!("ramhold: skipped '{}': {}", output::bytes_for_eyes(key), why.text()));
+        self.skipped.add(key, why);
+        if self.lists_skipped {
+            let key = output::bytes_for_eyes(key);
+            self.progress.tell(&format!("ramhold: skipped '{key}': {}", why.text()));
+        }
     }
 
     fn write(&mut self, item: Item) {
@@ -391,7 +405,7 @@ impl Run {
             if self.bad_lines > 0 {
                 line.push_str(&format!(", {} bad lines", self.bad_lines));
             }
-            output::print(&format!("{line}\n"))?;
+            output::print(&format!("{line}\n{}", self.skipped.lines()))?;
         }
         let is_left_out = self.left_out.is_some_and(|left_out| left_out.is_something());
         if self.failed + self.bad_lines > 0 || is_left_out {

@@ -3,6 +3,7 @@
 use crate::cli::Global;
 use crate::failure::{self, Failure};
 use crate::output;
+use crate::screen::Screen;
 use crate::size::parse_lifetime;
 use clap::Args;
 use ramhold_base::limits::VALUE_BYTES_MAX;
@@ -23,8 +24,9 @@ Examples:
   ramhold put locks daily \"$HOSTNAME\" --if-absent --ttl 24h
   ramhold put sessions 7f3a 'alice' --ttl 30m
   ramhold put offers spring '10 %' --expires-at $(date -d 2031-06-01 +%s000)
-An object with --ttl or --expires-at ends by itself: from then on it is absent, as if it had been removed.
-A put without them keeps the object until it is removed, whatever was said before.")]
+An object with --ttl or --expires-at ends by itself: from then on it is absent,
+as if it had been removed. A put without them keeps the object until it is
+removed, whatever was said before.")]
 pub struct Put {
     table: String,
     /// Its bytes as they are, at most 65535.
@@ -68,8 +70,10 @@ Examples:
   ramhold get users alice
   ramhold get images logo.png > logo.png
   ramhold get users alice --json        (with version, time and when it ends)
-With --json: 'time' is when it was written, in seconds since 1970; 'expires' when it ends, in milliseconds since 1970,
-and 'remaining_ms' how far off that is by the clock of this machine; null when it does not end by itself.
+With --json: 'time' is when it was written, in seconds since 1970; 'expires'
+when it ends, in milliseconds since 1970, and 'remaining_ms' how far off that is
+by the clock of this machine; null when it does not end by itself. On a terminal
+a line's end follows; anywhere else the bytes are as they are.
 Exit code 1 when there is no such object.")]
 pub struct Get {
     table: String,
@@ -94,7 +98,7 @@ pub struct Delete {
     if_version: Option<u64>,
 }
 
-/// Add to the number that an object holds as decimal text, and print the sum.
+/// Add to the number that an object holds, and print the sum.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -102,9 +106,10 @@ Examples:
   ramhold incr stats visits --by -5
   ramhold incr stats load --by 0.25 --float
   ramhold incr stats visits --if-version 12 --json   (with the version)
-No object counts for 0. One that is to end by itself still ends when it was to.
-However often it has to be sent, it counts once. Exit code 1 when what is there is not such a
-number, or the sum does not fit: integers have 64 bits, floats are finite.")]
+The number is decimal text. No object counts for 0. One that is to end by itself
+still ends when it was to. However often it has to be sent, it counts once. Exit
+code 1 when what is there is not such a number, or the sum does not fit:
+integers have 64 bits, floats are finite.")]
 pub struct Increment {
     table: String,
     key: OsString,
@@ -180,7 +185,10 @@ impl Get {
         let object = client.get_if(table, self.key.as_bytes(), only_if_version(self.if_version));
         let object = object.map_err(|error| about_key(&self.key, error))?;
         if !global.json {
-            return output::write(&object.value);
+            output::write(&object.value)?;
+            let needs_end = Screen::of_stdout().is_terminal && !object.value.ends_with(b"\n");
+            // So that the shell's prompt stands on a line of its own.
+            return if needs_end { output::write(b"\n") } else { Ok(()) };
         }
         let mut fields = serde_json::Map::new();
         output::insert_bytes(&mut fields, "key", self.key.as_bytes());

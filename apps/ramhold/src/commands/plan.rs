@@ -31,30 +31,37 @@ const YEAR_SECONDS: f64 = 365.25 * 24.0 * 3600.0;
 const AWAY_MAX: f64 = 0.1;
 
 const HELP: &str = "\
-Data loss is told for three events: a power cut of the whole cluster (all DRAM is gone) from which some servers do not
-return; the same servers dying at one moment while all others keep their DRAM; and a year in which servers are lost one by
-one, each whole again when its log is recovered and the replicas that it held are made anew. Formulas: SOSP11 4.5,
-Copysets (ATC 2013). Failure domains are single servers there; by racks it is safer.
+Data loss is told for three events: a power cut of the whole cluster (all DRAM
+is gone) from which some servers do not return; the same servers dying at one
+moment while all others keep their DRAM; and a year in which servers are lost
+one by one, each whole again when its log is recovered and the replicas that it
+held are made anew. Formulas: SOSP11 4.5, Copysets (ATC 2013). Failure domains
+are single servers there; by racks it is safer.
 
-A recovery takes as long as the slowest of disks, network and replay, after detection and the first segment: what the
-hardware allows, not a promise. Profiles, per server:
+A recovery takes as long as the slowest of disks, network and replay, after
+detection and the first segment: what the hardware allows, not a promise.
+Profiles, per server:
            network      disk read/write    replay by a core            detection
   sosp11   25 Gbit/s    213 / 197 MB/s     800 MB/s, 3.1 M records/s   150 ms
   tut15    24 Gbit/s    540 / 360 MB/s     500 MB/s, 3.1 M records/s   200 ms
   2026     25 Gbit/s    3 / 1.5 GB/s       2.5 GB/s, 6 M records/s     1300 ms
-Replay of the profile 2026 is a goal until it is measured on such a machine: measure yours and say --replay. Its detection
-is that of a host that falls silent; a process that died is noticed in 100 ms (--detection 100ms).
+Replay of the profile 2026 is a goal until it is measured on such a machine:
+measure yours and say --replay. Its detection is that of a host that falls
+silent; a process that died is noticed in 100 ms (--detection 100ms).
 
 Examples:
-  ramhold plan --servers 1000                              three replicas, scattered; 1 % do not return
+  ramhold plan --servers 1000
+      three replicas, scattered; 1 % do not return
   ramhold plan --servers 1000 --placement copyset
-  ramhold plan --servers 1000 --placement copyset --scatter-width 10 --failures 25
+  ramhold plan --servers 1000 --placement copyset --scatter-width 10 \\
+      --failures 25
   ramhold plan --servers 100000 --replicas 2 --profile sosp11 --json
-  ramhold plan --servers 12 --memory 256GiB --network 100Gbit --cores 16 --detection 100ms
+  ramhold plan --servers 12 --memory 256GiB --network 100Gbit --cores 16 \\
+      --detection 100ms
 
 Exit codes: 0 told, 2 a description that makes no sense.";
 
-/// Work out the data loss, copies and recovery time of a cluster that is described.
+/// Work out data loss, copies and recovery time of a cluster.
 #[derive(Args, Debug)]
 #[command(after_help = HELP)]
 pub struct Plan {

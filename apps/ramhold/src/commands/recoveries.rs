@@ -6,13 +6,14 @@ pub mod timeline;
 use crate::cli::Global;
 use crate::failure::{Failure, NOT_FOUND};
 use crate::output::{self, Columns};
+use crate::screen::{WIDTH, wrap};
 use crate::size::bytes_text;
 use clap::Args;
 use ramhold_client::{AwayReport, RecoveryPhase, RecoveryReport};
 use serde_json::json;
 use std::path::PathBuf;
 
-/// Show recoveries of dead servers, newest first, or the course of one.
+/// Show recoveries of dead servers, or the course of one.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Times are milliseconds after the coordinator declared the server dead:
@@ -20,23 +21,32 @@ Times are milliseconds after the coordinator declared the server dead:
   first live  the first part was served again
   done        all of it was
 
-With the name of a recovery, its course: what was done when and how much of it, by all together; how each recovery
-master fared with its partition; and what each backup did.
-  verify      from the first suspicion to the verdict; when the server really died, nobody can tell
-  read        backups read segments, divide: verified them and cut them up for the recovery masters; ahead of demand.
-              'busy' is the time in which any of it was under way, of all backups together
-  transfer    records travelled from backups to recovery masters, until publish: as in the second table
-  replicate   copies were made. Where there is room a partition is readable before that: then this tells when all of it
-              was taken in, and the copies are made under 'settle'
-  settle      backups wrote to their devices what was recovered; until then the dead server's log is kept beside it, in
-              case all power goes
-  free        backups freed what they held of the dead server. For neither anybody waits
+With the name of a recovery, its course: what was done when and how much of it,
+by all together; how each recovery master fared with its partition; and what
+each backup did.
+  verify      from the first suspicion to the verdict; when the server really
+              died, nobody can tell
+  read        backups read segments, divide: verified them and cut them up for
+              the recovery masters; ahead of demand. 'busy' is the time in which
+              any of it was under way, of all backups together
+  transfer    records travelled from backups to recovery masters, until publish:
+              as in the second table
+  replicate   copies were made. Where there is room a partition is readable
+              before that: then this tells when all of it was taken in, and the
+              copies are made under 'settle'
+  settle      backups wrote to their devices what was recovered; until then the
+              dead server's log is kept beside it, in case all power goes
+  free        backups freed what they held of the dead server. For neither
+              anybody waits
 In the second table:
   fetched     the last records had come from the backups
-  replayed    and were taken in; replicated: and stood on their backups; durable: and a head named them
-  fetch       the mean time of a request for records, 'backup' that part of it at the backup; 'read' is how long the
-              backup needed to read the segment, mostly before it was asked for
-Backups are asked once a second while a recovery runs, and when it is over until all is freed. While a recovery runs, what is not reached yet is '-'.
+  replayed    and were taken in; replicated: and stood on their backups;
+              durable: and a head named them
+  fetch       the mean time of a request for records, 'backup' that part of it
+              at the backup; 'read' is how long the backup needed to read the
+              segment, mostly before it was asked for
+Backups are asked once a second while a recovery runs, and when it is over until
+all is freed. While a recovery runs, what is not reached yet is '-'.
 
 Examples:
   ramhold recoveries
@@ -50,6 +60,9 @@ pub struct Recoveries {
     /// Draw the course of it (without a name: of the last one) into this file.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+    /// Show everything, in lines as long as it takes.
+    #[arg(long)]
+    wide: bool,
 }
 
 impl Recoveries {
@@ -71,9 +84,16 @@ impl Recoveries {
             };
         }
         match chosen {
-            Some(report) => output::print(&(timeline::text(report) + &waits_text(report))),
+            Some(report) => output::print(&(timeline::text(report, self.wide) + &waits_text(report))),
             None if recoveries.is_empty() => output::print("no recoveries\n"),
-            None => output::print(&reports_text(&recoveries)),
+            None => {
+                let mut text = match self.wide {
+                    true => reports_columns_wide(&recoveries).text(),
+                    false => reports_columns(&recoveries).fitted(WIDTH),
+                };
+                recoveries.iter().for_each(|report| text.push_str(&waits_text(report)));
+                output::print(&text)
+            }
         }
     }
 }
@@ -92,7 +112,30 @@ pub fn find<'a>(recoveries: &'a [RecoveryReport], name: &str) -> Result<&'a Reco
     })
 }
 
-pub fn reports_text(recoveries: &[RecoveryReport]) -> String {
+/// One row each, in 80 columns.
+pub fn reports_columns(recoveries: &[RecoveryReport]) -> Columns {
+    let mut columns =
+        Columns::new(["recovery", "of", "phase", "first live", "done", "parts", "bytes", "cause"]);
+    for report in recoveries {
+        columns.row([
+            report.recovery.to_string(),
+            report.crashed.to_string(),
+            phase_name(report.phase).to_owned(),
+            millis(report.first_live_millis),
+            millis(report.done_millis),
+            format!("{}/{}", report.partitions_live, report.partitions),
+            bytes_text(report.bytes),
+            output::bytes_for_eyes(report.cause.as_bytes()),
+        ]);
+    }
+    columns
+}
+
+fn millis(time: Option<u64>) -> String {
+    time.map_or_else(|| "-".to_owned(), |millis| format!("{millis} ms"))
+}
+
+pub fn reports_columns_wide(recoveries: &[RecoveryReport]) -> Columns {
     let mut columns = Columns::new([
         "recovery",
         "server",
@@ -107,7 +150,6 @@ pub fn reports_text(recoveries: &[RecoveryReport]) -> String {
         "failed",
         "cause",
     ]);
-    let millis = |time: Option<u64>| time.map_or_else(|| "-".to_owned(), |millis| format!("{millis} ms"));
     for report in recoveries {
         columns.row([
             report.recovery.to_string(),
@@ -124,36 +166,26 @@ pub fn reports_text(recoveries: &[RecoveryReport]) -> String {
             output::bytes_for_eyes(report.cause.as_bytes()),
         ]);
     }
-    let mut text = columns.text();
-    recoveries.iter().for_each(|report| text.push_str(&waits_text(report)));
-    text
+    columns
 }
 
 /// What is missing, who is away or was given up, and what can be done.
 pub fn waits_text(report: &RecoveryReport) -> String {
     let list = |some: &[AwayReport]| some.iter().map(away_text).collect::<Vec<_>>().join(", ");
     let mut text = String::new();
-    for missing in &report.missing {
-        let missing = output::bytes_for_eyes(missing.as_bytes());
-        text.push_str(&format!("{} waits for: {missing}\n", report.recovery));
-    }
-    if let Some(room) = &report.waits_for {
-        let room = output::bytes_for_eyes(room.as_bytes());
-        text.push_str(&format!("{} waits for: {room}\n", report.recovery));
+    let first = format!("{} ", report.recovery);
+    for missing in report.missing.iter().chain(&report.waits_for) {
+        text.push_str(&wrap(&first, &format!("waits for: {}", output::bytes_for_eyes(missing.as_bytes()))));
     }
     if !report.away.is_empty() {
-        text.push_str(&format!(
-            "{} goes on when one of these comes back: {}; if all are gone for good, see 'ramhold accept-loss --help'\n",
-            report.recovery,
+        let line = format!(
+            "goes on when one of these comes back: {}; if all are gone for good, see 'ramhold accept-loss --help'",
             list(&report.away)
-        ));
+        );
+        text.push_str(&wrap(&first, &line));
     }
     if !report.given_up.is_empty() {
-        text.push_str(&format!(
-            "{} does not wait for {}: given up\n",
-            report.recovery,
-            list(&report.given_up)
-        ));
+        text.push_str(&wrap(&first, &format!("does not wait for {}: given up", list(&report.given_up))));
     }
     text
 }

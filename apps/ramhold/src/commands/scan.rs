@@ -4,11 +4,19 @@ use crate::cli::Global;
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
+use crate::screen::{Screen, WIDTH, cut};
+use crate::size::bytes_text;
 use clap::Args;
 use ramhold_client::{Client, PageLimits, ScanCursor, ScannedObject, TableId};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufWriter, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+/// Of a key that is shown to a person.
+const KEY_WIDTH_MIN: usize = 8;
+const KEY_WIDTH_MAX: usize = 36;
 
 /// Show the objects of a table.
 #[derive(Args, Debug)]
@@ -16,12 +24,18 @@ use std::path::{Path, PathBuf};
 Examples:
   ramhold scan users
   ramhold scan users --keys --prefix session/
-  ramhold scan users --limit 1000 --json      (one object a line, the last line has the cursor)
+  ramhold scan users --prefix \"$(printf 'a\\377')\"
+  ramhold scan users --prefix-base64 AP8=
+      bytes that cannot be typed: here 0 and 255
+  ramhold scan users --limit 1000 --json
+      one object a line, the last line has the cursor
   ramhold scan users --limit 1000 --cursor $CURSOR
-Objects come in no order that means anything, their keys and values as text with a tab between. One
-that is there all the time is shown once, whatever fails or moves meanwhile; one that comes or goes
-meanwhile once or not at all.
-A cursor may be kept as long as the table exists, and goes on whoever owns the objects by then.")]
+On a terminal each object is one line of 80 columns: key, size, and the value's
+beginning. Elsewhere, as in '| cat', keys and values are whole, as text with a
+tab between. Objects come in no order that means anything. One that is there all
+the time is shown once, whatever fails or moves meanwhile; one that comes or
+goes meanwhile once or not at all. A cursor may be kept as long as the table
+exists, and goes on whoever owns the objects by then.")]
 pub struct Scan {
     table: String,
     /// Stop after so many objects and tell where to go on, on stderr or in the last line of JSON.
@@ -32,7 +46,10 @@ pub struct Scan {
     cursor: Option<ScanCursor>,
     /// Only keys that begin so. All objects are looked at all the same.
     #[arg(long, value_name = "BYTES")]
-    prefix: Option<String>,
+    prefix: Option<OsString>,
+    /// The same for bytes that cannot be typed, as base64.
+    #[arg(long, value_name = "BASE64", conflicts_with = "prefix", value_parser = parse_base64)]
+    prefix_base64: Option<Bytes>,
     /// Without values.
     #[arg(long)]
     keys: bool,
@@ -41,13 +58,17 @@ pub struct Scan {
     pass_lost: bool,
 }
 
-/// Write all objects of a table as lines of JSON, as 'import --jsonl' reads them.
+/// Write all objects of a table as lines of JSON.
+///
+/// 'import --jsonl' reads them.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   ramhold export users > users.jsonl
-  ramhold export users --out users.jsonl && ramhold import copy --jsonl users.jsonl
-Each object that is there all the time is written once. Versions, and when objects end, are not written.")]
+  ramhold export users --out users.jsonl \\
+      && ramhold import copy --jsonl users.jsonl
+Each object that is there all the time is written once. Versions, and when
+objects end, are not written.")]
 pub struct Export {
     table: String,
     /// Made; it must not be there yet. Without it, or with '-', stdout.
@@ -56,6 +77,17 @@ pub struct Export {
     /// Go on where objects without replicas were lost, instead of ending with an error.
     #[arg(long)]
     pass_lost: bool,
+}
+
+/// What base64 stands for.
+#[derive(Clone, Debug)]
+struct Bytes(Vec<u8>);
+
+fn parse_base64(text: &str) -> Result<Bytes, String> {
+    let decoded = crate::base64::decode(text).map(Bytes);
+    decoded.ok_or_else(|| {
+        format!("'{text}' is not base64, with padding, like AP8=; 'printf BYTES | base64' makes it")
+    })
 }
 
 impl Scan {
@@ -68,6 +100,7 @@ impl Scan {
         }
         let mut left = self.limit.unwrap_or(u64::MAX);
         let mut next = Some(begin);
+        let is_for_eyes = Screen::of_stdout().is_terminal && !global.json;
         while let Some(cursor) = next.as_ref().filter(|_| left > 0) {
             let count = u32::try_from(left).unwrap_or(u32::MAX);
             let limits = PageLimits {
@@ -78,8 +111,14 @@ impl Scan {
             };
             let page = client.scan_page(cursor, limits).map_err(|error| about(&self.table, error))?;
             let mut text = String::new();
-            for object in page.objects.iter().filter(|object| self.is_wanted(object)) {
-                self.line(global, object, &mut text);
+            let wanted: Vec<&ScannedObject> =
+                page.objects.iter().filter(|object| self.is_wanted(object)).collect();
+            let keys = wanted.iter().map(|object| object.key.len()).max().unwrap_or_default();
+            for object in wanted {
+                match is_for_eyes {
+                    true => text.push_str(&self.glance(object, keys)),
+                    false => self.line(global, object, &mut text),
+                }
                 left -= 1;
             }
             output::print(&text)?;
@@ -89,13 +128,31 @@ impl Scan {
             let cursor = next.map(|cursor| cursor.to_string());
             output::print_json(&serde_json::json!({ "cursor": cursor }))?;
         } else if let Some(cursor) = next {
-            eprintln!("ramhold: there may be more: --cursor {cursor}");
+            crate::output::tell(&format!("ramhold: there may be more: --cursor {cursor}"));
         }
         Ok(())
     }
 
     fn is_wanted(&self, object: &ScannedObject) -> bool {
-        self.prefix.as_ref().is_none_or(|prefix| object.key.starts_with(prefix.as_bytes()))
+        let typed = self.prefix.as_ref().map(|prefix| prefix.as_bytes());
+        let prefix = typed.or(self.prefix_base64.as_ref().map(|prefix| prefix.0.as_slice()));
+        prefix.is_none_or(|prefix| object.key.starts_with(prefix))
+    }
+
+    /// One line of 80 columns: the key, how many bytes the value has, and its beginning. `keys`: of how many bytes the
+    /// longest key is.
+    fn glance(&self, object: &ScannedObject, keys: usize) -> String {
+        let key = output::bytes_for_eyes(&object.key);
+        if self.keys {
+            return cut(&key, WIDTH) + "\n";
+        }
+        let width = keys.clamp(KEY_WIDTH_MIN, KEY_WIDTH_MAX);
+        let size = bytes_text(object.value.len() as u64);
+        let begin = object.value.get(..WIDTH).unwrap_or(&object.value);
+        let value = output::bytes_for_eyes(begin);
+        let more = if begin.len() < object.value.len() { "…" } else { "" };
+        let line = format!("{:<width$}  {size:>9}  {value}{more}", cut(&key, width));
+        cut(&line, WIDTH) + "\n"
     }
 
     fn line(&self, global: &Global, object: &ScannedObject, text: &mut String) {
@@ -147,7 +204,7 @@ impl Export {
         }
         out.flush().map_err(failed)?;
         progress.finish();
-        eprintln!("exported {objects} objects, {bytes} bytes");
+        crate::output::tell(&format!("exported {objects} objects, {bytes} bytes"));
         Ok(())
     }
 }

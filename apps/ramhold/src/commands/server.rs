@@ -5,15 +5,17 @@
 
 mod buffers;
 mod device;
+mod forget;
 
 use crate::admin::{self, Admin, parse_admin};
+use crate::cli::Global;
 use crate::cross_slot::parse_cross_slot;
 use crate::failure::Failure;
 use crate::memory::{MemoryPlan, PLACE_BYTES, Roles, check_available};
 use crate::process;
 use crate::size::{bytes_text, parse_bytes, parse_duration};
 use buffers::BufferPlace;
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use ramhold_admin::Door;
 use ramhold_backup::{BackupConfig, Buffers};
 use ramhold_base::limits::{
@@ -31,6 +33,7 @@ use ramhold_runtime::{
 use ramhold_wire::membership::Label;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -42,34 +45,44 @@ const ENLIST_INTERVAL: Duration = Duration::from_millis(250);
 const PORT_ATTEMPT_COUNT: u32 = 16;
 
 const HELP: &str = "\
-Options can also come from a file (--config FILE, keys as the long options without --) and from the environment
-(RAMHOLD_MEMORY=64GiB); what is typed wins over the environment, and that over the file.
+Options can also come from a file (--config FILE, keys as the long options
+without --) and from the environment (RAMHOLD_MEMORY=64GiB); what is typed wins
+over the environment, and that over the file.
 
-RAMHOLD_CPU=baseline|sse4.2|avx512|vpclmulqdq makes any ramhold program use these instructions for checksums and copies,
-to test them; without it the program uses the best that the processor has, and the server says at its start which.
+RAMHOLD_CPU=baseline|sse4.2|avx512|vpclmulqdq makes any ramhold program use
+these instructions for checksums and copies, to test them; without it the
+program uses the best that the processor has, and the server says at its start
+which.
 
-SIGTERM or SIGINT ends the server cleanly: everything is flushed first. A second signal ends it at once.
+SIGTERM or SIGINT ends the server cleanly: everything is flushed first. A second
+signal ends it at once.
 
 Examples:
-  ramhold server --coordinator 127.0.0.1:7400 --dir /var/lib/ramhold --memory 4GiB
-  ramhold server --coordinator 10.0.0.1 --bind 10.0.0.2:7401 --insecure-network \\
-      --dir /srv/ramhold --memory 64GiB --disk 400GiB --label host=b --label rack=1
+  ramhold server --coordinator 127.0.0.1:7400 --dir /var/lib/ramhold \\
+      --memory 4GiB
+  ramhold server --coordinator 10.0.0.1 --bind 10.0.0.2:7401 \\
+      --insecure-network --dir /srv/ramhold --memory 64GiB --disk 400GiB \\
+      --label host=b --label rack=1
   ramhold server --config /etc/ramhold/server.toml
+  ramhold server forget s5
 
-Exit codes: 0 stopped cleanly, 2 it cannot start, 3 the cluster has declared it dead,
-4 it cannot serve (the directory belongs to another cluster, or is damaged),
-5 its memory is damaged where no backup has it (nothing acknowledged is lost; start it again).";
+Exit codes: 0 stopped cleanly, 2 it cannot start, 3 the cluster has declared it
+dead, 4 it cannot serve (the directory belongs to another cluster, or is
+damaged), 5 its memory is damaged where no backup has it (nothing acknowledged
+is lost; start it again).";
 
-/// Run a storage server.
+/// Run a storage server, or forget one that is gone for good.
 #[derive(Args, Debug)]
-#[command(after_help = HELP)]
+#[command(after_help = HELP, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Server {
+    #[command(subcommand)]
+    command: Option<ServerCommand>,
     /// Where the coordinator is: HOST[:PORT].
-    #[arg(long, env = "RAMHOLD_COORDINATOR", value_name = "ADDR")]
-    coordinator: String,
+    #[arg(long, env = "RAMHOLD_COORDINATOR", value_name = "ADDR", required = true)]
+    coordinator: Option<String>,
     /// The data directory: identity and replicas. Made when it is missing.
-    #[arg(long, env = "RAMHOLD_DIR")]
-    dir: PathBuf,
+    #[arg(long, env = "RAMHOLD_DIR", required = true)]
+    dir: Option<PathBuf>,
     /// Where acknowledged writes wait to be flushed; must be in memory (tmpfs).
     /// By default below /dev/shm, in a directory of this user and data directory.
     #[arg(long, env = "RAMHOLD_BUFFER_DIR", value_name = "DIR")]
@@ -145,7 +158,7 @@ pub struct Server {
     #[arg(long, env = "RAMHOLD_BUFFERS_SURVIVE_POWER")]
     buffers_survive_power: bool,
     /// Where else to listen for Redis clients, at the address of --bind: several servers of one machine may share a port,
-    /// and each connection goes to one of them. Redis clients are heard at --bind too.
+    /// and each connection goes to one of them, also to one that is stopped. Redis clients are heard at --bind too.
     #[arg(long, env = "RAMHOLD_RESP_PORT", value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     resp_port: Option<u16>,
     /// A port of this server, at the address of --bind, for clients of Redis Cluster alone. CLUSTER SLOTS tells it instead of
@@ -193,9 +206,17 @@ pub struct Server {
     /// A file with options.
     #[arg(long, env = "RAMHOLD_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Standard input is a socket that listens for Redis clients; other servers accept from it too.
+    #[arg(long, hide = true, conflicts_with = "no_resp")]
+    resp_stdin: bool,
     /// Stop when this process, the parent, ends.
     #[arg(long, hide = true, value_name = "PID")]
     end_with: Option<u32>,
+}
+
+#[derive(Subcommand, Debug)]
+enum ServerCommand {
+    Forget(forget::Forget),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -237,7 +258,10 @@ fn password(path: &Path) -> Result<String, Failure> {
     }
 }
 
-pub fn run(arguments: Server) -> Result<(), Failure> {
+pub fn run(arguments: Server, global: &Global) -> Result<(), Failure> {
+    if let Some(ServerCommand::Forget(forget)) = arguments.command {
+        return forget.run(global);
+    }
     if let Some(parent) = arguments.end_with {
         process::end_with(parent)?;
     }
@@ -260,6 +284,12 @@ pub fn run(arguments: Server) -> Result<(), Failure> {
         prepared.buffers.give_back();
     }
     process::ended(exit)
+}
+
+impl Server {
+    fn dir(&self) -> &Path {
+        self.dir.as_deref().expect("the parser requires it where no subcommand is given")
+    }
 }
 
 /// What was found and chosen before the start.
@@ -289,17 +319,17 @@ impl Prepared {
             let text = format!("others cannot reach {}; say with --advertise where they can", arguments.bind);
             return Err(Failure::usage(text));
         }
-        let coordinator = *parse_addresses(&arguments.coordinator)
+        let coordinator = *parse_addresses(arguments.coordinator.as_deref().expect("the parser requires it"))
             .map_err(|error| Failure::from(error).about("--coordinator"))?
             .first()
             .expect("a list of addresses is not empty");
         raise_file_limit();
 
-        let dir = device::make_dir(&arguments.dir)?;
+        let dir = device::make_dir(arguments.dir())?;
         let buffers = BufferPlace::new(arguments.buffer_dir.as_deref(), &dir)?;
         let memory = MemoryPlan::new(arguments.memory, roles, arguments.buffers).map_err(Failure::usage)?;
         if let Some(told) = buffers::abandoned() {
-            eprintln!("ramhold: {told}");
+            crate::output::tell(&format!("ramhold: {told}"));
         }
         check_available(memory.total_bytes, buffers.held_bytes(), memory_available())
             .map_err(Failure::usage)?;
@@ -330,13 +360,14 @@ impl Prepared {
                     .flatten()
                     .map(|port| SocketAddr::new(listen.ip(), port))
                     .collect(),
+                listen_open: handed(arguments.resp_stdin)?,
                 hears_bytes: self.resp.is_some(),
                 poll: match arguments.poll {
                     PollMode::Adaptive => Poll::ADAPTIVE,
                     PollMode::Busy => Poll::Busy,
                 },
                 disk: Some(DiskConfig {
-                    data_dir: arguments.dir.clone(),
+                    data_dir: arguments.dir().to_owned(),
                     buffer_dir: self.buffers.path().to_owned(),
                 }),
                 read_memory_bytes: self.memory.recovery_cache_bytes,
@@ -402,7 +433,7 @@ impl Prepared {
             format!("  listens      {}", listens.expect("a server always listens")),
             redis_line(arguments),
             admin::line(admin),
-            format!("  data         {}", arguments.dir.display()),
+            format!("  data         {}", arguments.dir().display()),
             format!("  memory       {}", self.memory.text()),
             format!("  processor    {}", processor::path()),
         ];
@@ -420,7 +451,7 @@ impl Prepared {
                  of a synced table nothing"
             ));
         }
-        println!("{}", lines.join("\n"));
+        crate::output::show(&lines.join("\n"));
     }
 }
 
@@ -443,6 +474,9 @@ fn redis_line(arguments: &Server) -> String {
     }
     let at = |port| SocketAddr::new(arguments.bind.ip(), port);
     let mut text = "  redis        there too".to_owned();
+    if arguments.resp_stdin {
+        text += ", and at the port that all servers share";
+    }
     if let Some(port) = arguments.resp_port {
         text += &format!("; at {}", at(port));
     }
@@ -450,6 +484,13 @@ fn redis_line(arguments: &Server) -> String {
         text += &format!("; clients of Redis Cluster at {}", at(port));
     }
     text
+}
+
+/// The listening socket that a server of 'ramhold dev' has as its standard input.
+fn handed(is_handed: bool) -> Result<Vec<OwnedFd>, Failure> {
+    let stdin = is_handed.then(|| std::io::stdin().as_fd().try_clone_to_owned()).transpose();
+    let stdin = stdin.map_err(|error| Failure::usage(format!("--resp-stdin: {error}")))?;
+    Ok(stdin.into_iter().collect())
 }
 
 /// How the Redis protocol is to be spoken.

@@ -1,11 +1,13 @@
 //! `status`: the whole cluster at a glance, from the coordinator and from every server.
 
+mod findings;
 mod json;
 mod text;
 
 use crate::cli::Global;
 use crate::failure::Failure;
 use crate::output;
+use crate::screen::Screen;
 use clap::Args;
 use ramhold_client::{
     Client, ClusterStatus, Error, Operation, OperationId, ProcessStatus, Reply, ServerId, ServerState,
@@ -14,22 +16,33 @@ use ramhold_client::{
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::time::Duration;
+use text::Breadth;
 
 /// A server that does not answer within this is shown without its figures.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(1);
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Show servers, memory, tables, recoveries, losses and warnings.
+/// Show whether the cluster is well, and what to do if not.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   ramhold status
   ramhold status --watch
-  ramhold status --json | jq '.servers[] | {id, log_used_bytes}'")]
+  ramhold status --wide
+  ramhold status --json | jq '.servers[] | {id, log_used_bytes}'
+
+The first line is the verdict: healthy, recovering (it mends itself), degraded
+(all is served, but something needs you) or critical (something is lost, refused
+or not served). What was found follows, each with what to do. 'memory' and
+'disk' tell how full a server's log and its room for replicas are. Exit code 0
+whatever the verdict; --json has it as 'verdict'.")]
 pub struct Status {
     /// Show it again every second until interrupted; with --json one line each time.
     #[arg(long)]
     watch: bool,
+    /// Show everything, in lines as long as it takes.
+    #[arg(long)]
+    wide: bool,
 }
 
 /// Everything that is shown at one time.
@@ -44,25 +57,25 @@ impl Status {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         let mut client = global.connect()?;
         if !self.watch {
-            return show(&take(&mut client, global.timeout())?, global, "");
+            return self.show(&take(&mut client, global.timeout())?, global, "");
         }
         let clear = if std::io::stdout().is_terminal() && !global.json { "\x1b[H\x1b[2J" } else { "" };
         loop {
             match take(&mut client, global.timeout()) {
-                Ok(picture) => show(&picture, global, clear)?,
+                Ok(picture) => self.show(&picture, global, clear)?,
                 // Watching is for bad times above all: go on.
-                Err(error) => eprintln!("ramhold: {}", Failure::from(error).text()),
+                Err(error) => crate::output::tell(&format!("ramhold: {}", Failure::from(error).text())),
             }
             std::thread::sleep(WATCH_INTERVAL);
         }
     }
-}
 
-fn show(picture: &Picture, global: &Global, before: &str) -> Result<(), Failure> {
-    if global.json {
-        output::print_json(&json::picture(picture))
-    } else {
-        output::print(&format!("{before}{}", text::picture(picture)))
+    fn show(&self, picture: &Picture, global: &Global, before: &str) -> Result<(), Failure> {
+        if global.json {
+            return output::print_json(&json::picture(picture));
+        }
+        let breadth = if self.wide { Breadth::Wide } else { Breadth::Narrow };
+        output::print(&format!("{before}{}", text::picture(picture, breadth, Screen::of_stdout())))
     }
 }
 

@@ -11,8 +11,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 const HELP: &str = "\
-The coordinator ends first, then all servers at once, with everything flushed. Start on the same directory again with
-'ramhold dev --dir DIR'. Exit codes: 0 it has ended or did not run, 2 it does not end.
+The coordinator ends first, then all servers at once, with everything flushed.
+Start on the same directory again with 'ramhold dev --dir DIR'.
+
+Exit codes: 0 it has ended or did not run, 2 it does not end.
 
 Examples:
   ramhold stop --dir ./cluster

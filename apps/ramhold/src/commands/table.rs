@@ -1,6 +1,7 @@
 //! `table create|list|describe|alter|split|merge|drop` (A1, A8, D2).
 
 use crate::cli::Global;
+use crate::connection::about_table;
 use crate::failure::{Failure, REFUSED, UNKNOWN};
 use crate::output::{self, Columns};
 use crate::progress::Progress;
@@ -31,7 +32,7 @@ enum TableCommand {
     /// List all tables.
     #[command(after_help = "Example:\n  ramhold table list --json")]
     List,
-    /// Show a table's options, how many objects it has, and who owns which part of it.
+    /// Show a table's options, its objects, and who owns what of it.
     #[command(after_help = "Example:\n  ramhold table describe users")]
     Describe {
         name: String,
@@ -71,7 +72,7 @@ struct Create {
     wait: bool,
 }
 
-/// Keep a table in another way: on devices or in buffers, with more copies or fewer.
+/// Change a table's durability or replica count online.
 ///
 /// Its tablets are moved one stretch after the other while everybody goes on reading and writing; a write to the stretch that
 /// is being moved waits for a fraction of a second. Waits until all are moved: as long as it takes, or for --timeout. Moving
@@ -82,23 +83,26 @@ struct Create {
 Examples:
   ramhold table alter users --durability synced
   ramhold table alter users --replicas 2
-  ramhold table alter users --durability buffered --replicas 3 --no-wait")]
+  ramhold table alter users --durability buffered --replicas 3 --no-wait
+
+At least one of --durability and --replicas is needed.",
+    group = clap::ArgGroup::new("change").required(true).multiple(true))]
 struct Alter {
     name: String,
     /// What an acknowledged write is good for.
-    #[arg(long, value_enum, required_unless_present = "replicas")]
+    #[arg(long, value_enum, group = "change")]
     durability: Option<KeptArgument>,
     /// Copies on backups.
-    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=i64::from(REPLICA_COUNT_MAX)))]
+    #[arg(long, group = "change", value_parser = clap::value_parser!(u8).range(1..=i64::from(REPLICA_COUNT_MAX)))]
     replicas: Option<u8>,
     /// Return when it is stored that the table is to be kept so.
     #[arg(long)]
     no_wait: bool,
 }
 
-/// Cut a table's tablets into smaller ones; they stay on their servers.
+/// Cut a table's tablets into smaller ones.
 ///
-/// Nothing moves and nobody waits. Smaller tablets are recovered, counted and later moved each by itself. Without --at each
+/// They stay on their servers; nothing moves and nobody waits. Smaller tablets are recovered, counted and later moved each by itself. Without --at each
 /// is cut where its bytes lie, as far as its server knows: tables of less than some 10 MB are cut into equal ranges of hashes.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -117,7 +121,7 @@ struct Split {
     at: Option<String>,
 }
 
-/// Join a table's neighbouring tablets that one server has; they stay there.
+/// Join a table's neighbouring tablets that one server has.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -298,7 +302,8 @@ impl Table {
             TableCommand::List => list(global),
             TableCommand::Describe { name } => {
                 let mut client = global.connect()?;
-                let description = client.describe_table(&name).map_err(|error| about(&name, error))?;
+                let description = client.describe_table(&name);
+                let description = description.map_err(|error| about_table(&mut client, &name, error))?;
                 let objects = count(&mut client, &description);
                 if global.json {
                     output::print_json(&description_json(&description, objects))
@@ -434,7 +439,8 @@ fn divide(
     ask: impl FnOnce(&mut Client, TableId, Option<KeyHash>) -> Result<u32, Error>,
 ) -> Result<(), Failure> {
     let mut client = global.connect()?;
-    let table = client.describe_table(name).map_err(|error| about(name, error))?;
+    let table = client.describe_table(name);
+    let table = table.map_err(|error| about_table(&mut client, name, error))?;
     let at = at.map(|at| place(&at, table.options.slots)).transpose()?;
     let before = table.tablets.len();
     let tablets = ask(&mut client, table.table, at).map_err(|error| undivided(name, error))?;
@@ -538,10 +544,10 @@ fn list(global: &Global) -> Result<(), Failure> {
     if tables.is_empty() {
         return output::print("no tables\n");
     }
-    output::print(&tables_text(&tables))
+    output::print(&tables_columns(&tables).text())
 }
 
-pub fn tables_text(tables: &[TableSummary]) -> String {
+pub fn tables_columns(tables: &[TableSummary]) -> Columns {
     let mut columns = Columns::new(["table", "id", "durability", "replicas", "tablets", "slots", "losses"]);
     for table in tables {
         columns.row([
@@ -554,7 +560,7 @@ pub fn tables_text(tables: &[TableSummary]) -> String {
             table.losses.to_string(),
         ]);
     }
-    columns.text()
+    columns
 }
 
 pub fn summary_json(table: &TableSummary) -> serde_json::Value {

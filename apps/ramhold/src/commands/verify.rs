@@ -20,15 +20,18 @@ use std::path::{Path, PathBuf};
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  ramhold import docs --dir /usr/share/doc && ramhold verify docs --dir /usr/share/doc
-  ramhold verify docs --dir /usr/share/doc --exact   (and nothing else is in the table)
+  ramhold import docs --dir /usr/share/doc \\
+      && ramhold verify docs --dir /usr/share/doc
+  ramhold verify docs --dir /usr/share/doc --exact
+      and nothing else is in the table
 
-Each file's object is read back and compared byte for byte. Missing and different objects are listed
-by name.
-A file that differs and was modified after its object was written counts as changed, not as lost.
-With --exact the table is then scanned: each file's object must be met exactly once, and no other
-object.
-Exit code 1 when an object is missing, different or one too many, 3 when one could not be read.")]
+Each file's object is read back and compared byte for byte. Missing and
+different objects are listed by name. A file that differs and was modified after
+its object was written counts as changed, not as lost.
+With --exact the table is then scanned: each file's object must be met exactly
+once, and no other object.
+Exit code 1 when an object is missing, different or one too many, 3 when one
+could not be read.")]
 pub struct Verify {
     table: String,
     /// The directory that was imported.
@@ -131,8 +134,8 @@ impl Run {
         let (mut files, mut bytes) = (0, 0);
         for found in walk {
             let (path, key) = match found {
-                Found::Skipped { why, .. } => {
-                    self.skipped.add(&why);
+                Found::Skipped { key, why } => {
+                    self.skipped.add(&key, &why);
                     continue;
                 }
                 Found::File { path, key } => (path, key),
@@ -141,7 +144,7 @@ impl Run {
             let length = match readable_length(&path) {
                 Ok(length) => length,
                 Err(why) => {
-                    self.skipped.add(&why);
+                    self.skipped.add(&key, &why);
                     continue;
                 }
             };
@@ -204,6 +207,19 @@ impl Run {
         self.progress.finish();
         let rate = self.same_bytes as f64 / seconds.max(1e-9);
         let exact = self.exact.take();
+        let is_exact = exact.as_ref().is_none_or(Exact::is_right);
+        let told = self.tell(global, exact, seconds, rate);
+        // What was found is the answer, also when nobody has read all of the text.
+        if !self.missing.is_empty() || !self.different.is_empty() || !is_exact {
+            Err(Failure::told(failure::NOT_FOUND))
+        } else if self.failed > 0 {
+            Err(Failure::told(failure::REFUSED))
+        } else {
+            told
+        }
+    }
+
+    fn tell(&self, global: &Global, exact: Option<Exact>, seconds: f64, rate: f64) -> Result<(), Failure> {
         if global.json {
             let mut json = json!({
                 "same": self.same,
@@ -237,7 +253,7 @@ impl Run {
             if let Some(exact) = &exact {
                 let Exact { files, extra, twice, unmet } = exact;
                 for (what, names) in [("extra", extra), ("met twice", twice), ("not met", unmet)] {
-                    names.iter().for_each(|name| eprintln!("ramhold: {what} '{name}'"));
+                    names.iter().for_each(|name| crate::output::tell(&format!("ramhold: {what} '{name}'")));
                 }
                 let met = files.values().filter(|times| **times == 1).count();
                 let (extra, twice, unmet) = (extra.len(), twice.len(), unmet.len());
@@ -246,14 +262,7 @@ impl Run {
                 ))?;
             }
         }
-        let is_exact = exact.is_none_or(|exact| exact.is_right());
-        if !self.missing.is_empty() || !self.different.is_empty() || !is_exact {
-            Err(Failure::told(failure::NOT_FOUND))
-        } else if self.failed > 0 {
-            Err(Failure::told(failure::REFUSED))
-        } else {
-            Ok(())
-        }
+        Ok(())
     }
 }
 

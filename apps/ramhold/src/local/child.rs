@@ -29,11 +29,17 @@ pub struct Child {
 impl Child {
     /// Starts this same program with other arguments, in a process group of its own: the terminal's Ctrl-C is for us,
     /// and we end our children in order.
-    pub fn start(name: &str, arguments: Vec<OsString>, log: &Path, output: Output) -> Result<Child, Failure> {
+    pub fn start(
+        name: &str,
+        arguments: Vec<OsString>,
+        input: Stdio,
+        log: &Path,
+        output: Output,
+    ) -> Result<Child, Failure> {
         let program = std::env::current_exe()
             .map_err(|error| Failure::usage(format!("cannot find this program's own file: {error}")))?;
         let mut command = Command::new(&program);
-        command.args(arguments).stdin(Stdio::null()).process_group(0);
+        command.args(arguments).stdin(input).process_group(0);
         for (variable, _) in std::env::vars_os() {
             // Options that the environment gives to us are not meant for them.
             if variable.as_encoded_bytes().starts_with(b"RAMHOLD_") {

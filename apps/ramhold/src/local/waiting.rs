@@ -5,8 +5,11 @@ use super::{LOOK_INTERVAL, LocalCluster, name};
 use crate::failure::Failure;
 use crate::interrupt;
 use ramhold_client::{Client, ClusterStatus, Options, ServerState};
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
+
+const PONG: &[u8; 7] = b"+PONG\r\n";
 
 /// One attempt of a status request while processes are still starting.
 const ATTEMPT: Duration = Duration::from_secs(1);
@@ -58,6 +61,36 @@ pub fn wait_until_healthy(
         within.as_secs(),
         cluster.plan.dir.join("logs").display()
     )))
+}
+
+/// Waits until every server answers Redis clients with more than that it is loading.
+pub fn wait_until_redis_is_served(cluster: &mut LocalCluster, within: Duration) -> Result<(), Failure> {
+    let start = Instant::now();
+    let mut waiting: Vec<SocketAddr> =
+        (1..=cluster.plan.server_count()).map(|server| cluster.plan.address(server)).collect();
+    loop {
+        interrupt::check()?;
+        check_running(cluster)?;
+        waiting.retain(|server| !is_redis_served(*server));
+        let Some(first) = waiting.first() else { return Ok(()) };
+        if start.elapsed() >= within {
+            let text = format!("{first} does not serve Redis clients after {} s", within.as_secs());
+            return Err(Failure::usage(text));
+        }
+        std::thread::sleep(LOOK_INTERVAL);
+    }
+}
+
+fn is_redis_served(server: SocketAddr) -> bool {
+    let ask = || -> std::io::Result<bool> {
+        let mut stream = TcpStream::connect_timeout(&server, ATTEMPT)?;
+        stream.set_read_timeout(Some(ATTEMPT))?;
+        stream.write_all(b"PING\r\n")?;
+        let mut answer = [0; PONG.len()];
+        stream.read_exact(&mut answer)?;
+        Ok(answer == *PONG)
+    };
+    ask().unwrap_or(false)
 }
 
 fn check_running(cluster: &mut LocalCluster) -> Result<(), Failure> {

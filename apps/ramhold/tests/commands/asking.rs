@@ -8,24 +8,36 @@ fn status_shows_servers_warnings_losses_and_recoveries() {
     let played = Played::start(Mischief::default());
     played.ramhold(&["table", "create", "users"]).ok();
     let text = played.ramhold(&["status"]).ok().text();
+    assert!(text.starts_with("critical: 2 of 4 servers up; 6 findings, the gravest first\n"), "{text}");
     let wanted = [
-        "cluster c77 (coordinator 0.1.0, term2): 2 of 3 servers up, 1 tables, 1 tablets, 0 recovering",
-        "warning: fewer failure domains than replicas",
-        "loss 4: writes to t1 on server s9 may be gone: the table keeps no replicas",
-        "host=h1",
-        "1.0 MiB   1.0 GiB",
-        "s2 does not tell its figures",
-        "127.0.0.1:1 refused the connection",
-        "s1 stream st1 waits for a third backup (100 bytes not replicated)",
-        "crashed",
+        "- critical: writes to t1 on s9 may be gone: the table keeps no replicas\n  do: 'ramhold acknowledge-loss 4'",
+        "- critical: r5 of s3 waits for: segment seg7\n  do: start the servers that are down;",
+        "- critical: writes on s1 wait: a third backup (100 B not replicated)\n  do: start servers",
+        "- degraded: fewer failure domains than replicas\n  do: start more\n",
+        "- degraded: s6 at 10.0.0.6:7401 is gone since 2023-11-14 22:13 UTC (",
+        "  do: start it again on its directory, or 'ramhold server forget s6'\n",
+        "- degraded: s2 at 127.0.0.1:1 does not tell its figures:",
+        "cluster c000000000000004d: 1 table, 1 tablet, 0 recovering\n",
+        "s2      127.0.0.1:1      silent  -       -     -        h2\n",
+        "s6      10.0.0.6:7401    gone    -       -     -        h6\n",
+        "dead",
         "users",
-        "r5 waits for: segment seg7",
     ];
     for wanted in wanted {
         assert!(text.contains(wanted), "'{wanted}' is missing in:\n{text}");
     }
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(!text.contains('\x1b'), "colours are for terminals");
+    let wide = played.ramhold(&["status", "--wide"]).ok().text();
+    for wanted in
+        ["coordinator 0.1.0, term2; replicas are placed by scatter", "1.0 MiB   1.0 GiB", "host=h1", "3/10"]
+    {
+        assert!(wide.contains(wanted), "'{wanted}' is missing in:\n{wide}");
+    }
     let json = played.ramhold(&["status", "--json"]).ok().json();
-    assert_eq!(json["cluster"], "c77");
+    assert_eq!((&json["verdict"], &json["cluster"]), (&"critical".into(), &"c000000000000004d".into()));
+    assert_eq!((&json["expected"], &json["gone"][0]["id"]), (&4.into(), &6.into()));
+    assert_eq!(json["findings"][0]["grade"], "critical");
     assert_eq!(json["servers"][0]["log_used_bytes"], 1 << 20);
     assert_eq!(json["servers"][0]["backup"]["frames_max"], 10);
     assert!(json["servers"][1]["unreachable"].is_string());
@@ -36,15 +48,34 @@ fn status_shows_servers_warnings_losses_and_recoveries() {
     assert!(!played.ramhold(&["status"]).ok().text().contains("loss 4"));
 }
 
+// B1
+#[test]
+fn a_server_that_is_gone_is_forgotten() {
+    let played = Played::start(Mischief::default());
+    let up = played.ramhold(&["server", "forget", "s1"]).failed(3);
+    assert_eq!(up, "ramhold: s1 is up; stop it first, then forget it when it is gone\n");
+    assert!(played.ramhold(&["server", "forget", "s9"]).failed(1).contains("s9 is not gone; gone are s6"));
+    assert_eq!(played.ramhold(&["server", "forget", "s6"]).ok().text(), "s6 is not expected any more\n");
+    let text = played.ramhold(&["status"]).ok().text();
+    assert!(text.contains("2 of 3 servers up") && !text.contains("s6"), "{text}");
+    assert!(played.ramhold(&["server", "forget", "s6"]).failed(1).contains("no server is gone"));
+    assert_eq!(played.ramhold(&["server", "forget", "6"]).code, 2);
+}
+
 #[test]
 fn recoveries_show_their_times() {
     // F11
     let played = Played::start(Mischief::default());
     let text = played.ramhold(&["recoveries"]).ok().text();
     for wanted in
-        ["r5", "s3 127.0.0.1", "incomplete", "120 ms", "0/4", "2048 (2.0 KiB)", "connection refused twice"]
+        ["r5", "s3", "incomplete", "0/4", "2.0 KiB", "connection refused …", "r5 waits for: segment seg7"]
     {
         assert!(text.contains(wanted), "'{wanted}' is missing in:\n{text}");
+    }
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    let wide = played.ramhold(&["recoveries", "--wide"]).ok().text();
+    for wanted in ["s3 127.0.0.1", "120 ms", "2048 (2.0 KiB)", "connection refused twice"] {
+        assert!(wide.contains(wanted), "'{wanted}' is missing in:\n{wide}");
     }
     let json = played.ramhold(&["recoveries", "--json"]).ok().json();
     assert_eq!(
@@ -66,6 +97,8 @@ fn the_course_of_a_recovery_tells_what_backups_did() {
     assert_eq!(line("read  "), read, "it is not over, so more may follow");
     assert_eq!(line("divide ")[7..9], ["32", "segments"]);
     assert_eq!(line("s4 ").last(), Some(&"7"), "what it holds");
+    assert!(text.contains("cause: connection refused twice\n"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let json = played.ramhold(&["recoveries", "r5", "--json"]).ok().json();
     let course = json["course"].as_array().unwrap();
     let divide = course.iter().find(|step| step["step"] == "divide").unwrap();

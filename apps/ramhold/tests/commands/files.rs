@@ -32,9 +32,14 @@ fn files_become_objects_and_are_verified() {
     let bytes = 6 + 8 + 7 + 11 + 1024 * 1024;
     assert!(ran.text().starts_with(&format!("imported 6 objects, {bytes} bytes in ")), "{ran:?}");
     assert!(
-        ran.text().contains("3 skipped (1 links, 1 special, 1 too large, 0 unreadable), 0 failed"),
+        ran.text().contains(
+            "3 skipped, 0 failed\nskipped 1: symbolic links (link)\nskipped 1: neither files nor directories \
+             (socket)\nskipped 1: larger than 1 MiB (large)\n"
+        ),
         "{ran:?}"
     );
+    assert_eq!(ran.stderr, "", "not a line for each");
+    let ran = played.ramhold(&["import", "t", "--dir", directory.text(), "--list-skipped"]).ok();
     assert!(ran.stderr.contains("skipped 'link': a symbolic link"), "{ran:?}");
     assert!(ran.stderr.contains("skipped 'large': larger than 1048576 bytes"), "{ran:?}");
     assert_eq!(played.ramhold(&["get", "t", "a/deep/file"]).ok().stdout, b"\x00\xFFbinary");

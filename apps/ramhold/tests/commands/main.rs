@@ -19,6 +19,8 @@ mod planning;
 mod processor;
 #[cfg(test)]
 mod redis;
+#[cfg(test)]
+mod terminal;
 // The same cluster that the client library is tested with.
 #[cfg(test)]
 #[path = "../../../../clients/rust/tests/blocking/played.rs"]

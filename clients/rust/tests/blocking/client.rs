@@ -3,7 +3,8 @@
 use crate::played::{Mischief, Played};
 use ramhold_client::{
     Client, ClusterTime, CommitAction, CommitItem, Durability, Error, LeftOpen, Number, Operation, Options,
-    Outcome, PageLimits, PutOptions, RejectRules, Reply, ScanCursor, Status, TableId, TableOptions, Version,
+    Outcome, PageLimits, PutOptions, RejectRules, Reply, ScanCursor, ServerId, Status, TableId, TableOptions,
+    Version,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, TcpListener};
@@ -346,6 +347,12 @@ fn the_state_of_the_cluster_can_be_asked_for() {
     assert_eq!(client.recoveries().unwrap().len(), 1);
     assert_eq!(client.server_status(played.address).unwrap().server.raw(), 1);
     client.acknowledge_loss(4).unwrap();
+    // B1
+    let status = client.cluster_status().unwrap();
+    assert_eq!((status.expected, status.gone.unwrap()[0].server), (Some(4), ServerId(6)));
+    client.forget_server(ServerId(6)).unwrap();
+    assert_eq!(client.cluster_status().unwrap().gone, Some(vec![]));
+    assert_eq!(client.forget_server(ServerId(6)).unwrap_err().status(), Some(Status::NotFound));
     assert!(client.cluster_status().unwrap().losses.is_empty());
     client.ping(Some(played.address)).unwrap();
     assert_eq!(client.table("nothing").unwrap_err().status(), Some(Status::UnknownTable));

@@ -20,8 +20,8 @@ use ramhold_wire::membership::{Label, ServerEntry, ServerState};
 use ramhold_wire::multi::{MultiRequest, encode_answer};
 use ramhold_wire::scan::{ScanHead, ScanRequest, encode_object_head};
 use ramhold_wire::status::{
-    BackupReport, BackupStatus, ClusterStatus, LossReport, Pong, ProcessStatus, Recoveries, RecoveryPhase,
-    RecoveryReport, StreamStatus, WorkReport,
+    BackupReport, BackupStatus, ClusterStatus, GoneReport, LossReport, Pong, ProcessStatus, Recoveries,
+    RecoveryPhase, RecoveryReport, ServerForget, StreamStatus, WorkReport,
 };
 use ramhold_wire::table::{
     TableCreate, TableCreated, TableDescribe, TableDescription, TableDrop, TableSummary, Tables,
@@ -95,6 +95,7 @@ struct Cluster {
     writes: u64,
     pages: u64,
     loss_is_acknowledged: bool,
+    is_forgotten: bool,
     leases: u64,
     results: BTreeMap<(LeaseId, Sequence), (Status, Vec<u8>)>,
 }
@@ -199,6 +200,7 @@ impl Cluster {
                 | Opcode::TableDrop
                 | Opcode::TableDivide
                 | Opcode::LossAcknowledge
+                | Opcode::ServerForget
         ) {
             return self.answer(opcode, body);
         }
@@ -238,6 +240,14 @@ impl Cluster {
                 self.loss_is_acknowledged = true;
                 ok(&Empty {})
             }
+            Opcode::ServerForget => match decode(body).unwrap() {
+                ServerForget { server: GONE } if !self.is_forgotten => {
+                    self.is_forgotten = true;
+                    ok(&Empty {})
+                }
+                ServerForget { server: ServerId(1..=2) } => Some((Status::NotAllowed, Vec::new())),
+                ServerForget { .. } => Some((Status::NotFound, Vec::new())),
+            },
             Opcode::ProcessStatus => ok(&self.process()),
             Opcode::Read => self.read(&KeyRequest::decode(body).unwrap()),
             Opcode::Write => self.write(&WriteRequest::decode(body).unwrap()),
@@ -459,10 +469,12 @@ impl Cluster {
             tablets_recovering: 0,
             recoveries: vec![recovery(address)],
             losses: if self.loss_is_acknowledged { vec![] } else { vec![loss] },
-            warnings: vec!["fewer failure domains than replicas".into()],
+            warnings: vec!["fewer failure domains than replicas; start more".into()],
             version: "0.1.0".into(),
             cleared: vec![],
             copyset_rings: None,
+            expected: Some(if self.is_forgotten { 3 } else { 4 }),
+            gone: Some(if self.is_forgotten { vec![] } else { vec![gone_report()] }),
         }
     }
 
@@ -491,6 +503,20 @@ impl Cluster {
             }),
             ..ProcessStatus::default()
         }
+    }
+}
+
+/// Dead for good, and not in the list any more.
+const GONE: ServerId = ServerId(6);
+
+fn gone_report() -> GoneReport {
+    GoneReport {
+        server: GONE,
+        directory: DirectoryId(6),
+        address: Address(SocketAddr::from(([10, 0, 0, 6], 7401))),
+        labels: vec![Label { name: "host".into(), value: "h6".into() }],
+        since: ClusterTime(1_700_000_000_000),
+        cause: "connection refused twice".into(),
     }
 }
 

@@ -356,6 +356,8 @@ pub fn cluster_status(cluster: ClusterId) -> ClusterStatus {
         version: String::new(),
         cleared: Vec::new(),
         copyset_rings: None,
+        expected: None,
+        gone: None,
     }
 }
 

@@ -82,6 +82,8 @@ pub enum UpdateResult {
     /// The old table and the one that took its place.
     #[n(7)]
     TableTruncated(#[n(0)] TableId, #[n(1)] TableId),
+    #[n(8)]
+    ServerForgotten,
 }
 
 mod status_code {

@@ -583,16 +583,18 @@ impl World {
         let mut body = vec![u8::try_from(M::OPCODE.code()).expect("a small number")];
         encode_into(&mut body, message);
         let header = match M::OPCODE {
-            Opcode::TableCreate | Opcode::TableDrop | Opcode::TableDivide | Opcode::LossAcknowledge => {
-                match self.numbers.get(&body) {
-                    Some(header) => *header,
-                    None => {
-                        let header = self.number();
-                        self.numbers.insert(body, header);
-                        header
-                    }
+            Opcode::TableCreate
+            | Opcode::TableDrop
+            | Opcode::TableDivide
+            | Opcode::LossAcknowledge
+            | Opcode::ServerForget => match self.numbers.get(&body) {
+                Some(header) => *header,
+                None => {
+                    let header = self.number();
+                    self.numbers.insert(body, header);
+                    header
                 }
-            }
+            },
             _ => Header::default(),
         };
         self.ask_as(CLIENT, header, message)

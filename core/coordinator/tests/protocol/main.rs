@@ -5,6 +5,7 @@ mod harness;
 mod accepting;
 mod copies;
 mod divisions;
+mod gone;
 mod leases;
 mod membership;
 mod read_leases;

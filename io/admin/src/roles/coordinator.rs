@@ -3,6 +3,7 @@
 use super::Role;
 use crate::page::Page;
 use ramhold_coordinator::CoordinatorSeen;
+use ramhold_wire::status::GoneReport;
 use std::time::Duration;
 
 impl Role for CoordinatorSeen {
@@ -12,12 +13,22 @@ impl Role for CoordinatorSeen {
         self.reason
     }
 
+    fn notes(&self) -> Vec<String> {
+        let mut notes =
+            vec![format!("servers: {} of {} expected are up", self.servers_up, self.servers_expected)];
+        notes.extend(self.gone.iter().map(|gone| {
+            let since = ramhold_runtime::utc(gone.since.0);
+            format!("gone: {} at {} since {since}: {}", gone.server, gone.address.0, gone.cause)
+        }));
+        notes
+    }
+
     fn write(&self, page: &mut Page) {
         page.gauge("ramhold_uptime_seconds", "Since the process began.", self.uptime);
         page.info(
             "ramhold_cluster_info",
             "Always 1; which cluster the process belongs to.",
-            &[("cluster", &format!("{:016x}", self.cluster.raw()))],
+            &[("cluster", &self.cluster.to_string())],
         );
         page.gauge("ramhold_coordinator_term", "The term in which it reigns.", self.term.raw());
         page.by_label(
@@ -29,6 +40,27 @@ impl Role for CoordinatorSeen {
             "state",
             [("up", self.servers_up), ("crashed", self.servers_crashed)],
         );
+        page.gauge(
+            "ramhold_servers_expected",
+            "Servers that should be there: up, being recovered, or gone; 'ramhold server forget' lowers it.",
+            self.servers_expected,
+        );
+        page.gauge(
+            "ramhold_servers_gone",
+            "Servers that are dead, recovered, and not back.",
+            self.servers_gone,
+        );
+        if !self.gone.is_empty() {
+            let since = |gone: &GoneReport| Duration::from_millis(gone.since.0);
+            page.gauges(
+                "ramhold_server_gone_since_seconds",
+                "When a server that is gone was declared dead, in seconds since 1970.",
+                self.gone.iter().map(|gone| {
+                    let (server, address) = (gone.server.to_string(), gone.address.0.to_string());
+                    ([("server", server), ("address", address)], since(gone))
+                }),
+            );
+        }
         page.gauge("ramhold_cluster_tables", "Tables.", self.tables);
         page.gauge("ramhold_cluster_tablets", "Tablets of all tables.", self.tablets);
         page.gauge(

@@ -37,7 +37,7 @@ impl Role for ServerSeen {
         page.info(
             "ramhold_cluster_info",
             "Always 1; which cluster the process belongs to.",
-            &[("cluster", &format!("{:016x}", self.cluster.raw()))],
+            &[("cluster", &self.cluster.to_string())],
         );
         page.gauge(
             "ramhold_server_id",

@@ -4,6 +4,7 @@
 //! When the process has no descriptor for another one, it stops listening for a moment instead of spinning.
 
 use super::Network;
+use crate::StartError;
 use crate::connection::{Connection, Phase, Side, tune};
 use crate::poll::{Interest, Poller};
 use ramhold_base::Instant;
@@ -29,21 +30,36 @@ pub(crate) enum Sharing {
     Shared,
 }
 
+/// Where to accept connections.
+#[derive(Debug)]
+pub(crate) enum ListenAt {
+    Address(SocketAddr, Sharing),
+    /// A socket that listens already, and of which other processes accept too.
+    Open(OwnedFd),
+}
+
 pub(super) struct Listener {
     pub addr: SocketAddr,
     key: u64,
     socket: OwnedFd,
+    /// Accepted in one turn: of a queue that others accept from too only one, so that all get their share.
+    accept_count_max: usize,
     /// Accepting is paused until then.
     pub again: Option<Instant>,
 }
 
 impl Listener {
-    pub(super) fn new(
-        addr: SocketAddr,
-        sharing: Sharing,
-        key: u64,
-        poller: &Poller,
-    ) -> rustix::io::Result<Listener> {
+    pub(super) fn new(at: ListenAt, key: u64, poller: &Poller) -> Result<Listener, StartError> {
+        match at {
+            ListenAt::Address(addr, sharing) => Listener::bind(addr, sharing, key, poller)
+                .map_err(|error| StartError::Listen { addr, error: error.into() }),
+            ListenAt::Open(socket) => Listener::open(socket, key, poller).map_err(|error| {
+                StartError::System { what: "the socket that it was handed", error: error.into() }
+            }),
+        }
+    }
+
+    fn bind(addr: SocketAddr, sharing: Sharing, key: u64, poller: &Poller) -> rustix::io::Result<Listener> {
         let socket = rustix::net::socket_with(family(addr), SocketType::STREAM, FLAGS, None)?;
         // A restarted process takes its address over from connections that are still fading out.
         sockopt::set_socket_reuseaddr(&socket, true)?;
@@ -52,7 +68,18 @@ impl Listener {
         rustix::net::listen(&socket, WAITING_COUNT_MAX)?;
         let addr = socket_addr(rustix::net::getsockname(&socket)?)?;
         poller.add(&socket, key, Interest::IN)?;
-        Ok(Listener { addr, key, socket, again: None })
+        Ok(Listener { addr, key, socket, accept_count_max: ACCEPT_COUNT_MAX, again: None })
+    }
+
+    fn open(socket: OwnedFd, key: u64, poller: &Poller) -> rustix::io::Result<Listener> {
+        let addr = socket_addr(rustix::net::getsockname(&socket)?)?;
+        if !sockopt::socket_acceptconn(&socket)? {
+            return Err(Errno::INVAL);
+        }
+        // Another process may take a connection between the event and the accept.
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        poller.add(&socket, key, Interest::IN)?;
+        Ok(Listener { addr, key, socket, accept_count_max: 1, again: None })
     }
 }
 
@@ -72,7 +99,8 @@ pub(super) fn accepted_max(descriptors: Option<u64>) -> usize {
 impl Network {
     /// `place`: of the listener.
     pub(super) fn accept(&mut self, place: usize, now: Instant) {
-        for _ in 0..ACCEPT_COUNT_MAX {
+        let count = self.listeners.get(place).map_or(0, |listener| listener.accept_count_max);
+        for _ in 0..count {
             let Some(listener) = self.listeners.get(place) else { return };
             match rustix::net::accept_with(&listener.socket, FLAGS) {
                 Ok(socket) => self.admit(socket, now),

@@ -290,6 +290,34 @@ fn bytes_are_offered_until_they_are_taken() {
     }
 }
 
+// J1: processes that hold one socket share its connections, and one that does nothing gets none.
+#[test]
+fn a_socket_that_several_hold_is_served_by_whoever_accepts() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    let holder = || {
+        let (config, _) = quiet(NetworkLimits::default());
+        let listen_open = vec![listener.try_clone().unwrap().into()];
+        Runtime::new(Probe::echo(), RuntimeConfig { listen_open, ..config }).unwrap()
+    };
+    let [mut first, mut second, stopped] = [holder(), holder(), holder()];
+    let mut raws: Vec<Raw> = (0..20).map(|_| Raw::connect(at)).collect();
+    for (rpc, raw) in raws.iter_mut().enumerate() {
+        raw.write(&request(rpc as u64, rpc));
+    }
+    until(&mut first, |_| {
+        second.turn(Some(Duration::ZERO));
+        raws.iter_mut().enumerate().all(|(rpc, raw)| raw.read() == request(rpc as u64, rpc))
+    });
+    assert_eq!(first.connection_count() + second.connection_count(), 20);
+    assert!(first.connection_count() >= 5 && second.connection_count() >= 5, "they share");
+    assert_eq!(stopped.connection_count(), 0);
+    let (config, _) = quiet(NetworkLimits::default());
+    let no_listener = std::net::TcpStream::connect(at).unwrap();
+    let wrong = RuntimeConfig { listen_open: vec![no_listener.into()], ..config };
+    assert!(Runtime::new(Probe::echo(), wrong).is_err(), "it does not listen");
+}
+
 #[test]
 fn many_connections_are_all_served() {
     let (mut server, addr) = server(Probe::echo());

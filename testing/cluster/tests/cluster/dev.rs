@@ -1,9 +1,9 @@
 //! `ramhold dev`: how many replicas a table gets when nobody says.
 
 use ramhold_cluster_tests::{Failure, Process, Scratch, free_ports, program, wait_for};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Output};
@@ -100,7 +100,10 @@ fn a_table_gets_the_replicas_that_the_cluster_was_started_with() -> Result<(), F
     // J5
     let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, dev.port + 1000));
     assert!(banner.contains(&format!("http://{admin}/metrics")), "{banner}");
-    assert_eq!(crate::admin::get(admin, "/health")?, (200, "serving\n".to_owned()));
+    assert_eq!(
+        crate::admin::get(admin, "/health")?,
+        (200, "serving\nservers: 3 of 3 expected are up\n".to_owned())
+    );
     assert_eq!(dev.ask(&["table", "create", "t"]), "table 't' is t1: buffered, 2 replicas\n");
     assert!(dev.ask(&["table", "describe", "t"]).starts_with("table 't' (t1): buffered, 2 replicas,"));
     assert_eq!(
@@ -182,4 +185,58 @@ fn more_replicas_than_other_servers_are_refused_before_anything_starts() {
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(text.contains("--servers 4, or --replicas 2"), "{text}");
     assert!(!dev.scratch.dir().join("cluster/coordinator").exists());
+}
+
+/// The answer of the shared port to a new client's PING, if one comes within a second.
+fn ping(port: u16) -> Option<String> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(1))).expect("a time that is not zero");
+    stream.write_all(b"PING\r\n").ok()?;
+    let mut answer = [0; 64];
+    let count = stream.read(&mut answer).ok()?;
+    Some(String::from_utf8_lossy(&answer[..count]).into_owned())
+}
+
+// J1, B1
+#[test]
+fn redis_clients_of_the_shared_port_never_meet_a_server_that_is_stopped_or_dead() -> Result<(), Failure> {
+    let _machine = crate::machine();
+    let ports = free_ports(6);
+    let (dev, resp) = (Dev { scratch: Scratch::new(), port: ports[0] }, ports[5]);
+    let dir = dev.scratch.dir().join("cluster");
+    let mut arguments = dev.arguments("2");
+    arguments.extend(["--detach", "--no-respawn", "--resp-port"].map(OsString::from));
+    arguments.push(resp.to_string().into());
+    let output = Command::new(program()).args(&arguments).output().expect("the program can be started");
+    assert!(output.status.success(), "{output:?}");
+    // It returns when Redis clients are served.
+    for _ in 0..20 {
+        assert_eq!(ping(resp).as_deref(), Some("+PONG\r\n"));
+    }
+    for server in 1..=3 {
+        assert_eq!(ping(dev.port + server).as_deref(), Some("+PONG\r\n"), "the port of server {server}");
+    }
+    let status = dev.ask(&["status", "--json"]);
+    for server in 1..=3 {
+        let wanted = format!("\"address\":\"127.0.0.1:{}\"", dev.port + server);
+        assert!(status.contains(&wanted), "{status}");
+    }
+    let record = std::fs::read_to_string(dir.join("dev.json")).expect("a record");
+    let record: serde_json::Value = serde_json::from_str(&record).expect("JSON");
+    let pid = |member: usize| {
+        let pid = record["members"][member]["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
+        pid.and_then(Pid::from_raw).expect("a process")
+    };
+    let mut asked = 0;
+    for (member, signal) in [(2, Signal::STOP), (3, Signal::KILL)] {
+        kill_process(pid(member), signal).expect("a process of this test");
+        for _ in 0..25 {
+            assert_eq!(ping(resp).as_deref(), Some("+PONG\r\n"), "after {asked}, {signal:?}");
+            asked += 1;
+        }
+    }
+    kill_process(pid(2), Signal::CONT).expect("a process of this test");
+    let output = Command::new(program()).arg("stop").arg("--dir").arg(&dir).output();
+    assert!(output.expect("the program can be started").status.success());
+    Ok(())
 }

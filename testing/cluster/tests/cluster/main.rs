@@ -9,6 +9,7 @@ mod full;
 mod histories;
 mod hostile;
 mod network;
+mod pages;
 mod rounds;
 mod scarce;
 mod stopping;

@@ -44,32 +44,39 @@ const HELP: &str = "\
 Examples:
   ramhold bench log --workload W2 --log 512MiB
   ramhold bench log --utilisation 80,90 --value-bytes 100,1000 --json
-  ramhold bench log --utilisation 90 --replicas 3 --levels both --log 256MiB --dir /var/tmp
+  ramhold bench log --utilisation 90 --replicas 3 --levels both \\
+      --log 256MiB --dir /var/tmp
   ramhold bench log --keys zipf --write 4 --log 2GiB
 
-With --workload: runs one of the workloads that fragment memory (fill, W1 to W8; keys of 30 B) and tells what keys and
-values are live for each byte of this process that is resident (Pss), at the worst moment with the live bytes at their
-target, and at the end. What the generator of the workload keeps is taken off. A write that is refused is counted.
+With --workload: runs one of the workloads that fragment memory (fill, W1 to W8;
+keys of 30 B) and tells what keys and values are live for each byte of this
+process that is resident (Pss), at the worst moment with the live bytes at their
+target, and at the end. What the generator of the workload keeps is taken off. A
+write that is refused is counted.
 
-Otherwise a sweep: the log is filled with live entries up to each --utilisation. Objects are overwritten until all that
-was free and then the live bytes once are written; from there on counts. 'of uncleaned' compares with the same
-overwrites in a log so large that it is never cleaned; 'ns/moved' is the difference of the two in CPU time, for each
-entry that cleaning moved. CPU times are those of the shard, without making requests and without the backups. 'max' is
-the longest time that one request was worked on, 'longest step' includes ticks and answers of backups, a 'wait' is a
-write that was answered 'retry' and repeated.
+Otherwise a sweep: the log is filled with live entries up to each --utilisation.
+Objects are overwritten until all that was free and then the live bytes once are
+written; from there on counts. 'of uncleaned' compares with the same overwrites
+in a log so large that it is never cleaned; 'ns/moved' is the difference of the
+two in CPU time, for each entry that cleaning moved. CPU times are those of the
+shard, without making requests and without the backups. 'max' is the longest
+time that one request was worked on, 'longest step' includes ticks and answers
+of backups, a 'wait' is a write that was answered 'retry' and repeated.
 
-'model' is what uniform overwrites must cost: segments cleaned in order of age are alive to the part a at which
-u = (1 - a) / -ln a, and a / (1 - a) bytes are copied for each new byte. u is 'used': live entries by the part of the
-log that is not free.
+'model' is what uniform overwrites must cost: segments cleaned in order of age
+are alive to the part a at which u = (1 - a) / -ln a, and a / (1 - a) bytes are
+copied for each new byte. u is 'used': live entries by the part of the log that
+is not free.
 
-One level: every pass goes to the backups. Two levels: segments are compacted in memory first. Without replicas there
-is only one.
+One level: every pass goes to the backups. Two levels: segments are compacted in
+memory first. Without replicas there is only one.
 
-With --replicas 3 the shard works between three backups with files below --dir, in this process; their time is not
-counted. 'B sent/B' is what goes to all backups for each new byte. Logs below 256 MiB have shorter segments than a
+With --replicas 3 the shard works between three backups with files below --dir,
+in this process; their time is not counted. 'B sent/B' is what goes to all
+backups for each new byte. Logs below 256 MiB have shorter segments than a
 server's, unless --segment says otherwise.";
 
-/// Measure cleaning: memory, throughput and pauses of a nearly full log.
+/// Measure the cleaning of a nearly full log.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = HELP)]
 pub struct Log {

@@ -42,21 +42,26 @@ Examples:
   ramhold bench recovery --data 200MiB
   ramhold bench recovery --servers 6 --data 2GiB --object-bytes 1000
   ramhold bench recovery --data 2GiB --buffers all       (no device in the way)
-  ramhold bench recovery --beside-redis                  (redis-server and a Redis cluster with the same objects)
+  ramhold bench recovery --beside-redis
+      redis-server and a Redis cluster with the same objects
 
-One table in one tablet is filled, so that one server holds all of it; what it wrote is flushed; then the server is
-killed (SIGKILL). Some keys, spread over all, are asked for from then on; the clock stops when the last of them is
+One table in one tablet is filled, so that one server holds all of it; what it
+wrote is flushed; then the server is killed (SIGKILL). Some keys, spread over
+all, are asked for from then on; the clock stops when the last of them is
 answered. Afterwards every object is read and compared.
 
-With --beside-redis the same objects are then given to a redis-server with an append-only file, which is killed and
-started again at once, and to a Redis cluster of three masters and three replicas, of which a master is killed; all at
-Redis's defaults, without dumps. The keys of the dead are asked for over Redis's protocol, in the same way at all three,
-every 10 ms; times count from the kill.
+With --beside-redis the same objects are then given to a redis-server with an
+append-only file, which is killed and started again at once, and to a Redis
+cluster of three masters and three replicas, of which a master is killed; all at
+Redis's defaults, without dumps. The keys of the dead are asked for over Redis's
+protocol, in the same way at all three, every 10 ms; times count from the kill.
 
-The floor is what this machine needs for the same bytes, measured in the same run: every byte that was fetched or
-replicated once through the loopback, every byte fetched once verified and once copied, over all processors; or, if that is
-longer, what has to leave the buffers at the device's rate with fdatasync. Where there is room a partition is readable
-before it is replicated, so the last key is also compared with what fetching alone takes, and it is told when devices had
+The floor is what this machine needs for the same bytes, measured in the same
+run: every byte that was fetched or replicated once through the loopback, every
+byte fetched once verified and once copied, over all processors; or, if that is
+longer, what has to leave the buffers at the device's rate with fdatasync. Where
+there is room a partition is readable before it is replicated, so the last key
+is also compared with what fetching alone takes, and it is told when devices had
 all of it.";
 
 /// Measure how fast the data of a dead server can be read again.
@@ -275,7 +280,7 @@ impl Recovery {
             lines.push(format!("steal        {steal:.1} % of the processors' time while recovering"));
         }
         lines.push(format!("lost, wrong  {}", outcome.wrong));
-        let mut text = lines.join("\n") + "\n\n" + &timeline::text(report);
+        let mut text = lines.join("\n") + "\n\n" + &timeline::text(report, false);
         if let Some(beside) = &outcome.beside {
             text += &format!("\n{}", beside.text(self.servers, self.replicas));
         }

@@ -46,16 +46,20 @@ Examples:
   ramhold bench replay --object-bytes 100,1024 --runs 5 --json
   ramhold bench replay --object-bytes 100 --key-bytes 30
 
-Objects with different keys are written into segments of 8 MiB, which come in random order. Their checksums are
-verified and the objects taken in: found in the index, copied into segments of this server's own, and entered there.
-Nothing is replicated or sent. Memory has been touched before. Rates are per second of CPU time of the one thread;
-medians of the runs.
+Objects with different keys are written into segments of 8 MiB, which come in
+random order. Their checksums are verified and the objects taken in: found in
+the index, copied into segments of this server's own, and entered there. Nothing
+is replicated or sent. Memory has been touched before. Rates are per second of
+CPU time of the one thread; medians of the runs.
 
-'records/s' begins with the smallest index, which grows meanwhile, ahead of the records that are expected by those of
-the segments so far, as on a server; 'index ready' with one that has room for all from the start. 'MB/s' is log, not values. Of the nanoseconds per record, 'checksum' is
-a walk over the segments that only verifies, 'copy' a plain copy of the same bytes into the same memory, and 'rest'
-what a record takes besides. 'of copy' compares replay with the plain copy alone. 'divide', which is not part of it, is a
-backup's work: it sorts the records into 8 partitions and copies them together.";
+'records/s' begins with the smallest index, which grows meanwhile, ahead of the
+records that are expected by those of the segments so far, as on a server;
+'index ready' with one that has room for all from the start. 'MB/s' is log, not
+values. Of the nanoseconds per record, 'checksum' is a walk over the segments
+that only verifies, 'copy' a plain copy of the same bytes into the same memory,
+and 'rest' what a record takes besides. 'of copy' compares replay with the plain
+copy alone. 'divide', which is not part of it, is a backup's work: it sorts the
+records into 8 partitions and copies them together.";
 
 /// Measure how fast one core takes in a dead server's log.
 #[derive(Args, Clone, Debug)]

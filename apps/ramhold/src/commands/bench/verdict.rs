@@ -36,18 +36,23 @@ const SOAK_TELL_INTERVAL: Duration = Duration::from_secs(60);
 const HELP: &str = "\
 Examples:
   ramhold bench verdict
-  ramhold bench verdict --rounds 50 --busy 2     (while two threads compute all the time)
-  ramhold bench verdict --soak 1h                (nobody is killed, every processor is kept busy)
+  ramhold bench verdict --rounds 50 --busy 2
+      while two threads compute all the time
+  ramhold bench verdict --soak 1h
+      nobody is killed, every processor is kept busy
 
-A cluster of this command's own, with little data. In each round a server is killed (SIGKILL) at a random moment; the
-time is from there until the coordinator, which asks the suspect itself, has declared it dead. Then the server is started
-again, and the next round begins when nothing is left to recover. A false verdict is a server that was declared dead and
-was not killed; one is enough for exit code 3.
+A cluster of this command's own, with little data. In each round a server is
+killed (SIGKILL) at a random moment; the time is from there until the
+coordinator, which asks the suspect itself, has declared it dead. Then the
+server is started again, and the next round begins when nothing is left to
+recover. A false verdict is a server that was declared dead and was not killed;
+one is enough for exit code 3.
 
-'gap' is the longest time that a thread which slept for a millisecond was woken late, 'steal' the time that this machine's
-host kept its processors from it: a server that gets no processor cannot answer.";
+'gap' is the longest time that a thread which slept for a millisecond was woken
+late, 'steal' the time that this machine's host kept its processors from it: a
+server that gets no processor cannot answer.";
 
-/// Measure how fast a dead server is declared dead, and whether a living one ever is.
+/// Measure how fast a dead server is declared dead.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = HELP)]
 pub struct Verdict {

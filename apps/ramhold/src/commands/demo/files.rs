@@ -117,11 +117,11 @@ impl Differences {
         }
         scene.tell(&format!("{} of {} objects {when} are LOST OR WRONG:", self.count, self.checked));
         for name in &self.named {
-            println!("            {name}");
+            crate::output::show(&format!("            {name}"));
         }
         let more = self.count - self.named.len() as u64;
         if more > 0 {
-            println!("            ... and {more} more");
+            crate::output::show(&format!("            ... and {more} more"));
         }
     }
 }

@@ -16,6 +16,7 @@ use std::fs::DirBuilder;
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// All replicas of the data, as much again for the copies that recoveries make, and logs.
@@ -77,7 +78,7 @@ impl Scene {
     fn check_room(&self, tree: &Tree) -> Result<(), Failure> {
         let memory = MEMORY_BYTES * u64::from(SERVER_COUNT);
         let disk = tree.bytes * DISK_FACTOR + DISK_SPARE;
-        println!(
+        crate::output::show(&format!(
             "ramhold demo: {} files, {}, from {}\n\
              takes less than a minute, {} of memory and {} of disk in {}; {}\n",
             tree.files.len(),
@@ -87,7 +88,7 @@ impl Scene {
             bytes_text(disk),
             self.work_dir.display(),
             if self.keeps { "everything is kept" } else { "everything is removed at the end" },
-        );
+        ));
         check_available(memory, 0, ramhold_runtime::memory_available()).map_err(Failure::usage)?;
         let free = ramhold_runtime::free_space(&self.work_dir)
             .map_err(|error| Failure::local(&self.work_dir, &error))?;
@@ -107,7 +108,7 @@ impl Scene {
 
     /// A line of the story, with the time since its beginning.
     pub fn tell(&self, text: &str) {
-        println!("[{:6.1} s]  {text}", self.start.elapsed().as_secs_f64());
+        crate::output::show(&format!("[{:6.1} s]  {text}", self.start.elapsed().as_secs_f64()));
     }
 
     fn journal_path(&self) -> PathBuf {
@@ -128,7 +129,7 @@ impl Scene {
                 .collect();
         arguments.push(self.journal_path().into());
         let log = self.work_dir.join("logs/writer.log");
-        self.writer = Some(Child::start("writer", arguments, &log, Output::LogsOnly)?);
+        self.writer = Some(Child::start("writer", arguments, Stdio::null(), &log, Output::LogsOnly)?);
         Ok(())
     }
 
@@ -188,12 +189,16 @@ impl Scene {
     pub fn clear_away(&mut self, result: &Result<(), Failure>) {
         self.kill_everything();
         if self.keeps {
-            println!("kept: {} and {}", self.work_dir.display(), self.buffer_dir.display());
+            crate::output::show(&format!(
+                "kept: {} and {}",
+                self.work_dir.display(),
+                self.buffer_dir.display()
+            ));
             return;
         }
         if result.is_err() {
             // The logs would be gone before anybody could look.
-            println!("the logs are gone with the rest; give --keep to look at them");
+            crate::output::show("the logs are gone with the rest; give --keep to look at them");
         }
         self.remove_directories();
     }

@@ -4,10 +4,11 @@ use super::record::{Held, Record};
 use super::{Dev, START_WITHIN};
 use crate::failure::Failure;
 use crate::interrupt;
-use crate::local::{LocalCluster, Plan, name, wait_until_healthy};
+use crate::local::{LocalCluster, Plan, name, wait_until_healthy, wait_until_redis_is_served};
 use crate::output;
 use crate::placement::placement_text;
 use crate::size::bytes_text;
+use ramhold_client::{ClusterStatus, ServerState};
 use ramhold_wire::ReplicaPlacement;
 use std::collections::BTreeMap;
 use std::process::ExitStatus;
@@ -23,10 +24,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 pub fn run(plan: Plan, arguments: &Dev, _held: &Held) -> Result<(), Failure> {
     interrupt::watch()?;
     let mut cluster = LocalCluster::new(plan)?;
-    cluster.start_all()?;
-    Record::of(&cluster, false).write(&cluster.plan.dir)?;
-    let count = cluster.plan.server_count();
-    drop(wait_until_healthy(&mut cluster, count, START_WITHIN, |_| true)?);
+    start_in_order(&mut cluster)?;
+    wait_until_redis_is_served(&mut cluster, START_WITHIN)?;
     Record::of(&cluster, true).write(&cluster.plan.dir)?;
     output::print(&banner(&cluster.plan, arguments))?;
 
@@ -42,6 +41,22 @@ pub fn run(plan: Plan, arguments: &Dev, _held: &Held) -> Result<(), Failure> {
         "{} had to be killed; what they had not flushed is still in memory",
         left.join(", ")
     )))
+}
+
+/// One server after the other, so that server-1 is s1, and so on: their names rise as their directories' do.
+fn start_in_order(cluster: &mut LocalCluster) -> Result<(), Failure> {
+    cluster.start(0)?;
+    for server in 1..=cluster.plan.server_count() {
+        cluster.start(server)?;
+        Record::of(cluster, false).write(&cluster.plan.dir)?;
+        let address = cluster.plan.address(server);
+        let is_there = |status: &ClusterStatus| {
+            status.servers.iter().any(|known| known.address.0 == address && known.state == ServerState::Up)
+        };
+        drop(wait_until_healthy(cluster, 0, START_WITHIN, is_there)?);
+    }
+    let count = cluster.plan.server_count();
+    wait_until_healthy(cluster, count, START_WITHIN, |_| true).map(drop)
 }
 
 /// Until somebody wants the end.
@@ -77,7 +92,7 @@ fn tell_death(member: usize, status: ExitStatus, arguments: &Dev) {
     } else {
         format!("starting it again in {} s", RESPAWN_AFTER.as_secs())
     };
-    eprintln!("ramhold: {} has ended ({status}); {then}", name(member));
+    crate::output::tell(&format!("ramhold: {} has ended ({status}); {then}", name(member)));
 }
 
 pub fn banner(plan: &Plan, arguments: &Dev) -> String {

@@ -1,7 +1,8 @@
 //! The course of one recovery: as spans of time with what was done in them, as text, as JSON.
 
-use super::{phase_name, reports_text};
-use crate::output::Columns;
+use super::{phase_name, reports_columns, reports_columns_wide};
+use crate::output::{Columns, bytes_for_eyes};
+use crate::screen::{WIDTH, wrap};
 use crate::size::bytes_text;
 use ramhold_client::{BackupReport, PartReport, RecoveryReport, WorkReport};
 use serde_json::{Value, json};
@@ -148,13 +149,28 @@ pub fn backup_spans(backup: &BackupReport) -> Vec<Span> {
     spans.into_iter().flatten().collect()
 }
 
-pub fn text(report: &RecoveryReport) -> String {
-    let mut text = reports_text(std::slice::from_ref(report));
-    text.push('\n');
-    text.push_str(&steps_text(report));
-    for table in [parts_text(&report.parts), backups_text(&report.backups)].into_iter().flatten() {
-        text.push('\n');
-        text.push_str(&table);
+pub fn text(report: &RecoveryReport, is_wide: bool) -> String {
+    let one = std::slice::from_ref(report);
+    let mut text = if is_wide {
+        reports_columns_wide(one).text()
+    } else {
+        // The cause is told in full below.
+        let cause = wrap("cause: ", &bytes_for_eyes(report.cause.as_bytes()));
+        reports_columns(one).fitted(WIDTH) + &cause
+    };
+    let mut add = |columns: Option<Columns>| {
+        if let Some(columns) = columns {
+            text.push('\n');
+            text.push_str(&if is_wide { columns.text() } else { columns.fitted(WIDTH) });
+        }
+    };
+    add(Some(steps_columns(report)));
+    if is_wide {
+        add(parts_columns_wide(&report.parts));
+        add(backups_columns_wide(&report.backups));
+    } else {
+        add(parts_columns(&report.parts));
+        add(backups_columns(&report.backups));
     }
     text
 }
@@ -167,7 +183,7 @@ fn or_dash(text: Option<String>) -> String {
     text.unwrap_or_else(|| "-".to_owned())
 }
 
-fn steps_text(report: &RecoveryReport) -> String {
+fn steps_columns(report: &RecoveryReport) -> Columns {
     let mut columns = Columns::new(["step", "from", "to", "took", "busy", "count", "bytes"]);
     for span in steps(report) {
         let amount = span.amount;
@@ -181,10 +197,64 @@ fn steps_text(report: &RecoveryReport) -> String {
             amount.bytes.map_or_else(String::new, bytes_text),
         ]);
     }
-    columns.text()
+    columns
 }
 
-fn parts_text(parts: &[PartReport]) -> Option<String> {
+/// When it was all there, and how much it was.
+fn parts_columns(parts: &[PartReport]) -> Option<Columns> {
+    let mut columns =
+        Columns::new(["partition", "at", "accepted", "fetched", "replayed", "live", "bytes", "records"]);
+    for part in parts {
+        let after =
+            |micros: u64| or_dash(told_from(part).map(|(_, from)| millis(from + micros as f64 / 1e3)));
+        columns.row([
+            part_name(part),
+            part.server.to_string(),
+            or_dash(part.accepted.map(|accepted| millis(accepted as f64))),
+            after(part.times.fetched),
+            after(part.times.replayed),
+            live_text(part),
+            bytes_text(part.bytes),
+            part.records.to_string(),
+        ]);
+    }
+    (!parts.is_empty()).then_some(columns)
+}
+
+fn part_name(part: &PartReport) -> String {
+    match part.attempt {
+        1 => part.partition.to_string(),
+        attempt => format!("{} (attempt {attempt})", part.partition),
+    }
+}
+
+fn live_text(part: &PartReport) -> String {
+    match (part.live, part.failed) {
+        (Some(live), _) => millis(live as f64),
+        (None, Some(failed)) => format!("failed at {failed} ms"),
+        (None, None) => "-".to_owned(),
+    }
+}
+
+fn backups_columns(backups: &[BackupReport]) -> Option<Columns> {
+    let mut columns = Columns::new(["backup", "read", "bytes", "busy", "divided", "busy", "freed", "held"]);
+    let busy = |work: &WorkReport| millis(work.busy as f64 / 1e3);
+    for BackupReport { server, read, divide, free, held } in backups {
+        columns.row([
+            server.to_string(),
+            format!("{} segments", read.count),
+            bytes_text(read.bytes),
+            busy(read),
+            format!("{} segments", divide.count),
+            busy(divide),
+            free.count.to_string(),
+            held.to_string(),
+        ]);
+    }
+    (!backups.is_empty()).then_some(columns)
+}
+
+fn parts_columns_wide(parts: &[PartReport]) -> Option<Columns> {
     let mut columns = Columns::new([
         "partition",
         "at",
@@ -208,23 +278,15 @@ fn parts_text(parts: &[PartReport]) -> Option<String> {
             0 => "-".to_owned(),
             count => format!("{:.1} ms", micros as f64 / 1e3 / count as f64),
         };
-        let live = match (part.live, part.failed) {
-            (Some(live), _) => millis(live as f64),
-            (None, Some(failed)) => format!("failed at {failed} ms"),
-            (None, None) => "-".to_owned(),
-        };
         columns.row([
-            match part.attempt {
-                1 => part.partition.to_string(),
-                attempt => format!("{} (attempt {attempt})", part.partition),
-            },
+            part_name(part),
             part.server.to_string(),
             or_dash(part.accepted.map(|accepted| millis(accepted as f64))),
             after(part.times.fetched),
             after(part.times.replayed),
             after(part.times.replicated),
             after(part.times.durable),
-            live,
+            live_text(part),
             bytes_text(part.bytes),
             part.records.to_string(),
             part.times.fetches.to_string(),
@@ -233,10 +295,10 @@ fn parts_text(parts: &[PartReport]) -> Option<String> {
             mean(part.times.reading),
         ]);
     }
-    (!parts.is_empty()).then(|| columns.text())
+    (!parts.is_empty()).then_some(columns)
 }
 
-fn backups_text(backups: &[BackupReport]) -> Option<String> {
+fn backups_columns_wide(backups: &[BackupReport]) -> Option<Columns> {
     let mut columns = Columns::new([
         "backup", "read", "bytes", "from", "to", "busy", "divided", "from", "to", "busy", "freed", "to",
         "held",
@@ -260,7 +322,7 @@ fn backups_text(backups: &[BackupReport]) -> Option<String> {
             held.to_string(),
         ]);
     }
-    (!backups.is_empty()).then(|| columns.text())
+    (!backups.is_empty()).then_some(columns)
 }
 
 pub fn steps_json(report: &RecoveryReport) -> Value {

@@ -82,13 +82,13 @@ impl BufferPlace {
         match try_reserve_buffers(&self.path, memory.buffer_bytes) {
             Ok(BufferRoom::Reserved) => Ok(Buffers::Reserved { count: memory.buffer_count }),
             Ok(BufferRoom::TooSmall { available }) => {
-                eprintln!(
+                crate::output::tell(&format!(
                     "ramhold: {} has room for {} and not for {} of buffers; \
                      acknowledged writes wait in the page cache of the frames instead",
                     self.path.display(),
                     bytes_text(available),
                     bytes_text(memory.buffer_bytes)
-                );
+                ));
                 Ok(Buffers::InFrames)
             }
             Err(error) => Err(Failure::usage(error.to_string())),

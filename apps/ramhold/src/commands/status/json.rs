@@ -1,11 +1,12 @@
 //! The cluster's state for programs. Names are stable; ids of 64 random bits are text.
 
 use super::Picture;
+use super::findings::{Finding, Grade, findings, verdict};
 use crate::commands::{recoveries, table};
 use crate::placement::placement_text;
 use ramhold_client::{
-    BackupStatus, CleaningStatus, ClearedReport, CopyingStatus, LossReport, ProcessStatus, ReadLeaseStatus,
-    ResultsStatus, ScrubStatus, ServerEntry, ServerState, StreamStatus,
+    BackupStatus, CleaningStatus, ClearedReport, CopyingStatus, GoneReport, Label, LossReport, ProcessStatus,
+    ReadLeaseStatus, ResultsStatus, ScrubStatus, ServerEntry, ServerState, StreamStatus,
 };
 use ramhold_wire::ReplicaPlacement;
 use serde_json::{Map, Value, json};
@@ -13,8 +14,17 @@ use serde_json::{Map, Value, json};
 pub fn picture(picture: &Picture) -> Value {
     let cluster = &picture.cluster;
     let servers = cluster.servers.iter().map(|entry| server(picture, entry));
+    let findings = findings(picture);
+    let word = match verdict(picture, &findings).0 {
+        Grade::Note => "healthy",
+        grade => grade.name(),
+    };
     json!({
+        "verdict": word,
+        "findings": findings.iter().map(finding).collect::<Vec<_>>(),
         "cluster": cluster.cluster.to_string(),
+        "expected": cluster.expected,
+        "gone": cluster.gone.iter().flatten().map(gone).collect::<Vec<_>>(),
         "term": cluster.term.raw(),
         "time_millis": cluster.time.0,
         "version": cluster.version,
@@ -28,6 +38,25 @@ pub fn picture(picture: &Picture) -> Value {
         "tables": picture.tables.iter().map(table::summary_json).collect::<Vec<_>>(),
         "recoveries": cluster.recoveries.iter().map(recoveries::report_json).collect::<Vec<_>>(),
     })
+}
+
+fn finding(finding: &Finding) -> Value {
+    json!({ "grade": finding.grade.name(), "what": finding.what, "do": finding.action })
+}
+
+fn gone(gone: &GoneReport) -> Value {
+    json!({
+        "id": gone.server.raw(),
+        "address": gone.address.0.to_string(),
+        "labels": labels(&gone.labels),
+        "directory": gone.directory.to_string(),
+        "since_millis": gone.since.0,
+        "cause": gone.cause,
+    })
+}
+
+fn labels(labels: &[Label]) -> Map<String, Value> {
+    labels.iter().map(|label| (label.name.clone(), label.value.clone().into())).collect()
 }
 
 fn loss(loss: &LossReport) -> Value {
@@ -48,8 +77,6 @@ fn cleared(report: &ClearedReport) -> Value {
 }
 
 fn server(picture: &Picture, entry: &ServerEntry) -> Value {
-    let labels: Map<String, Value> =
-        entry.labels.iter().map(|label| (label.name.clone(), label.value.clone().into())).collect();
     let mut fields = json!({
         "id": entry.id.raw(),
         "address": entry.address.0.to_string(),
@@ -59,7 +86,7 @@ fn server(picture: &Picture, entry: &ServerEntry) -> Value {
             ServerState::Crashed if entry.kept => "recovered",
             ServerState::Crashed => "crashed",
         },
-        "labels": labels,
+        "labels": labels(&entry.labels),
         "master": entry.master,
         "takes_replicas": entry.backup,
         "read_speed_megabytes": entry.read_speed,

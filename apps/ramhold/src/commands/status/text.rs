@@ -1,60 +1,154 @@
-//! The cluster's state for people.
+//! The cluster's state for people: a verdict, what to do, and the servers, tables and recoveries in 80 columns.
 
 use super::Picture;
+use super::findings::{Finding, Grade, findings, since_text, verdict};
 use crate::commands::{recoveries, table};
 use crate::output::{Columns, bytes_for_eyes};
 use crate::placement::placement_text;
+use crate::screen::{Colour, Screen, WIDTH, wrap};
 use crate::size::bytes_text;
-use ramhold_client::{BackupStatus, CopyingStatus, LossReport, ProcessStatus, ServerEntry, ServerState};
+use ramhold_client::{BackupStatus, ProcessStatus, ServerEntry, ServerState};
 use ramhold_wire::ReplicaPlacement;
 
-pub fn picture(picture: &Picture) -> String {
+/// How much is shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Breadth {
+    /// What fits 80 columns.
+    Narrow,
+    Wide,
+}
+
+pub fn picture(picture: &Picture, breadth: Breadth, screen: Screen) -> String {
     let cluster = &picture.cluster;
-    let up = cluster.servers.iter().filter(|server| server.state == ServerState::Up).count();
-    let mut text = format!(
-        "cluster {} (coordinator {}, {}): {up} of {} servers up, {} tables, {} tablets, {} recovering\n",
+    let findings = findings(picture);
+    let mut text = told(picture, &findings, screen);
+    text.push_str(&format!(
+        "cluster {}: {}, {}, {} recovering\n",
         cluster.cluster,
-        cluster.version,
-        cluster.term,
-        cluster.servers.len(),
-        cluster.tables,
-        cluster.tablets,
+        counted(cluster.tables, "table"),
+        counted(cluster.tablets, "tablet"),
         cluster.tablets_recovering
-    );
-    let placement = placement_text(ReplicaPlacement::of(cluster.copyset_rings));
-    text.push_str(&format!("replicas are placed by {placement}\n"));
-    for warning in &cluster.warnings {
-        text.push_str(&format!("warning: {}\n", bytes_for_eyes(warning.as_bytes())));
-    }
-    for loss in &cluster.losses {
-        text.push_str(&loss_text(loss));
+    ));
+    if breadth == Breadth::Wide {
+        let placement = placement_text(ReplicaPlacement::of(cluster.copyset_rings));
+        text.push_str(&format!(
+            "coordinator {}, {}; replicas are placed by {placement}\n",
+            cluster.version, cluster.term
+        ));
     }
     text.push('\n');
-    text.push_str(&servers(picture));
+    text.push_str(&match breadth {
+        Breadth::Narrow => servers(picture).fitted(WIDTH),
+        Breadth::Wide => servers_wide(picture).text(),
+    });
     if !picture.tables.is_empty() {
         text.push('\n');
-        text.push_str(&table::tables_text(&picture.tables));
+        text.push_str(&table::tables_columns(&picture.tables).fitted(WIDTH));
     }
     if !cluster.recoveries.is_empty() {
         text.push('\n');
-        text.push_str(&recoveries::reports_text(&cluster.recoveries));
+        text.push_str(&match breadth {
+            Breadth::Narrow => recoveries::reports_columns(&cluster.recoveries).fitted(WIDTH),
+            Breadth::Wide => recoveries::reports_columns_wide(&cluster.recoveries).text(),
+        });
     }
     text
 }
 
-fn loss_text(loss: &LossReport) -> String {
-    let tables: Vec<String> = loss.tables.iter().map(ToString::to_string).collect();
-    format!(
-        "loss {}: writes to {} on server {} may be gone: {}; 'ramhold acknowledge-loss {}' when you have seen it\n",
-        loss.id,
-        tables.join(", "),
-        loss.crashed,
-        bytes_for_eyes(loss.reason.as_bytes()),
-        loss.id
-    )
+fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-fn servers(picture: &Picture) -> String {
+/// The verdict, and every finding with what to do.
+fn told(picture: &Picture, findings: &[Finding], screen: Screen) -> String {
+    let (grade, line) = verdict(picture, findings);
+    let (word, rest) = line.split_once(':').unwrap_or((&line, ""));
+    let mut text = format!("{}:{rest}\n", screen.paint(colour(grade), word));
+    for finding in findings {
+        text.push_str(&wrap("- ", &format!("{}: {}", finding.grade.name(), finding.what)));
+        if !finding.action.is_empty() {
+            text.push_str(&wrap("  do: ", &finding.action));
+        }
+    }
+    text
+}
+
+fn colour(grade: Grade) -> Colour {
+    match grade {
+        Grade::Note => Colour::Green,
+        Grade::Recovering | Grade::Degraded => Colour::Yellow,
+        Grade::Critical => Colour::Red,
+    }
+}
+
+fn state(server: &ServerEntry) -> &'static str {
+    match server.state {
+        ServerState::Up => "up",
+        ServerState::Crashed if server.kept => "recovered",
+        ServerState::Crashed => "dead",
+    }
+}
+
+/// Dead servers whose log is kept are told as gone, unless they are back or forgotten.
+fn servers(picture: &Picture) -> Columns {
+    let mut columns = Columns::new(["server", "address", "state", "memory", "disk", "objects", "host"]);
+    let gone = || picture.cluster.gone.iter().flatten();
+    let is_gone = |server: &ServerEntry| gone().any(|gone| gone.server == server.id);
+    for server in picture.cluster.servers.iter().filter(|server| !is_gone(server)) {
+        let known = picture.processes.get(&server.id).and_then(|process| process.as_ref().ok());
+        let disk = known.and_then(|process| process.backup.as_ref());
+        columns.row([
+            server.id.to_string(),
+            server.address.0.to_string(),
+            if known.is_none() && server.state == ServerState::Up { "silent" } else { state(server) }
+                .to_owned(),
+            known.map_or_else(dash, |process| percent(process.log_used_bytes, process.log_bytes)),
+            disk.map_or_else(dash, |backup| percent(backup.frames_used, backup.frames_max)),
+            known.map_or_else(dash, |process| process.objects.to_string()),
+            hosts(server.labels.iter().map(|label| (label.name.as_str(), label.value.as_str()))),
+        ]);
+    }
+    for gone in gone() {
+        columns.row([
+            gone.server.to_string(),
+            gone.address.0.to_string(),
+            "gone".to_owned(),
+            dash(),
+            dash(),
+            dash(),
+            hosts(gone.labels.iter().map(|label| (label.name.as_str(), label.value.as_str()))),
+        ]);
+    }
+    columns
+}
+
+fn dash() -> String {
+    "-".to_owned()
+}
+
+fn percent(part: u64, of: u64) -> String {
+    match (part, of) {
+        (_, 0) => dash(),
+        (0, _) => "0 %".to_owned(),
+        _ => match u128::from(part) * 100 / u128::from(of) {
+            0 => "<1 %".to_owned(),
+            percent => format!("{percent} %"),
+        },
+    }
+}
+
+/// The values of `host` and `rack`, which tell where a server is; other labels by name.
+fn hosts<'a>(labels: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+    let told: Vec<String> = labels
+        .map(|(name, value)| match name {
+            "host" => value.to_owned(),
+            _ => format!("{name}={value}"),
+        })
+        .collect();
+    if told.is_empty() { dash() } else { bytes_for_eyes(told.join(",").as_bytes()) }
+}
+
+fn servers_wide(picture: &Picture) -> Columns {
     let mut columns = Columns::new([
         "server",
         "address",
@@ -71,24 +165,18 @@ fn servers(picture: &Picture) -> String {
         "buffers",
         "mode",
     ]);
-    let mut notes = String::new();
     for server in &picture.cluster.servers {
-        let state = match server.state {
-            ServerState::Up => "up",
-            ServerState::Crashed if server.kept => "recovered",
-            ServerState::Crashed => "crashed",
-        };
         let process = picture.processes.get(&server.id);
         let known = process.and_then(|process| process.as_ref().ok());
-        let figure = |figure: &dyn Fn(&ProcessStatus) -> String| known.map_or_else(|| "-".to_owned(), figure);
+        let figure = |figure: &dyn Fn(&ProcessStatus) -> String| known.map_or_else(dash, figure);
         let backup = |figure: &dyn Fn(&BackupStatus) -> String| {
-            known.and_then(|process| process.backup.as_ref()).map_or_else(|| "-".to_owned(), figure)
+            known.and_then(|process| process.backup.as_ref()).map_or_else(dash, figure)
         };
         columns.row([
             server.id.to_string(),
             server.address.0.to_string(),
-            state.to_owned(),
-            labels(server),
+            state(server).to_owned(),
+            labels(server.labels.iter().map(|label| (label.name.as_str(), label.value.as_str()))),
             figure(&|process| bytes_text(process.log_used_bytes)),
             figure(&|process| bytes_text(process.log_bytes)),
             figure(&|process| bytes_text(process.log_live_bytes)),
@@ -102,71 +190,20 @@ fn servers(picture: &Picture) -> String {
             backup(&|backup| format!("{}/{}", backup.buffers_used, backup.buffers)),
             backup(&|backup| bytes_for_eyes(backup.mode.as_bytes())),
         ]);
-        match process {
-            Some(Err(why)) => notes.push_str(&format!("{} does not tell its figures: {why}\n", server.id)),
-            Some(Ok(process)) => notes.push_str(&troubles(server, process)),
-            None => {}
-        }
     }
-    format!("{}{notes}", columns.text())
+    let listed = |id| picture.cluster.servers.iter().any(|server| server.id == id);
+    for gone in picture.cluster.gone.iter().flatten().filter(|gone| !listed(gone.server)) {
+        let mut cells = [(); 14].map(|()| dash());
+        cells[0] = gone.server.to_string();
+        cells[1] = gone.address.0.to_string();
+        cells[2] = format!("gone since {}", since_text(gone.since, picture.cluster.time));
+        cells[3] = labels(gone.labels.iter().map(|label| (label.name.as_str(), label.value.as_str())));
+        columns.row(cells);
+    }
+    columns
 }
 
-/// What keeps a server from acknowledging or from being safe.
-fn troubles(server: &ServerEntry, process: &ProcessStatus) -> String {
-    let mut notes = String::new();
-    for stream in &process.streams {
-        if let Some(why) = &stream.waits_for {
-            let why = bytes_for_eyes(why.as_bytes());
-            let bytes = stream.unreplicated_bytes;
-            notes.push_str(&format!(
-                "{} stream {} waits for {why} ({bytes} bytes not replicated)\n",
-                server.id, stream.stream
-            ));
-        }
-    }
-    if let Some(copying) = process.copying.filter(|copying| copying.segments > 0) {
-        notes.push_str(&format!("{} {}\n", server.id, copying_text(&copying)));
-    }
-    if process.cleaning.is_some_and(|cleaning| cleaning.is_full) {
-        notes.push_str(&format!(
-            "{} is full: it refuses writes until objects are removed or expire, or servers are added\n",
-            server.id
-        ));
-    }
-    if let Some(scrub) = process.scrub.as_ref().filter(|scrub| scrub.damaged > 0) {
-        notes.push_str(&format!(
-            "{} had damaged memory in {} segments: {} repaired, {} damaged now, {} objects lost; check its DRAM\n",
-            server.id, scrub.damaged, scrub.repaired, scrub.waiting, scrub.lost
-        ));
-    }
-    if let Some(results) = process.results.filter(|results| results.dropped > 0) {
-        notes.push_str(&format!(
-            "{} left {} writes unanswered: it remembers the results of {} clients and had no room for more\n",
-            server.id, results.dropped, results.leases
-        ));
-    }
-    if let Some(failed) = process.backup.as_ref().and_then(|backup| backup.failed.as_ref()) {
-        notes.push_str(&format!("{} backup has failed: {}\n", server.id, bytes_for_eyes(failed.as_bytes())));
-    }
-    notes
-}
-
-/// How far a server is with what it copies again.
-fn copying_text(copying: &CopyingStatus) -> String {
-    let limit = match copying.limit {
-        0 => String::new(),
-        limit => format!(" of at most {}", bytes_text(limit)),
-    };
-    format!(
-        "copies {} segments again that lost a replica: {} to go, at {}{limit} per second",
-        copying.segments,
-        bytes_text(copying.left_bytes),
-        bytes_text(copying.bytes_per_second)
-    )
-}
-
-fn labels(server: &ServerEntry) -> String {
-    let labels: Vec<String> =
-        server.labels.iter().map(|label| format!("{}={}", label.name, label.value)).collect();
-    if labels.is_empty() { "-".to_owned() } else { bytes_for_eyes(labels.join(",").as_bytes()) }
+fn labels<'a>(labels: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+    let labels: Vec<String> = labels.map(|(name, value)| format!("{name}={value}")).collect();
+    if labels.is_empty() { dash() } else { bytes_for_eyes(labels.join(",").as_bytes()) }
 }

@@ -174,7 +174,11 @@ impl Stage {
     pub fn clear_away(&mut self) {
         self.cluster.kill_all();
         if self.keeps {
-            eprintln!("kept: {} and {}", self.work_dir.display(), self.buffer_dir.display());
+            crate::output::tell(&format!(
+                "kept: {} and {}",
+                self.work_dir.display(),
+                self.buffer_dir.display()
+            ));
         } else {
             remove_directories([&self.work_dir, &self.buffer_dir]);
         }

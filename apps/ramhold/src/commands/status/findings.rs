@@ -1,0 +1,253 @@
+//! What an operator should know of a cluster, each with what to do: from "nothing" to "writes may be gone".
+//!
+//! Everything that is wrong becomes a finding here, whoever told it: the coordinator by its warnings and reports, a server by
+//! its figures. The verdict is the gravest of them.
+
+use super::Picture;
+use crate::commands::recoveries::away_text;
+use crate::output::bytes_for_eyes;
+use crate::size::bytes_text;
+use ramhold_client::{
+    ClusterTime, CopyingStatus, GoneReport, ProcessStatus, RecoveryReport, ServerEntry, ServerId, ServerState,
+};
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Findings of one kind that are told one by one.
+const COUNT_MAX: usize = 8;
+
+/// How grave it is, rising.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Grade {
+    /// Good to know; nothing is wrong.
+    Note,
+    /// The cluster mends it by itself.
+    Recovering,
+    /// Everything is served, but the next failure may be worse.
+    Degraded,
+    /// Something is lost, or not served, or refused until somebody acts.
+    Critical,
+}
+
+impl Grade {
+    pub fn name(self) -> &'static str {
+        match self {
+            Grade::Note => "note",
+            Grade::Recovering => "recovering",
+            Grade::Degraded => "degraded",
+            Grade::Critical => "critical",
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Finding {
+    pub grade: Grade,
+    pub what: String,
+    /// Empty: nothing.
+    pub action: String,
+}
+
+fn finding(grade: Grade, what: impl Into<String>, action: impl Into<String>) -> Finding {
+    Finding { grade, what: what.into(), action: action.into() }
+}
+
+/// The gravest first.
+pub fn findings(picture: &Picture) -> Vec<Finding> {
+    let cluster = &picture.cluster;
+    let mut found = Vec::new();
+    for loss in &cluster.losses {
+        let tables: Vec<String> = loss.tables.iter().map(ToString::to_string).collect();
+        let reason = bytes_for_eyes(loss.reason.as_bytes());
+        let what = format!("writes to {} on {} may be gone: {reason}", tables.join(", "), loss.crashed);
+        let action =
+            format!("'ramhold acknowledge-loss {}' when you have seen it (loss {})", loss.id, loss.id);
+        found.push(finding(Grade::Critical, what, action));
+    }
+    found.extend(cluster.recoveries.iter().map(of_recovery));
+    for warning in &cluster.warnings {
+        let warning = bytes_for_eyes(warning.as_bytes());
+        let (what, action) = warning.split_once("; ").unwrap_or((&warning, ""));
+        let grade = if what.contains("blocked") { Grade::Critical } else { Grade::Degraded };
+        found.push(finding(grade, what, action));
+    }
+    let gone: Vec<&GoneReport> = cluster.gone.iter().flatten().rev().collect();
+    found.extend(gone.iter().take(COUNT_MAX).map(|gone| of_gone(gone, cluster.time)));
+    if gone.len() > COUNT_MAX {
+        let what = format!("{} more servers are gone", gone.len() - COUNT_MAX);
+        found.push(finding(Grade::Degraded, what, "'ramhold status --json' names all"));
+    }
+    found.extend(of_waiting(picture));
+    for server in &cluster.servers {
+        match picture.processes.get(&server.id) {
+            Some(Err(why)) => found.push(finding(
+                Grade::Degraded,
+                format!("{} at {} does not tell its figures: {why}", server.id, server.address.0),
+                "see whether it is stopped or cut off; if it is dead, the cluster finds out by itself",
+            )),
+            Some(Ok(process)) => of_server(server, process, &mut found),
+            None => {}
+        }
+    }
+    if cluster.servers.iter().any(|server| !server.address.0.ip().is_loopback()) {
+        found.push(finding(
+            Grade::Note,
+            "the cluster is reachable from other hosts, and nothing asks who connects",
+            "keep it in a network of your own",
+        ));
+    }
+    found.sort_by_key(|finding| std::cmp::Reverse(finding.grade));
+    found
+}
+
+fn of_recovery(report: &RecoveryReport) -> Finding {
+    let (recovery, crashed) = (report.recovery, report.crashed);
+    let Some(missing) = report.missing.first() else {
+        let live = format!("{} of {} partitions are live", report.partitions_live, report.partitions);
+        return finding(
+            Grade::Recovering,
+            format!("{crashed} is dead and is being recovered: {live}"),
+            format!("nothing, it goes on by itself; 'ramhold recoveries {recovery}' shows how far it is"),
+        );
+    };
+    let missing = bytes_for_eyes(missing.as_bytes());
+    let more = match report.missing.len() {
+        1 => String::new(),
+        count => format!(" and {} more", count - 1),
+    };
+    let away: Vec<String> = report.away.iter().map(away_text).collect();
+    let action = match away.is_empty() {
+        true => format!("start the servers that are down; 'ramhold recoveries {recovery}' tells more"),
+        false => format!(
+            "start one of these again: {}; if all are gone for good, see 'ramhold accept-loss --help'",
+            away.join(", ")
+        ),
+    };
+    finding(Grade::Critical, format!("{recovery} of {crashed} waits for: {missing}{more}"), action)
+}
+
+/// Servers whose writes wait, by what they wait for: mostly it is the same for all.
+fn of_waiting(picture: &Picture) -> impl Iterator<Item = Finding> {
+    let mut waiting: BTreeMap<String, (BTreeSet<ServerId>, u64)> = BTreeMap::new();
+    for (server, process) in &picture.processes {
+        for stream in process.iter().flat_map(|process| &process.streams) {
+            if let Some(why) = &stream.waits_for {
+                let (servers, bytes) = waiting.entry(bytes_for_eyes(why.as_bytes())).or_default();
+                servers.insert(*server);
+                *bytes += stream.unreplicated_bytes;
+            }
+        }
+    }
+    waiting.into_iter().map(|(why, (servers, bytes))| {
+        let servers: Vec<String> = servers.iter().map(ToString::to_string).collect();
+        let (servers, bytes) = (servers.join(", "), bytes_text(bytes));
+        finding(
+            Grade::Critical,
+            format!("writes on {servers} wait: {why} ({bytes} not replicated)"),
+            "start servers, on hosts where none is",
+        )
+    })
+}
+
+fn of_gone(gone: &GoneReport, now: ClusterTime) -> Finding {
+    let server = gone.server;
+    finding(
+        Grade::Degraded,
+        format!("{server} at {} is gone since {}", gone.address.0, since_text(gone.since, now)),
+        format!("start it again on its directory, or 'ramhold server forget {server}'"),
+    )
+}
+
+/// `2026-11-24 17:55 UTC (12 min)`.
+pub fn since_text(since: ClusterTime, now: ClusterTime) -> String {
+    let utc = ramhold_runtime::utc(since.0);
+    let minute = utc.get(..16).unwrap_or(&utc).replace('T', " ");
+    let seconds = now.0.saturating_sub(since.0) / 1000;
+    let ago = match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        7200..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} days", seconds / 86_400),
+    };
+    format!("{minute} UTC ({ago})")
+}
+
+/// What keeps a server from acknowledging or from being safe.
+fn of_server(server: &ServerEntry, process: &ProcessStatus, found: &mut Vec<Finding>) {
+    let id = server.id;
+    if let Some(copying) = process.copying.filter(|copying| copying.segments > 0) {
+        let action = "nothing, it goes on by itself";
+        found.push(finding(Grade::Recovering, format!("{id} {}", copying_text(&copying)), action));
+    }
+    if process.cleaning.is_some_and(|cleaning| cleaning.is_full) {
+        let action = "remove objects, let them expire, or start more servers";
+        found.push(finding(Grade::Critical, format!("{id} is full: it refuses writes"), action));
+    }
+    if let Some(scrub) = process.scrub.as_ref().filter(|scrub| scrub.damaged > 0) {
+        found.push(finding(
+            Grade::Degraded,
+            format!(
+                "{id} had damaged memory in {} segments: {} repaired, {} damaged now, {} objects lost",
+                scrub.damaged, scrub.repaired, scrub.waiting, scrub.lost
+            ),
+            "check its DRAM",
+        ));
+    }
+    if let Some(results) = process.results.filter(|results| results.dropped > 0) {
+        found.push(finding(
+            Grade::Degraded,
+            format!(
+                "{id} left {} writes unanswered: it remembers results of {} clients and had no room for more",
+                results.dropped, results.leases
+            ),
+            "let clients end that are not needed",
+        ));
+    }
+    if let Some(failed) = process.backup.as_ref().and_then(|backup| backup.failed.as_ref()) {
+        let failed = bytes_for_eyes(failed.as_bytes());
+        let action = "replace its device, then start it again on an empty directory";
+        found.push(finding(Grade::Degraded, format!("the backup of {id} has failed: {failed}"), action));
+    }
+}
+
+/// How far a server is with what it copies again.
+fn copying_text(copying: &CopyingStatus) -> String {
+    let limit = match copying.limit {
+        0 => String::new(),
+        limit => format!(" of at most {}", bytes_text(limit)),
+    };
+    format!(
+        "copies {} segments again that lost a replica: {} to go, at {}{limit} per second",
+        copying.segments,
+        bytes_text(copying.left_bytes),
+        bytes_text(copying.bytes_per_second)
+    )
+}
+
+/// The word for the state of all, and the reason.
+pub fn verdict(picture: &Picture, findings: &[Finding]) -> (Grade, String) {
+    let cluster = &picture.cluster;
+    let up = cluster.servers.iter().filter(|server| server.state == ServerState::Up).count();
+    let expected = cluster.expected.unwrap_or(cluster.servers.len() as u64);
+    let servers = format!("{up} of {expected} servers up");
+    let grade = findings.first().map_or(Grade::Note, |finding| finding.grade);
+    let serious = findings.iter().filter(|finding| finding.grade > Grade::Note).count();
+    match serious {
+        0 => (Grade::Note, format!("healthy: {servers}")),
+        1 => (grade, format!("{}: {servers}; 1 finding, see below", grade.name())),
+        count => (grade, format!("{}: {servers}; {count} findings, the gravest first", grade.name())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_told_as_people_do() {
+        let at = |millis: u64| ClusterTime(1_700_000_000_000 + millis);
+        assert_eq!(since_text(at(0), at(5000)), "2023-11-14 22:13 UTC (5 s)");
+        assert_eq!(since_text(at(0), at(12 * 60_000)), "2023-11-14 22:13 UTC (12 min)");
+        assert_eq!(since_text(at(0), at(3 * 86_400_000)), "2023-11-14 22:13 UTC (3 days)");
+    }
+}

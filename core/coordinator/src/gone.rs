@@ -1,0 +1,125 @@
+//! Servers that are dead, recovered, and expected to come back.
+//!
+//! A server that enlisted is expected until an operator forgets it. When its recovery ends and no other life has its data
+//! directory by then, it is gone: noted in the same commit as the end of the recovery, with the time of the verdict. The
+//! note goes when its directory enlists again, under whatever id, in the same commit as the new server; or when an operator
+//! forgets it. A cluster that is stopped cleanly declares nobody dead, so nobody is gone by it.
+//!
+//! Invariants:
+//! - a directory that is up has no note, and no directory has two;
+//! - the notes are bounded: beyond `GONE_COUNT_MAX` the oldest is forgotten, with a warning.
+//!
+//! Protocol: docs/protocols/membership.md, "Gone". Catalogue: B1, J5.
+
+use crate::machine::Coordinator;
+use crate::state::{Key, State, UpdateResult};
+use ramhold_base::{DirectoryId, Level, RecoveryId, ServerId, Status};
+use ramhold_wire::membership::ServerState;
+use ramhold_wire::status::{GoneReport, ServerForget};
+use std::collections::BTreeSet;
+
+/// Notes that are kept; each is at most some 1.5 KB.
+const GONE_COUNT_MAX: usize = 1024;
+/// The latest notes that one status tells, so that it fits a frame with everything else.
+const GONE_TOLD_MAX: usize = 256;
+
+impl State {
+    /// Servers that should be there, by their data directories: up, being recovered, or gone.
+    pub fn expected_count(&self) -> u64 {
+        // A log that is kept is nobody who is expected: if its directory is not back, there is a note of it.
+        let listed = self.servers.values().filter(|server| !server.entry.kept);
+        let listed = listed.map(|server| server.entry.directory);
+        let gone = self.gone.values().map(|gone| gone.directory);
+        listed.chain(gone).collect::<BTreeSet<DirectoryId>>().len() as u64
+    }
+}
+
+impl Coordinator {
+    /// A coordinator that knew nothing of such notes may have reigned in between.
+    pub(crate) fn resume_gone(&mut self) {
+        let up: Vec<(DirectoryId, ServerId)> =
+            self.state.all_up().map(|server| (server.entry.directory, server.entry.id)).collect();
+        for (directory, id) in up {
+            self.is_back(directory, id);
+        }
+    }
+
+    /// The recovery of a server is over: unless another life has its directory, it is gone.
+    pub(crate) fn note_gone(&mut self, id: RecoveryId, crashed: ServerId) {
+        let Some(record) = self.state.recoveries.get(&id) else { return };
+        let Some(server) = self.state.servers.get(&crashed) else { return };
+        let directory = server.entry.directory;
+        let listed = self.state.servers.values().map(|other| (other.entry.directory, other.entry.id));
+        let noted = self.state.gone.values().map(|gone| (gone.directory, gone.server));
+        // A later life may be over already, and its recovery ended before this one.
+        if listed.chain(noted).any(|(of, id)| of == directory && id > crashed) {
+            return;
+        }
+        let report = GoneReport {
+            server: crashed,
+            directory,
+            address: server.entry.address,
+            labels: server.entry.labels.clone(),
+            since: record.detected,
+            cause: record.cause.clone(),
+        };
+        self.drop_notes(|gone| gone.directory == directory);
+        if self.state.gone.len() >= GONE_COUNT_MAX
+            && let Some(oldest) =
+                self.state.gone.values().min_by_key(|gone| gone.since).map(|gone| gone.server)
+        {
+            self.drop_notes(|gone| gone.server == oldest);
+            let text =
+                format!("{oldest} is expected no more: {GONE_COUNT_MAX} servers are gone, it is the oldest");
+            self.outbox.report(Level::Warn, text);
+        }
+        let text = format!(
+            "{crashed} at {} is gone until its directory {directory} is started again",
+            report.address.0
+        );
+        self.outbox.report(Level::Warn, text);
+        self.state.gone.insert(crashed, report);
+        self.outbox.touch(Key::Gone(crashed));
+    }
+
+    /// A server enlisted with this directory.
+    pub(crate) fn is_back(&mut self, directory: DirectoryId, as_id: ServerId) {
+        for before in self.drop_notes(|gone| gone.directory == directory) {
+            self.outbox.report(Level::Info, format!("{before} was gone and is back as {as_id}"));
+        }
+    }
+
+    /// An operator does not expect this server back.
+    pub(crate) fn forget_server(&mut self, message: &ServerForget) -> Result<UpdateResult, Status> {
+        if !self.drop_notes(|gone| gone.server == message.server).is_empty() {
+            self.outbox
+                .report(Level::Info, format!("{} is expected no more: an operator said so", message.server));
+            return Ok(UpdateResult::ServerForgotten);
+        }
+        let entry = self.state.servers.get(&message.server).map(|server| &server.entry);
+        match entry.filter(|entry| !entry.kept).map(|entry| entry.state) {
+            Some(ServerState::Up) => Err(Status::NotAllowed),
+            // Its recovery is not over.
+            Some(ServerState::Crashed) => Err(Status::Retry),
+            None => Err(Status::NotFound),
+        }
+    }
+
+    /// The latest of those who are gone, newest last.
+    pub(crate) fn gone_reports(&self) -> Vec<GoneReport> {
+        let mut gone: Vec<&GoneReport> = self.state.gone.values().collect();
+        gone.sort_by_key(|gone| (gone.since, gone.server));
+        let excess = gone.len().saturating_sub(GONE_TOLD_MAX);
+        gone.into_iter().skip(excess).cloned().collect()
+    }
+
+    fn drop_notes(&mut self, which: impl Fn(&GoneReport) -> bool) -> Vec<ServerId> {
+        let dropped: Vec<ServerId> =
+            self.state.gone.values().filter(|gone| which(gone)).map(|gone| gone.server).collect();
+        for server in &dropped {
+            self.state.gone.remove(server);
+            self.outbox.touch(Key::Gone(*server));
+        }
+        dropped
+    }
+}
