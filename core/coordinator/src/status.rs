@@ -12,7 +12,6 @@ use ramhold_wire::status::{ClusterStatus, Pong, ProcessStatus, Recoveries, Recov
 
 /// Lines about what is missing in one report.
 const MISSING_COUNT_MAX: usize = 16;
-/// Warnings of one kind in one status.
 /// Recoveries that are told of.
 const RECOVERY_COUNT_MAX: usize = 100;
 /// Turns of partitions that are told of, of each: all of them together fit a frame.
