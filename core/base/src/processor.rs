@@ -43,16 +43,16 @@ impl Level {
     }
 
     /// The processor features that this level needs, and whether they are here: those of the level before come first.
-    fn needs(self) -> &'static [(&'static str, fn() -> bool)] {
+    fn needs(self) -> &'static [Feature] {
         #[cfg(target_arch = "x86_64")]
-        const ALL: &[(&str, fn() -> bool)] = &[
+        const ALL: &[Feature] = &[
             ("sse4.2", || std::arch::is_x86_feature_detected!("sse4.2")),
             ("pclmulqdq", || std::arch::is_x86_feature_detected!("pclmulqdq")),
             ("avx512f", || std::arch::is_x86_feature_detected!("avx512f")),
             ("vpclmulqdq", || std::arch::is_x86_feature_detected!("vpclmulqdq")),
         ];
         #[cfg(not(target_arch = "x86_64"))]
-        const ALL: &[(&str, fn() -> bool)] = &[("x86-64", || false); 4];
+        const ALL: &[Feature] = &[("x86-64", || false); 4];
         match self {
             Level::Baseline => &[],
             Level::Sse42 => &ALL[..2],
@@ -70,6 +70,9 @@ impl Level {
 /// A level that this processor can run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Path(Level);
+
+/// An instruction set extension: its name, and whether this processor has it.
+type Feature = (&'static str, fn() -> bool);
 
 impl Path {
     /// The path of this level; none if the processor lacks a feature that it needs.

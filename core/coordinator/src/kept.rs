@@ -108,7 +108,7 @@ impl Coordinator {
                 is_changed |= after != piece.earlier;
                 piece.earlier = after;
                 if after.is_none() {
-                    // What is on devices here needs none of its logs.
+                    // A piece that is on devices here needs none of its logs.
                     piece.older.clear();
                 }
             }
@@ -383,14 +383,14 @@ impl Coordinator {
         table.tablets.get(table.covering(crashed, range.first, range.last)?)
     }
 
-    /// What the heads of the logs that a piece was recovered from told of its weight: the newest that tells of it.
+    /// A piece's weight by the heads of the logs that it was recovered from: of the newest that tells of it.
     pub(crate) fn earlier_stats(&self, table: TableId, piece: &TabletRecord) -> Vec<TabletStat> {
         let told = piece.earlier_positions().map(|earlier| self.stats_in(table, earlier));
         let is_of_it = |s: &TabletStat| s.first <= piece.last && piece.first <= s.last;
         told.into_iter().find(|stats| stats.iter().any(is_of_it)).unwrap_or_default()
     }
 
-    /// What the head of a dead log told of a table.
+    /// Statistics of a table in the head of a dead log.
     fn stats_in(&self, table: TableId, position: &EarlierRecord) -> Vec<TabletStat> {
         let id = self.state.recovery_of(position.server).map(|record| record.id);
         let proof = id.and_then(|id| self.recoveries.get(&id)).and_then(|kept| kept.proof.as_ref());

@@ -17,7 +17,7 @@ use ramhold_wire::Header;
 use ramhold_wire::lease::LeasesChecked;
 use std::collections::BTreeMap;
 
-/// What is answered when the term is confirmed.
+/// Answers that wait until the term is confirmed.
 #[derive(Debug)]
 pub(crate) enum Answer {
     ReadLease,

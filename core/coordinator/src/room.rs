@@ -268,7 +268,7 @@ impl Coordinator {
         needed <= told.map(|report| report.log_bytes).fold(0, u64::saturating_add)
     }
 
-    /// What a recovery has still to take in; none: nothing.
+    /// Memory that a recovery still has to take in; none: nothing.
     fn need_of(&self, id: RecoveryId, proof: &Proof) -> Option<Need> {
         let crashed = self.state.recoveries.get(&id)?.crashed;
         let tablets = self.dead_tablets(crashed, proof);

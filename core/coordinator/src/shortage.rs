@@ -49,7 +49,7 @@ impl Coordinator {
     }
 }
 
-/// What dies together with a server: its rack, else its host, else itself.
+/// The failure domain of a server: its rack, else its host, else the server itself.
 pub(crate) fn failure_domain(entry: &ServerEntry) -> String {
     let label = |name: &str| entry.labels.iter().find(|l| l.name == name);
     match label("rack").or_else(|| label("host")) {

@@ -1,4 +1,4 @@
-//! What clients ask about tables: create, truncate, drop, list, describe.
+//! Clients' requests about tables: create, truncate, drop, list, describe.
 //!
 //! What the creator leaves open is settled when the table is made, and stored with it: the default may change later.
 //! A table whose replicas the servers that are up cannot keep is not made (`shortage`).

@@ -100,7 +100,7 @@ impl Coordinator {
         self.unreplicated().first().is_none_or(|(log, _)| self.has_frames(self.segments_of(*log)))
     }
 
-    /// What is live and not replicated: the oldest log that it is recovered from, and its owner.
+    /// Live pieces that are not replicated: for each the oldest log that it is recovered from, and its owner.
     fn unreplicated(&self) -> BTreeSet<(ServerId, ServerId)> {
         let pieces = self.live_pieces().filter(|piece| piece.earlier.is_some_and(|e| !e.replicated));
         let pieces = pieces.filter(|piece| self.state.is_up(piece.owner));

@@ -34,7 +34,7 @@ pub fn domain_count(view: &View, local_allowed: bool) -> usize {
     domains.iter().filter(|d| local_allowed || Some(**d) != own).count()
 }
 
-/// What is missing for so many replicas of this server's log.
+/// The shortage of failure domains for this many replicas of this server's log.
 pub fn shortage(view: &View, replicas: u8, local_allowed: bool) -> Option<Shortage> {
     let up = u32::try_from(domain_count(view, local_allowed)).unwrap_or(u32::MAX);
     (u32::from(replicas) > up).then(|| Shortage {

@@ -48,7 +48,7 @@ Examples:
 Exit codes: 0 stopped cleanly, 2 it cannot start, 6 its state is an old copy,
 others: see the last line that it printed.";
 
-/// What is asked of a coordinator that runs.
+/// Requests to a running coordinator.
 #[derive(Subcommand, Debug)]
 enum Command {
     Backup(Backup),

@@ -82,7 +82,7 @@ pub fn judge(operation: &Operation, fate_unknown: bool, header: &Header, body: &
     }
 }
 
-/// What a refusal says to be missing.
+/// The shortage that a refusal tells.
 pub fn shortage(status: Status, body: &[u8]) -> Option<Shortage> {
     if status == Status::TooFewBackups { decode(body).ok() } else { None }
 }

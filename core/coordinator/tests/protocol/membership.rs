@@ -28,6 +28,18 @@ fn one_token_gets_one_id_and_everybody_hears_of_it() {
     }
 }
 
+// J1
+#[test]
+fn everybody_hears_where_a_server_hears_clients_of_redis_cluster() {
+    let mut world = World::cluster(2);
+    let message = Enlist { redis_cluster_port: Some(9403), ..World::enlist_message(3, 42, 3, None) };
+    let third = world.ask_as(ConnId(3), Header::default(), &message).unwrap().unwrap().server;
+    world.settle();
+    let list = &world.server_mut(1).list;
+    assert_eq!(list.entry(third).unwrap().redis_cluster_port, Some(9403));
+    assert_eq!(list.entry(ServerId(2)).unwrap().redis_cluster_port, None);
+}
+
 // G1
 #[test]
 fn nothing_leaves_before_the_change_is_durable() {

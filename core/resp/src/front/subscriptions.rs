@@ -9,7 +9,7 @@ use crate::glob::{Case, matches};
 use ramhold_base::ConnId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What one connection listens to.
+/// Subscriptions of one connection.
 const SUBSCRIPTION_COUNT_MAX: usize = 65_536;
 const TOO_MANY: Fault = Fault::fixed("ERR a connection listens to at most 65536 channels and patterns");
 /// Bytes of the names that a connection listens to.

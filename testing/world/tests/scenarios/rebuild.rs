@@ -6,11 +6,13 @@ use ramhold_world::stage::{Setting, Stage};
 use ramhold_world::system::{Role, System};
 use std::time::Duration;
 
-/// The directory is deleted, and a coordinator begins on an empty one.
+/// The directory is deleted, and a coordinator begins on an empty one, unless whoever supervises it was quicker.
 fn lose_store(stage: &mut Stage) {
     stage.world.lose_store(stage.coordinator);
     stage.pass(300);
-    stage.world.restart(stage.coordinator);
+    let now = stage.world.now();
+    stage.world.restart_at(stage.coordinator, now);
+    stage.pass(1);
 }
 
 fn is_copied(stage: &Stage) -> bool {
