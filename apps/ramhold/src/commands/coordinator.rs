@@ -191,7 +191,12 @@ fn restore(dir: &Path, file: &Path) -> Result<(), Failure> {
     let records = backup.records.into_iter().chain([term_record(position.term)]).collect();
     EmbeddedStore::restore(&dir.join("store"), records)
         .map_err(|error| Failure::usage(error.to_string()).about("--restore"))?;
-    println!("restored {}: change {} of {}", file.display(), position.number, position.term);
+    crate::output::show(&format!(
+        "restored {}: change {} of {}",
+        file.display(),
+        position.number,
+        position.term
+    ));
     Ok(())
 }
 
