@@ -46,16 +46,22 @@ pub fn command() -> Parsed {
             let of = names.iter().fold(of, |of, below| {
                 of.mut_subcommand(below, |below| below.args(everywhere.iter().cloned()))
             });
-            of.args(options.iter().map(|option| unused_here(name, option)))
+            of.args(options.iter().map(|option| {
+                let one =
+                    everywhere.iter().find(|one| one.get_long() == Some(option)).expect("an option of all");
+                unused_here(name, option, one.get_id().clone())
+            }))
         })
     })
 }
 
 /// An option that is in no help, and is refused where it is given.
-fn unused_here(command: &'static str, option: &'static str) -> Arg {
+///
+/// It has the `id` of the option that it stands for, or the parser would add that one too.
+fn unused_here(command: &'static str, option: &'static str, id: clap::Id) -> Arg {
     let refuse = move |_: &str| Err::<String, String>(format!("'ramhold {command}' does not take it"));
     // A switch is a value here, so that it can be refused.
-    let argument = Arg::new(option).long(option).hide(true).num_args(0..=1);
+    let argument = Arg::new(id).long(option).hide(true).num_args(0..=1);
     argument.default_missing_value("").value_parser(refuse)
 }
 

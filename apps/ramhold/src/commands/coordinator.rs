@@ -29,10 +29,13 @@ All state is in the directory; start the coordinator on it again after a crash,
 at the same address. The data path goes on meanwhile. Options can also come from
 a file (--config FILE) and from the environment (RAMHOLD_BIND=...).
 
-When the directory is lost, do not start on an empty one without a word: that is a new cluster, and the servers refuse
-it. Stop the old coordinator for good, and start another one at the same address:
-  - with --rebuild-from-servers, while the servers live: they hold copies of the state, and nothing is lost;
-  - with --restore FILE, when all servers were stopped as well: from a backup that is newer than the last change.
+When the directory is lost, do not start on an empty one without a word: that is
+a new cluster, and the servers refuse it. Stop the old coordinator for good, and
+start another one at the same address:
+  - with --rebuild-from-servers, while the servers live: they hold copies of the
+    state, and nothing is lost;
+  - with --restore FILE, when all servers were stopped as well: from a backup
+    that is newer than the last change.
 docs/operating/coordinator.md tells when each of them is right.
 
 Examples:
@@ -42,8 +45,10 @@ Examples:
   ramhold coordinator --dir /var/lib/ramhold-coordinator --default-replicas 2
   ramhold coordinator --dir /var/lib/ramhold-coordinator --placement copyset
   ramhold coordinator backup --to /var/backups/ramhold-state
-  ramhold coordinator --dir /var/lib/ramhold-new --rebuild-from-servers --given-up s4
-  ramhold coordinator --dir /var/lib/ramhold-new --restore /var/backups/ramhold-state
+  ramhold coordinator --dir /var/lib/ramhold-new --rebuild-from-servers \\
+      --given-up s4
+  ramhold coordinator --dir /var/lib/ramhold-new \\
+      --restore /var/backups/ramhold-state
 
 Exit codes: 0 stopped cleanly, 2 it cannot start, 6 its state is an old copy,
 others: see the last line that it printed.";

@@ -15,14 +15,16 @@ const ATTEMPT_COUNT: u32 = 5;
 /// Write the state of the running coordinator to a file.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The file has everything that the coordinator stores, as of one moment: servers, tables, tablets, leases, recoveries. It
-holds no data. A coordinator that is restored from it does not act while servers hold a newer state: then the state can
-be made anew from them (see 'ramhold coordinator --help').
+The file has everything that the coordinator stores, as of one moment: servers,
+tables, tablets, leases, recoveries. It holds no data. A coordinator that is
+restored from it does not act while servers hold a newer state: then the state
+can be made anew from them (see 'ramhold coordinator --help').
 
 Examples:
   ramhold coordinator backup --to /var/backups/ramhold-state
-  ramhold coordinator backup --to /var/backups/          # a name of its own for each state
-  ramhold coordinator --dir /var/lib/ramhold-new --restore /var/backups/ramhold-state")]
+  ramhold coordinator backup --to /var/backups/    # a name for each state
+  ramhold coordinator --dir /var/lib/ramhold-new \\
+      --restore /var/backups/ramhold-state")]
 pub struct Backup {
     /// The file; in a directory it is named after cluster, term and change.
     #[arg(long, value_name = "FILE|DIR")]
