@@ -16,7 +16,7 @@ const WARNING_COUNT_MAX: usize = 16;
 impl Coordinator {
     /// What is missing for so many replicas; none while no master is up that could tell.
     pub(crate) fn shortage(&self, replicas: u8) -> Option<Shortage> {
-        let up = self.places()?;
+        let up = self.places().into_iter().min()?;
         let backups = self.state.all_up().filter(|s| s.entry.backup).map(|s| &s.entry);
         (u32::from(replicas) > up).then(|| Shortage {
             replicas,
@@ -26,16 +26,16 @@ impl Coordinator {
         })
     }
 
-    /// Failure domains that could hold a replica, for the master with the fewest.
-    fn places(&self) -> Option<u32> {
+    /// Failure domains that could hold a replica, for each master that is up.
+    fn places(&self) -> Vec<u32> {
         let backups = self.state.all_up().filter(|s| s.entry.backup);
         let domains: BTreeSet<String> = backups.map(|s| failure_domain(&s.entry)).collect();
         let is_own = |master: &ServerEntry| {
             !self.config.allow_local_backup && domains.contains(&failure_domain(master))
         };
         let masters = self.state.all_up().filter(|s| s.entry.master);
-        let places = masters.map(|s| domains.len() - usize::from(is_own(&s.entry))).min()?;
-        Some(u32::try_from(places).unwrap_or(u32::MAX))
+        let places = masters.map(|s| domains.len() - usize::from(is_own(&s.entry)));
+        places.map(|places| u32::try_from(places).unwrap_or(u32::MAX)).collect()
     }
 
     /// Tables whose replicas the servers that are up cannot keep.
@@ -44,7 +44,9 @@ impl Coordinator {
         let short = tables.filter_map(|table| Some((table, self.shortage(table.options.replicas)?)));
         for (table, shortage) in short.take(WARNING_COUNT_MAX) {
             let (name, remedy) = (table.name.escape_debug(), shortage.remedy());
-            warnings.push(format!("Writes to table '{name}' may wait: {shortage}; {remedy}."));
+            let is_short = |places: u32| places < u32::from(table.options.replicas);
+            let of_some = if self.places().into_iter().all(is_short) { "" } else { " on some servers" };
+            warnings.push(format!("writes to table '{name}' are blocked{of_some}: {shortage}; {remedy}"));
         }
     }
 }

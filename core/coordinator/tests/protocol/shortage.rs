@@ -106,8 +106,7 @@ fn creation_goes_by_who_is_up_now_and_existing_tables_stay() {
     let described = world.describe("users");
     assert_eq!((described.table, described.shortage), (table, lacks(3, 2)));
     let warnings = world.status().warnings;
-    let warning =
-        "Writes to table 'users' may wait: 3 replicas need 3 other servers, 2 are up; start one more server.";
+    let warning = "writes to table 'users' are blocked: 3 replicas need 3 other servers, 2 are up; start one more server";
     assert!(warnings.iter().any(|w| w == warning), "{warnings:?}");
     // Fewer replicas can be had.
     world.create("less", buffered(2, 0));

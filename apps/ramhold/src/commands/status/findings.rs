@@ -141,11 +141,8 @@ fn of_waiting(picture: &Picture) -> impl Iterator<Item = Finding> {
     waiting.into_iter().map(|(why, (servers, bytes))| {
         let servers: Vec<String> = servers.iter().map(ToString::to_string).collect();
         let (servers, bytes) = (servers.join(", "), bytes_text(bytes));
-        finding(
-            Grade::Critical,
-            format!("writes on {servers} wait: {why} ({bytes} not replicated)"),
-            "start servers, on hosts where none is",
-        )
+        let (why, action) = why.split_once("; ").unwrap_or((&why, "start servers, on hosts where none is"));
+        finding(Grade::Critical, format!("writes on {servers} wait: {why} ({bytes} not replicated)"), action)
     })
 }
 
