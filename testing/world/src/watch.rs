@@ -21,8 +21,9 @@ use crate::network::MILLI;
 use crate::scenario::Actor;
 use crate::world::World;
 use ramhold_backup::ReplicaState;
-use ramhold_base::{LeaseId, LogId, ServerId, ShardId, TableId};
+use ramhold_base::{KeyHash, LeaseId, LogId, ServerId, ShardId, TableId};
 use ramhold_coordinator::State;
+use ramhold_master::TabletSeen;
 use ramhold_node::{Coordinator, ServerNode};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,6 +44,8 @@ pub struct Watch {
     opened: BTreeMap<ServerId, u64>,
     /// The records of tables in the store, with their versions.
     seen: Vec<(String, u64)>,
+    /// The store was lost, and is not made anew yet.
+    is_lost: bool,
     next: u64,
     pub findings: Vec<String>,
 }
@@ -103,14 +106,23 @@ impl Watch {
     }
 
     /// What counts is what is in the store: nobody hears of anything else.
+    ///
+    /// A store that is made anew need not have what the lost one had told to nobody. So an owner that it does not know
+    /// has lost a tablet only if it serves it: then it was told.
     fn see_owners(&mut self, world: &ClusterWorld) {
         let store = world.store(0);
+        if store.below("").next().is_none() {
+            self.is_lost = true;
+            return;
+        }
         let seen: Vec<(String, u64)> =
             store.below("table/").map(|(key, version, _)| (key.to_string(), version)).collect();
         if seen == self.seen {
             return;
         }
         self.seen = seen;
+        // At first it has no tables.
+        let is_anew = !self.seen.is_empty() && std::mem::take(&mut self.is_lost);
         // The term stands beside the records.
         let records = store.below("").filter(|(key, ..)| *key != "term");
         let records: Vec<(String, Vec<u8>)> =
@@ -126,7 +138,8 @@ impl Watch {
                 let known = known.filter(|(last, _)| tablet.first.0 <= *last).map(|(_, owner)| owner);
                 let owner = if tablet.taken { Some(tablet.owner) } else { known };
                 owners.extend(owner.map(|owner| (tablet.first.0, (tablet.last.0, owner))));
-                if let Some(known) = known.filter(|known| Some(*known) != owner) {
+                let was_told = |known: &ServerId| !is_anew || serves(world, *known, table.id, tablet.first);
+                if let Some(known) = known.filter(|known| Some(*known) != owner).filter(was_told) {
                     self.opened.entry(known).or_insert(now);
                 }
             }
@@ -192,6 +205,14 @@ impl Watch {
         let late = history.iter().filter(is_read).filter(is_late).take(FINDINGS_MAX);
         late.map(|o| format!("answered by who owns nothing any more: {o}")).collect()
     }
+}
+
+fn serves(world: &ClusterWorld, server: ServerId, table: TableId, hash: KeyHash) -> bool {
+    let mut masters = servers(world).into_iter().filter(|known| known.id() == server);
+    let is_there =
+        |seen: &TabletSeen| seen.table == table && seen.serving && (seen.first..=seen.last).contains(&hash);
+    masters
+        .any(|known| known.master().is_some_and(|master| master.tablets_seen().any(|seen| is_there(&seen))))
 }
 
 /// Dead servers whose read lease the coordinator in charge takes for over.
