@@ -9,6 +9,7 @@
 //! Catalogue: B1, B3, A1, F1-F3, F5-F7, D8, G1.
 
 mod accept;
+mod clock;
 mod config;
 mod copies;
 mod machine;
@@ -49,6 +50,7 @@ mod status;
 mod watching;
 mod weighing;
 
+pub use clock::Clock;
 pub use config::{CoordinatorConfig, Rebuild};
 pub use divide::{Bounds, DeadTablet, divide};
 pub use machine::Coordinator;

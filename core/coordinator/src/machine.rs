@@ -11,6 +11,7 @@
 
 use crate::CoordinatorConfig;
 use crate::accept::Acceptance;
+use crate::clock::Clock;
 use crate::copies::Copies;
 use crate::leases::Leases;
 use crate::membership::{Link, ListHistory};
@@ -148,7 +149,11 @@ pub struct Coordinator {
     pub(crate) outbox: Outbox,
     calls: Calls<Asked>,
     /// The cluster time at an instant of this process.
-    clock: (Instant, ClusterTime),
+    clock: Clock,
+    /// The ceiling of the clock that nobody can forget any more.
+    time_stored: ClusterTime,
+    /// The state that has a higher one, and that.
+    time_raised: Option<(u64, ClusterTime)>,
     started: Instant,
     /// What this process had promised to look at, at the end of the last step.
     promised: Option<Instant>,
@@ -205,7 +210,9 @@ impl Coordinator {
             state: State::default(),
             outbox: Outbox::default(),
             calls,
-            clock: (Instant::ZERO, ClusterTime::default()),
+            clock: Clock::default(),
+            time_stored: ClusterTime::default(),
+            time_raised: None,
             started: Instant::ZERO,
             promised: None,
             links: BTreeMap::new(),
@@ -261,14 +268,42 @@ impl Coordinator {
         }
     }
 
-    /// The cluster time. What has been told to anybody is below the stored ceiling, so it never goes back.
+    /// The cluster time. What has been told to anybody is below the stored ceiling, so it never goes back. The ceiling is
+    /// raised early, so that the time can be told without waiting for the store (`tells_time_at_once`).
     pub(crate) fn time(&mut self, now: Instant) -> ClusterTime {
-        let time = ClusterTime(self.clock.1.0 + millis(now.since(self.clock.0)));
-        if time > self.state.meta.time_ceiling {
+        ClusterTime(self.time_micros(now) / 1000)
+    }
+
+    /// The same in microseconds since 1970.
+    pub(crate) fn time_micros(&mut self, now: Instant) -> u64 {
+        let micros = self.clock.micros(now);
+        let time = ClusterTime(micros / 1000);
+        if time.0 + TIME_STEP_MILLIS / 2 > self.state.meta.time_ceiling.0 {
             self.state.meta.time_ceiling = ClusterTime(time.0 + TIME_STEP_MILLIS);
             self.outbox.touch(Key::Meta);
+            if self.time_raised.is_none() {
+                self.time_raised = Some((self.outbox.next_state(), self.state.meta.time_ceiling));
+            }
         }
-        time
+        micros
+    }
+
+    /// The store and servers have everything up to this state.
+    fn note_time_stored(&mut self, state: u64) {
+        if let Some((_, ceiling)) = self.time_raised.take_if(|(raised, _)| *raised <= state) {
+            self.time_stored = ceiling;
+        }
+    }
+
+    /// Whether a time is below the ceiling that nobody can forget.
+    pub(crate) fn tells_time_at_once(&self, micros: u64) -> bool {
+        micros / 1000 <= self.time_stored.0
+    }
+
+    /// For those who test what servers make of it.
+    #[doc(hidden)]
+    pub fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     pub(crate) fn uptime(&self, now: Instant) -> Duration {
@@ -344,7 +379,7 @@ impl Coordinator {
 
     fn on_start(&mut self, now: Instant, wall_millis: u64) {
         self.started = now;
-        self.clock = (now, ClusterTime(wall_millis.min(WALL_MILLIS_MAX)));
+        self.clock = Clock::new(now, wall_millis.min(WALL_MILLIS_MAX));
         let token = self.outbox.store(StoreRequest::Get { key: TERM_KEY.into() });
         self.phase = Phase::ReadingTerm(token);
     }
@@ -465,7 +500,7 @@ impl Coordinator {
             Err(error) => return self.end(EXIT_STORE, Level::Error, error.to_string()),
         }
         self.phase = Phase::Active;
-        self.clock.1 = self.clock.1.max(self.state.meta.time_ceiling);
+        self.clock.begin_above(now, self.state.meta.time_ceiling);
         self.cold_until = now + self.config.cold_start_wait;
         (self.outbox.cluster, self.outbox.term) = (self.state.meta.cluster, self.term);
         let mut lineage = std::mem::take(&mut self.state.lineage);
@@ -604,7 +639,7 @@ impl Coordinator {
             self.copies.wake = Instant::ZERO;
         }
         match opcode {
-            Opcode::Ping => self.answer_ping(to, header),
+            Opcode::Ping => self.answer_ping(now, to, header),
             Opcode::ProcessStatus => self.answer_process_status(now, to, header),
             Opcode::ClusterStatus => self.answer_cluster_status(now, to, header),
             Opcode::Recoveries => self.answer_recoveries(to, header),
@@ -837,6 +872,7 @@ impl Machine for Coordinator {
         self.while_rebuilding(|coordinator, rebuilding| coordinator.advance_rebuilding(now, rebuilding));
         if !matches!(self.phase, Phase::Ended) {
             let copied = self.released();
+            self.note_time_stored(copied.min(self.outbox.stored_state()));
             self.outbox.flush(&self.state, copied, effects);
         }
         if matches!(self.phase, Phase::Stopping) && self.outbox.is_settled() {

@@ -87,6 +87,11 @@ impl Outbox {
         self.commits_begun + 1
     }
 
+    /// The state that the store has.
+    pub fn stored_state(&self) -> u64 {
+        self.commits_done
+    }
+
     pub fn is_settled(&self) -> bool {
         self.changed.is_empty() && self.in_flight.is_none()
     }
@@ -170,6 +175,12 @@ impl Outbox {
         }
         let header = self.answer(request, Status::Ok);
         self.send(to, &header, body.len(), |out| out.extend_from_slice(&body));
+    }
+
+    /// An answer that says nothing of the state but what is durable for certain.
+    pub fn reply_at_once<T: Encode<()>>(&mut self, to: Peer, request: &Header, body: &T) {
+        let header = self.answer(request, Status::Ok);
+        self.ready.send_with(to, |out| frame::write(out, &header, |out| encode_into(out, body)));
     }
 
     fn send(&mut self, to: Peer, header: &Header, about: usize, encode: impl FnOnce(&mut Vec<u8>)) {

@@ -23,8 +23,15 @@ const BACKUP_COUNT_MAX: usize = 128;
 const AWAY_COUNT_MAX: usize = 256;
 
 impl Coordinator {
-    pub(crate) fn answer_ping(&mut self, to: Peer, header: &Header) -> Result<(), Status> {
-        self.outbox.show(to, header, &Pong { server: ServerId::NONE, list_version: 0 });
+    pub(crate) fn answer_ping(&mut self, now: Instant, to: Peer, header: &Header) -> Result<(), Status> {
+        let micros = self.time_micros(now);
+        let pong = Pong { server: ServerId::NONE, list_version: 0, time_micros: None };
+        // The sooner an answer comes, the more it says about the time.
+        if self.tells_time_at_once(micros) {
+            self.outbox.reply_at_once(to, header, &Pong { time_micros: Some(micros), ..pong });
+        } else {
+            self.outbox.show(to, header, &pong);
+        }
         Ok(())
     }
 

@@ -156,7 +156,7 @@ impl ServerNode {
             && !header.sender.is_none()
             && matches!(self.view.list.standing(header.sender), Standing::Crashed | Standing::Removed);
         let status = if dead { Status::Fenced } else { Status::Ok };
-        let pong = Pong { server: self.view.me, list_version: self.view.list.version() };
+        let pong = Pong { server: self.view.me, list_version: self.view.list.version(), time_micros: None };
         reply_with(effects, to, header, status, &pong);
     }
 

@@ -28,6 +28,13 @@ const VERIFY_TIMEOUT: Duration = Duration::from_millis(300);
 /// been declared dead behind a partition, and know nobody alive who could tell it.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
 
+/// How often a server asks for the cluster time. Two clocks drift apart by a fifth of a millisecond meanwhile, at most.
+const TIME_INTERVAL: Duration = Duration::from_secs(1);
+/// As long as answers were too slow to know the time to `TIME_SPAN_MAX`, as they are when everything starts, the next
+/// question follows after this pause, and each further one after twice the pause.
+const TIME_PAUSE_MIN: Duration = Duration::from_millis(10);
+const TIME_SPAN_MAX: Duration = Duration::from_millis(1);
+
 /// Where a server is in its life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
@@ -49,6 +56,8 @@ pub(crate) enum Context {
     Enlist,
     Verify,
     Suspect,
+    /// What the cluster time is.
+    Time,
     /// For a question of the coordinator's.
     Reach {
         question: u64,
@@ -82,6 +91,9 @@ pub struct ServerNode {
     pub(crate) copies: Copies,
     /// When the coordinator last spoke to this server, or was last asked.
     pub(crate) heard: Instant,
+    /// When the coordinator is asked for the cluster time next.
+    pub(crate) time_at: Instant,
+    pub(crate) time_pause: Duration,
     pub(crate) bad_frames: u64,
     pub(crate) started: Instant,
     pub(crate) now: Instant,
@@ -110,6 +122,8 @@ impl ServerNode {
             reach: ReachCheck::default(),
             copies: Copies::default(),
             heard: Instant::ZERO,
+            time_at: Instant::ZERO,
+            time_pause: TIME_PAUSE_MIN,
             bad_frames: 0,
             started: Instant::ZERO,
             now: Instant::ZERO,
@@ -222,6 +236,14 @@ impl ServerNode {
                     self.verify(now, effects);
                 }
             }
+            Context::Time => {
+                let micros = decode::<Pong>(body).ok().and_then(|pong| pong.time_micros);
+                let is_ours = header.status() == Status::Ok && header.cluster == self.view.cluster;
+                if let Some(micros) = micros.filter(|_| is_ours) {
+                    self.view.answer_time(call.sent, now, micros);
+                }
+                self.plan_next_time(now);
+            }
             Context::Reach { question, server } => {
                 let is_it = decode::<Pong>(body).is_ok_and(|pong| pong.server == server);
                 self.reach.heard(question, server, is_it, effects);
@@ -298,7 +320,7 @@ impl ServerNode {
             Context::Ping(server) => self.suspect(now, server, effects),
             Context::Enlist => self.enlist_at = Some(now + self.config.enlist_interval),
             Context::Verify => self.verifying = false,
-            Context::Suspect => {}
+            Context::Suspect | Context::Time => {}
             Context::Reach { question, server } => self.reach.heard(question, server, false, effects),
         }
     }
@@ -318,6 +340,9 @@ impl ServerNode {
             self.heard = now;
             self.verify(now, effects);
         }
+        if self.phase == Phase::Serving && self.time_at <= now {
+            self.ask_time(now, effects);
+        }
         if self.phase == Phase::Serving
             && let Some(target) = self.detector.choose_target(now, &self.view)
             && let Some(address) = self.view.list.address(target)
@@ -325,6 +350,23 @@ impl ServerNode {
             let deadline = now + self.detector.ping_timeout();
             let rpc = self.calls.open(address, now, deadline, Context::Ping(target));
             request(effects, Peer::Addr(address), &self.view.to_server(target), rpc, &Ping {});
+        }
+    }
+
+    fn ask_time(&mut self, now: Instant, effects: &mut Effects) {
+        self.time_at = now + TIME_INTERVAL;
+        let to = self.config.coordinator;
+        let rpc = self.calls.open(to, now, now + TIME_INTERVAL, Context::Time);
+        request(effects, Peer::Addr(to), &self.view.to_coordinator(), rpc, &Ping {});
+    }
+
+    fn plan_next_time(&mut self, now: Instant) {
+        if self.view.time_span(now) <= TIME_SPAN_MAX {
+            self.time_pause = TIME_PAUSE_MIN;
+            self.time_at = now + TIME_INTERVAL;
+        } else {
+            self.time_at = now + self.time_pause;
+            self.time_pause = (2 * self.time_pause).min(TIME_INTERVAL);
         }
     }
 
@@ -404,7 +446,7 @@ impl Machine for ServerNode {
         at = earliest(at, self.resp.as_ref().and_then(Resp::deadline));
         if self.phase == Phase::Serving {
             at = earliest(at, Some(self.detector.deadline()));
-            at = earliest(at, Some(self.heard + SILENCE_MAX));
+            at = earliest(at, Some((self.heard + SILENCE_MAX).min(self.time_at)));
         }
         at
     }

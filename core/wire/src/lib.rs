@@ -7,6 +7,7 @@
 //! Not here: what anybody does with a message. Formats: docs/formats/frame.md, docs/formats/messages.md.
 
 pub mod calls;
+pub mod clock;
 pub mod commit;
 pub mod control;
 pub mod copies;

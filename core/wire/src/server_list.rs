@@ -3,6 +3,7 @@
 //! Invariants: the version only grows within a term; `issued` only grows; a crashed server never comes back under its id.
 
 use crate::Header;
+use crate::clock::ClusterClock;
 use crate::membership::{ServerEntry, ServerListUpdate, ServerState};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ClusterId, ClusterTime, Instant, ServerId, Status, Term};
@@ -134,7 +135,7 @@ pub struct View {
     pub coordinator: SocketAddr,
     pub list: ServerList,
     pub placement: ReplicaPlacement,
-    told: (Instant, ClusterTime),
+    clock: ClusterClock,
 }
 
 impl View {
@@ -147,20 +148,28 @@ impl View {
             coordinator,
             list: ServerList::default(),
             placement: ReplicaPlacement::default(),
-            told: (Instant::ZERO, ClusterTime::default()),
+            clock: ClusterClock::default(),
         }
     }
 
-    /// Takes over a newer cluster time; it never goes back.
+    /// The coordinator's clock showed this time at some moment before now.
     pub fn tell_time(&mut self, now: Instant, time: ClusterTime) {
-        let time = time.max(self.time(now));
-        self.told = (now, time);
+        self.clock.told(now, time);
     }
 
-    /// The cluster time, carried on with the own clock since it was last told.
+    /// The coordinator was asked at `sent` and answers now that its clock showed so many microseconds since 1970.
+    pub fn answer_time(&mut self, sent: Instant, now: Instant, micros: u64) {
+        self.clock.answered(sent, now, micros);
+    }
+
+    /// How far apart the earliest and the latest time are that the cluster may have now.
+    pub fn time_span(&self, now: Instant) -> Duration {
+        self.clock.span(now)
+    }
+
+    /// The cluster time, carried on with the own clock since it was last told. It never goes back.
     pub fn time(&self, now: Instant) -> ClusterTime {
-        let since: Duration = now.since(self.told.0);
-        ClusterTime(self.told.1.0.saturating_add(u64::try_from(since.as_millis()).unwrap_or(u64::MAX)))
+        self.clock.time(now)
     }
 
     /// A header with this server's identity, for a request to another server.

@@ -19,6 +19,9 @@ pub struct Pong {
     /// The version of the server list that the answering server has; 0 from a coordinator.
     #[n(1)]
     pub list_version: u64,
+    /// The cluster time, from a coordinator: microseconds since 1970.
+    #[n(2)]
+    pub time_micros: Option<u64>,
 }
 
 impl Message for Ping {

@@ -251,7 +251,7 @@ fn the_bodies_of_the_vectors_mean_what_their_names_say() {
                 encode_into(&mut written, &Ping {});
             }
             "ping_reply" => {
-                let pong = Pong { server: ServerId(8), list_version: 12 };
+                let pong = Pong { server: ServerId(8), list_version: 12, time_micros: None };
                 assert_eq!(decode::<Pong>(body), Ok(pong));
                 encode_into(&mut written, &pong);
             }

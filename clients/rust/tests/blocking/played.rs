@@ -224,7 +224,7 @@ impl Cluster {
             }
             // On a slow machine a client has time for it.
             Opcode::LeaseRenew => ok(&LeaseRenewed { term_millis: 60_000 }),
-            Opcode::Ping => ok(&Pong { server: ServerId::NONE, list_version: 0 }),
+            Opcode::Ping => ok(&Pong { server: ServerId::NONE, list_version: 0, time_micros: None }),
             Opcode::TableCreate => self.create(decode(body).unwrap()),
             Opcode::TableList => ok(&Tables { tables: self.tables.iter().map(summary).collect() }),
             Opcode::TableDescribe => self.describe(&decode(body).unwrap()),

@@ -240,7 +240,7 @@ fn a_process_can_be_asked_by_its_address() {
     assert_eq!(fake.outcome().1, Outcome::Done(Reply::ServerStatus(Box::default())));
     fake.start(Operation::Ping { address: Some(server(4)) });
     let sent = fake.expect(server(4), Opcode::Ping);
-    let pong = Pong { server: ramhold_base::ServerId(4), list_version: 2 };
+    let pong = Pong { server: ramhold_base::ServerId(4), list_version: 2, time_micros: None };
     fake.answer_with(&sent, &pong);
     assert_eq!(fake.outcome().1, Outcome::Done(Reply::Pong(pong)));
 }

@@ -357,7 +357,7 @@ impl World {
         }
         match opcode {
             Opcode::Ping => {
-                let pong = Pong { server: server.id, list_version: server.list.version() };
+                let pong = Pong { server: server.id, list_version: server.list.version(), time_micros: None };
                 if server.holds_pongs {
                     return server.held_pongs.push((header, pong));
                 }

@@ -130,6 +130,33 @@ fn terms_rise_ids_are_never_reused_and_time_never_goes_back() {
     assert_eq!(world.enlist(3), ServerId(3));
 }
 
+/// A slow store makes answers late, and a late answer says little about the time.
+// A12, G2
+#[test]
+fn the_time_is_told_without_waiting_for_the_store_but_never_above_the_stored_ceiling() {
+    // None: not answered, or without the time.
+    let asked =
+        |world: &mut World| world.server(addr(1), &Ping {}).and_then(|pong| pong.unwrap().time_micros);
+    let mut world = World::cluster(1);
+    asked(&mut world);
+    world.run(Duration::from_secs(1));
+    world.store_held = true;
+    let before = asked(&mut world).expect("told at once");
+    world.run(Duration::from_secs(2));
+    let later = asked(&mut world).expect("told at once");
+    assert_eq!(later - before, 2_000_000);
+    world.run(Duration::from_secs(10));
+    assert_eq!(asked(&mut world), None, "there is no higher ceiling yet");
+
+    let highest = world.state().meta.time_ceiling;
+    world.store_held = false;
+    world.restart();
+    asked(&mut world);
+    world.run(Duration::from_secs(1));
+    let after = asked(&mut world).expect("everything is durable");
+    assert!((later..highest.0 * 1000).contains(&after), "not above what was never stored");
+}
+
 // F1
 #[test]
 fn a_refused_address_is_a_dead_server_within_a_fraction_of_a_second() {

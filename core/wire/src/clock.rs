@@ -1,0 +1,186 @@
+//! The cluster time, as one server knows it.
+//!
+//! The coordinator's clock is the cluster's. A server asks for it: if the answer says T and comes `rtt` after the question,
+//! the coordinator's clock shows at least T and at most T + rtt just then. The server keeps the span that all answers agree
+//! on, widened by what two clocks may drift apart. An answer that is quicker than this span is wide sets the clock to the
+//! middle; others only keep the clock within the span. So one quick answer of many is enough, and the error is about half
+//! of the shortest round trip.
+//!
+//! A coordinator that starts again may begin up to ten seconds ahead. An answer that contradicts the span replaces it.
+//!
+//! Invariant: the time that is told never goes back. When the clock is set to before what was told already, it goes on at
+//! half speed until the time has caught up.
+//!
+//! Not here: asking (node). Catalogue: A12, B1. Rules: docs/protocols/membership.md, "Cluster time".
+
+use ramhold_base::{ClusterTime, Instant};
+use std::time::Duration;
+
+/// One part of so many is what two clocks drift apart at most: 200 parts per million, a half for two quartzes and a half for
+/// a coordinator that has begun ahead and goes slower. Clocks that drift more are set right by every contradiction.
+const DRIFT_PARTS: u64 = 5_000;
+const NANOS_PER_MILLI: u64 = 1_000_000;
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ClusterClock {
+    /// When the span was worked out.
+    at: Instant,
+    /// The coordinator's clock then, in nanoseconds since 1970: at least and at most.
+    least: u64,
+    most: u64,
+    /// What the clock was set to.
+    set: u64,
+    /// What was told when the span changed last.
+    floor: u64,
+}
+
+impl ClusterClock {
+    /// The coordinator's clock showed `micros` since 1970 after `sent`, and its answer comes now.
+    pub fn answered(&mut self, sent: Instant, now: Instant, micros: u64) {
+        let least = micros.saturating_mul(1000);
+        self.narrow(now, least, least.saturating_add(nanos(now.since(sent))));
+    }
+
+    /// The coordinator's clock showed `time` at some moment before now.
+    pub fn told(&mut self, now: Instant, time: ClusterTime) {
+        let least = time.0.saturating_mul(NANOS_PER_MILLI);
+        // Without a question nothing bounds it from above; what was known before does, unless it is contradicted.
+        let most = self.most_at(now).max(least);
+        self.narrow(now, least, most);
+    }
+
+    /// The cluster time.
+    pub fn time(&self, now: Instant) -> ClusterTime {
+        ClusterTime(self.nanos_at(now) / NANOS_PER_MILLI)
+    }
+
+    /// How far apart the earliest and the latest time are that the coordinator's clock may show.
+    pub fn span(&self, now: Instant) -> Duration {
+        Duration::from_nanos(self.most_at(now).saturating_sub(self.least_at(now)))
+    }
+
+    fn nanos_at(&self, now: Instant) -> u64 {
+        let passed = nanos(now.since(self.at));
+        self.set.saturating_add(passed).max(self.floor.saturating_add(passed / 2))
+    }
+
+    fn narrow(&mut self, now: Instant, least: u64, most: u64) {
+        let floor = self.nanos_at(now);
+        let (known_least, known_most) = (self.least_at(now), self.most_at(now));
+        let set = self.set.saturating_add(nanos(now.since(self.at)));
+        let is_contradicted = most < known_least || least > known_most;
+        let is_better = most - least < known_most - known_least;
+        let (least, most) =
+            if is_contradicted { (least, most) } else { (least.max(known_least), most.min(known_most)) };
+        let set = if is_contradicted || is_better { least.midpoint(most) } else { set.clamp(least, most) };
+        *self = ClusterClock { at: now, least, most, set, floor };
+    }
+
+    fn least_at(&self, now: Instant) -> u64 {
+        let passed = nanos(now.since(self.at));
+        self.least.saturating_add(passed - passed / DRIFT_PARTS)
+    }
+
+    fn most_at(&self, now: Instant) -> u64 {
+        let passed = nanos(now.since(self.at));
+        self.most.saturating_add(passed).saturating_add(passed / DRIFT_PARTS)
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ramhold_base::Rng;
+
+    const START_MICROS: u64 = 1_700_000_000_000_000;
+    const MILLI: u64 = NANOS_PER_MILLI;
+
+    /// A coordinator whose clock began with this process's, and goes faster by so many parts per million.
+    fn coordinator_micros(now: u64, ppm: u64) -> u64 {
+        START_MICROS + now / 1000 + now / 1000 * ppm / 1_000_000
+    }
+
+    // A12
+    #[test]
+    fn questions_with_slow_answers_and_a_quick_one_now_and_then_keep_within_a_millisecond() {
+        for (ppm, seed) in [0, 50].into_iter().flat_map(|ppm| (0..20).map(move |seed| (ppm, seed))) {
+            let mut rng = Rng::new(seed);
+            let mut clock = ClusterClock::default();
+            let mut now = 0;
+            for second in 0..600u64 {
+                now += 1000 * MILLI;
+                // The one way is slow, or the other; every second question is answered within a millisecond.
+                let (there, back) = match rng.below(10) {
+                    0..5 => (rng.below(MILLI / 2), rng.below(MILLI / 2)),
+                    5..7 => (rng.below(50 * MILLI), MILLI / 10),
+                    _ => (MILLI / 10, rng.below(50 * MILLI)),
+                };
+                clock.answered(
+                    Instant(now),
+                    Instant(now + there + back),
+                    coordinator_micros(now + there, ppm),
+                );
+                now += there + back;
+                let error = clock.nanos_at(Instant(now)).abs_diff(coordinator_micros(now, ppm) * 1000);
+                assert!(second < 30 || error < MILLI, "{error} ns after {second} s, {ppm} ppm, seed {seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_time_that_came_without_a_question_is_corrected_by_an_answer() {
+        let mut clock = ClusterClock::default();
+        // The message was 8 ms on its way.
+        clock.told(Instant(8 * MILLI), ClusterTime(START_MICROS / 1000));
+        assert_eq!(clock.time(Instant(8 * MILLI)), ClusterTime(START_MICROS / 1000));
+        let micros = coordinator_micros(10 * MILLI, 0);
+        clock.answered(Instant(10 * MILLI - 1000), Instant(10 * MILLI + 1000), micros);
+        assert_eq!(clock.nanos_at(Instant(10 * MILLI + 1000)), micros * 1000 + 1000);
+    }
+
+    // A12, G2
+    #[test]
+    fn a_clock_that_is_ahead_goes_slower_and_never_back() {
+        let mut clock = ClusterClock::default();
+        let start = START_MICROS * 1000;
+        clock.answered(Instant(0), Instant(0), START_MICROS + 10_000);
+        let mut last = clock.nanos_at(Instant(0));
+        assert_eq!(last, start + 10 * MILLI);
+        for step in 1..100 {
+            let now = Instant(step * MILLI);
+            clock.answered(now, now, coordinator_micros(now.0, 0));
+            let told = clock.nanos_at(now);
+            assert!(told >= last, "it went back");
+            last = told;
+        }
+        assert_eq!(last, start + 99 * MILLI, "20 ms later it is right again");
+    }
+
+    #[test]
+    fn a_coordinator_that_started_ahead_is_followed() {
+        let mut clock = ClusterClock::default();
+        clock.answered(Instant(0), Instant(MILLI), START_MICROS);
+        clock.answered(Instant(5 * MILLI), Instant(6 * MILLI), START_MICROS + 9_000_000);
+        assert_eq!(clock.nanos_at(Instant(6 * MILLI)), START_MICROS * 1000 + 9_000 * MILLI + MILLI / 2);
+    }
+
+    #[test]
+    fn hostile_times_do_not_panic() {
+        let mut rng = Rng::new(1);
+        let mut clock = ClusterClock::default();
+        let mut last = ClusterTime(0);
+        for _ in 0..10_000 {
+            let now = Instant(rng.u64() >> rng.below(64));
+            match rng.below(2) {
+                0 => clock.answered(Instant(rng.u64()), now, rng.u64()),
+                _ => clock.told(now, ClusterTime(rng.u64())),
+            }
+            assert!(clock.time(now) >= last || now < clock.at);
+            last = clock.time(now);
+        }
+    }
+}
