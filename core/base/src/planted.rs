@@ -120,6 +120,8 @@ defects! {
     TombstoneNotReplayed;
     /// An object whose time is over is served.
     ExpiredServed;
+    /// An object whose time is over stays until somebody asks for it.
+    ExpiredKept;
 
     // Cleaning.
     /// Cleaning drops tombstones that are needed.

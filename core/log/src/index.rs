@@ -9,13 +9,15 @@
 //! - a chain has no holes: every slot before its last entry is full, links stand only in slot 7, and an overflow
 //!   bucket holds at least two entries, so that the number of entries tells the number of buckets;
 //! - no chain is longer than `CHAIN_BUCKETS_MAX`, so that every operation is bounded, whatever the hashes are;
-//! - memory stays within its bound: beyond it chains grow longer, then insertions are refused;
+//! - memory stays within its bound: beyond it chains grow longer, then insertions are refused. When the first objects that
+//!   end come into an index that is full, the eight bytes for each base bucket (`ends`) come on top;
 //! - `prepare` before an append means that the `insert` after it cannot fail;
 //! - a walk sees every entry that is there from its begin to its end, whatever happens between its steps.
 //!
 //! Not here: comparing keys (the caller does, in the log). Catalogue: C2.
 
 pub(crate) mod bucket;
+mod ends;
 mod overflow;
 mod resize;
 #[cfg(test)]
@@ -27,7 +29,9 @@ use bucket::{
     BUCKET_BYTES, Bucket, Buckets, CHUNK_SHIFT_MAX, Content, LINK_SLOT, PLACE_BITS, SLOT_COUNT, TAG_BITS,
     TAG_SHIFT, What, content, entry, is_entry, is_entry_of, link, link_of, moved,
 };
+use ends::Ends;
 use overflow::Overflow;
+use ramhold_base::ClusterTime;
 
 const LEVEL_MIN: u32 = 4;
 /// Steps of shrinking that an entry which is taken out pays for. Merging needs one in seven; and so the hand comes
@@ -92,6 +96,8 @@ pub(crate) struct Spot {
 pub(crate) struct Index {
     base: Buckets,
     overflow: Overflow,
+    /// When objects of the base buckets' chains end.
+    ends: Ends,
     level_first: u32,
     level: u32,
     /// Buckets below this are split already at this level.
@@ -126,6 +132,7 @@ impl Index {
         Index {
             base,
             overflow: Overflow::new(chunk_shift),
+            ends: Ends::new(chunk_shift),
             level_first: level,
             level,
             split_next: 0,
@@ -138,8 +145,12 @@ impl Index {
         }
     }
 
-    /// Memory of all buckets, in use or not.
+    /// Memory of all buckets, in use or not, and of what is known about when their objects end.
     pub(crate) fn bytes(&self) -> u64 {
+        self.bucket_bytes() + self.ends.bytes()
+    }
+
+    fn bucket_bytes(&self) -> u64 {
         (self.base.count() + self.overflow.count()) * BUCKET_BYTES
     }
 
@@ -293,6 +304,33 @@ impl Index {
         self.shrink(STEPS_MAX);
     }
 
+    /// No object that the index holds ends before this; `None`: none ends at all.
+    #[inline]
+    pub(crate) fn first_end(&self) -> Option<ClusterTime> {
+        self.ends.first()
+    }
+
+    /// The number of a bucket that may hold an object which is over by now: good until the next insertion or removal.
+    pub(crate) fn due(&self, now: ClusterTime) -> Option<u64> {
+        self.ends.due(now)
+    }
+
+    /// An object of this hash that ends at `end` is there, or about to be inserted.
+    #[inline]
+    pub(crate) fn lower_end(&mut self, hash: u64, end: ClusterTime) {
+        self.ends.lower(self.bucket_of(hash), end);
+    }
+
+    /// No object of bucket number `number` ends before `end`; `None`: none ends at all.
+    pub(crate) fn set_end(&mut self, number: u64, end: Option<ClusterTime>) {
+        self.ends.set(number, end);
+    }
+
+    /// The time before which no object of bucket number `number` ends.
+    pub(crate) fn end_of(&self, number: u64) -> ClusterTime {
+        self.ends.bound(number)
+    }
+
     /// Appends all references of the chain of bucket number `number`.
     pub(crate) fn entries_of(&self, number: u64, out: &mut Vec<(What, Reference)>) {
         let mut bucket = self.base.at(number);
@@ -394,7 +432,8 @@ impl Index {
         assert!(linked.windows(2).all(|pair| pair[0] < pair[1]));
         self.overflow.check_invariants(&linked);
         assert!(self.base.count() - self.bucket_count() < 1 << self.base.chunk_shift());
-        assert!(self.bytes() <= self.bytes_max);
+        assert!(self.bucket_bytes() <= self.bytes_max);
+        self.ends.check_invariants(self.bucket_count());
     }
 
     #[inline]

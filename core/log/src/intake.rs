@@ -19,7 +19,7 @@ use crate::entry::{RecordPrefix, Word, split, verified};
 use crate::log::Log;
 use crate::prefetch::fetch_all;
 use crate::{AppendRefusal, Entry, Kind, Ranges, Reference, SideId};
-use ramhold_base::{KeyHash, TableId, Version};
+use ramhold_base::{ClusterTime, KeyHash, TableId, Version};
 use std::hint::black_box;
 
 /// Entries worked on together: enough that the processor always waits for several buckets, few enough to stay in its
@@ -54,7 +54,7 @@ struct Coming {
     side: SideId,
     /// An object that can be copied as it stands: it names no segments of its own log.
     is_plain: bool,
-    expires: bool,
+    expires: Option<ClusterTime>,
 }
 
 impl Coming {
@@ -72,7 +72,7 @@ const NOTHING: Coming = Coming {
     version: Version(0),
     side: SideId(0),
     is_plain: false,
-    expires: false,
+    expires: None,
 };
 
 impl Log {
@@ -166,7 +166,7 @@ impl Log {
             version: prefix.version,
             side,
             is_plain: word.kind() == Some(Kind::Object) && prefix.older_bytes == 0,
-            expires: prefix.expires.is_some(),
+            expires: prefix.expires,
         })
     }
 

@@ -26,6 +26,7 @@ mod commit;
 mod compact;
 mod divide;
 mod entry;
+mod expiry;
 mod free;
 mod index;
 mod intake;
@@ -64,6 +65,7 @@ pub use entry::{
     Damage, Digest, Entry, FORMAT, HEADER_BYTES, OBJECT_OVERHEAD_BYTES, Object, RpcResult, SegmentHeader,
     TabletStat, TabletStats, Tombstone, VERSION_MAX,
 };
+pub use expiry::EndedKey;
 pub use index::Cursor;
 pub use intake::{INTAKE_SLICE_BYTES, IntakeStop};
 pub use kind::{Alive, KIND_NUMBER_MAX, KINDS, Kind, KindRow, Partition, RESERVED};

@@ -559,6 +559,7 @@ impl Log {
         }
         self.check_tombstones(&object_counts);
         self.check_streams();
+        self.check_ends();
     }
 
     #[inline]
@@ -648,7 +649,10 @@ impl Log {
         let table = group.table;
         let place = self.place(table, hash);
         let object_bytes = group.entry.entry_bytes() as u32;
-        self.may_expire |= matches!(&group.entry, Entry::Object(object, _) if object.expires.is_some());
+        if let Entry::Object(Object { expires: Some(end), .. }, _) = &group.entry {
+            self.may_expire = true;
+            self.index.lower_end(place, *end);
+        }
         if let Some(tombstone) = &group.tombstone {
             self.append_tombstone(slot, tombstone);
         }

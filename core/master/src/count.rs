@@ -1,7 +1,7 @@
 //! How many objects a tablet has, without looking at them.
 //!
 //! The log counts the keys of each tablet that lead to an object, as they come and go. An object whose time is over
-//! counts until somebody has found that out. The number is told as a page of a scan is: when everything that was
+//! counts until it is removed (`expiry`). The number is told as a page of a scan is: when everything that was
 //! appended before is durable, and under the read lease.
 //!
 //! Invariant: the count of a tablet that is served is that of a walk over the index, unless objects of its stream were

@@ -20,6 +20,7 @@ mod commit;
 mod confirm;
 mod count;
 mod division;
+mod expiry;
 mod increment;
 mod leases;
 mod local;
@@ -231,6 +232,7 @@ pub struct Master {
     counters: Counters,
     events: Vec<Event>,
     cleaning: cleaning::Cleaning,
+    expiry: expiry::Expiry,
     scrub: repair::Scrub,
     /// A pass is copying just now.
     cleaning_runs: bool,
@@ -309,6 +311,7 @@ impl Master {
             counters: Counters::default(),
             events: Vec::new(),
             cleaning: cleaning::Cleaning::default(),
+            expiry: expiry::Expiry::default(),
             scrub: repair::Scrub::default(),
             sweep_waits_for: None,
             divisions: Vec::new(),
@@ -487,6 +490,7 @@ impl Master {
         let own = earliest(own, self.leases.deadline(self.log.leases().next().is_some()));
         let own = earliest(earliest(own, self.read_lease.deadline()), self.touching_deadline());
         let own = earliest(earliest(own, self.migrating.deadline()), self.settling.deadline());
+        let own = earliest(own, self.expiry_deadline());
         earliest(earliest(own, replays), earliest(self.calls.deadline(), self.replicator.deadline()))
     }
 
@@ -519,6 +523,7 @@ impl Master {
             self.replicator.advance_heads(now, &LogSegments(&self.log), view, effects);
             self.release_parked(now, effects);
         }
+        self.plan_expiry(now, view);
         self.advance_ceiling(now, view, effects);
         self.advance_leases(now, view, effects);
         if self.read_lease.is_due(now) {
@@ -548,6 +553,7 @@ impl Master {
             self.look_for_damage(now, segment, effects);
         }
         self.advance_repairs(now, view, effects);
+        self.expire_when_due(now, view, effects);
         self.clean_when_idle(now, view, effects);
         self.advance_settling(now, view, effects);
         self.advance_cleaning(now, view, effects);

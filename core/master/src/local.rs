@@ -54,6 +54,7 @@ impl Master {
         if self.appended || self.read_lease.is_due(now) {
             self.advance_if_appended(now, view, effects);
         }
+        self.plan_expiry(now, view);
         if bytes > 0 {
             self.pay_for_cleaning(now, bytes, view, effects);
         }

@@ -73,6 +73,11 @@ impl Parked {
         self.removes.iter().rev().find(|(_, k)| *k == key).map(|(position, _)| *position)
     }
 
+    /// Removals that are not durable yet.
+    pub fn removal_count(&self) -> usize {
+        self.removes.len()
+    }
+
     pub fn remember_removal(&mut self, position: Position, key: (u32, u64)) {
         self.removes.push_back((position, key));
     }

@@ -9,7 +9,7 @@
 use crate::scenario::Actor;
 use crate::world::World;
 use ramhold_backup::ReplicaState;
-use ramhold_base::{SegmentId, ServerId, StreamId, TableId};
+use ramhold_base::{ClusterTime, SegmentId, ServerId, StreamId, TableId};
 use ramhold_coordinator::TableRecord;
 use ramhold_log::SegmentInfo;
 use ramhold_master::{Master, TabletSeen};
@@ -59,6 +59,35 @@ pub fn in_charge(world: &ClusterWorld) -> Option<&Coordinator> {
     (0..world.node_count()).find_map(|node| match world.machine(node) {
         Some(Actor::Process(process)) => process.coordinator().filter(|c| c.is_active()),
         Some(Actor::Client(_)) | None => None,
+    })
+}
+
+/// How long after its end nobody counts an object any more, when nothing stands in the way.
+const EXPIRED_MILLIS_MAX: u64 = 1000;
+/// By how much the cluster time of a server may be off.
+const TIME_MICROS_MAX: u64 = 1000;
+
+/// Objects that are counted although their time has been over for a second, or a server whose cluster time is off by more
+/// than a millisecond. // A12
+pub fn overdue(world: &ClusterWorld) -> Option<String> {
+    let process = |node: usize| match world.machine(node) {
+        Some(Actor::Process(process)) => Some(process),
+        Some(Actor::Client(_)) | None => None,
+    };
+    let nodes = || (0..world.node_count()).filter_map(|node| Some((world.local_now(node), process(node)?)));
+    let (now, coordinator) =
+        nodes().find_map(|(now, process)| Some((now, process.coordinator().filter(|c| c.is_active())?)))?;
+    let micros = coordinator.clock().micros(now);
+    nodes().filter_map(|(now, process)| Some((now, process.server()?))).find_map(|(now, server)| {
+        let (id, time) = (server.id(), server.view().time(now));
+        // A server tells whole milliseconds.
+        let off = (time.0 * 1000 + 500).abs_diff(micros);
+        if off > TIME_MICROS_MAX + 500 {
+            return Some(format!("the cluster time of {id} is off by {off} microseconds"));
+        }
+        let by = ClusterTime(time.0 - EXPIRED_MILLIS_MAX);
+        let counted = server.master().map_or(0, |master| master.log().count_ended(by));
+        (counted > 0).then(|| format!("{id} counts {counted} objects whose time is over"))
     })
 }
 

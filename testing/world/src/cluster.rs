@@ -63,7 +63,7 @@ const DEADLINE: Duration = Duration::from_secs(8);
 const PACKED_LANES_MAX: u64 = 16;
 
 /// Crash points of masters; those of backups are listed there.
-const SERVER_MARKS: [&str; 22] = [
+const SERVER_MARKS: [&str; 23] = [
     "head_rolled",
     "combined_begun",
     "survivors_copied",
@@ -86,6 +86,7 @@ const SERVER_MARKS: [&str; 22] = [
     "lease_forgotten",
     "read_waited",
     "read_not_leased",
+    "expired_unasked",
 ];
 
 /// Crash points of the coordinator: before and after the commit of each kind of record.
@@ -593,9 +594,9 @@ impl System for Cluster {
     }
 
     fn unsettled(&self, world: &World<Actor<Process, ClusterSession>>) -> Option<String> {
-        use crate::audit::{changing, in_charge, servers, unsettled};
+        use crate::audit::{changing, in_charge, overdue, servers, unsettled};
         let Some(coordinator) = in_charge(world) else { return Some("no coordinator is in charge".into()) };
-        changing(coordinator).or_else(|| unsettled(self.servers, &servers(world)))
+        changing(coordinator).or_else(|| unsettled(self.servers, &servers(world))).or_else(|| overdue(world))
     }
 
     fn watch(&self, world: &World<Actor<Process, ClusterSession>>, watch: &mut Watch) {

@@ -240,6 +240,11 @@ impl<M: Machine> World<M> {
         &self.stores[store]
     }
 
+    /// What a node's own clock shows.
+    pub fn local_now(&self, node: usize) -> Instant {
+        self.nodes[node].clock.local(self.now)
+    }
+
     pub fn machine(&self, node: usize) -> Option<&M> {
         self.nodes[node].machine.as_ref()
     }

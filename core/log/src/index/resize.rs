@@ -67,6 +67,7 @@ impl Index {
             self.base.grow();
         }
         let source = self.split_next;
+        self.ends.split(source, target);
         let mut slots = std::mem::take(&mut self.scratch);
         self.take_chain(source, &mut slots);
         self.split_next += 1;
@@ -196,6 +197,7 @@ impl Index {
             }
             self.overflow.grow();
         }
+        self.ends.merge(source, target);
         let mut slots = std::mem::take(&mut self.scratch);
         self.take_chain(source, &mut slots);
         (self.level, self.split_next) = (level, target);

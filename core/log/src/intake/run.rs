@@ -56,7 +56,10 @@ impl Log {
         let Coming { table, hash, .. } = *coming;
         let object = Counted { table, hash, bytes: coming.entry_bytes(), segment: run.segment };
         self.raise_replayed(coming.version);
-        self.may_expire |= coming.expires;
+        if let Some(end) = coming.expires {
+            self.may_expire = true;
+            self.index.lower_end(coming.place, end);
+        }
         self.index.fill(vacancy, coming.place, What::Object, at);
         self.counters.add(&object, self.segment_last.next());
         self.forgive(coming.place);

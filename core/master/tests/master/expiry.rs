@@ -6,6 +6,7 @@ use crate::rig::Rig;
 use ramhold_base::limits::EXPIRY_MILLIS_MAX;
 use ramhold_base::*;
 use ramhold_wire::Opcode;
+use ramhold_wire::count::{CountReply, CountRequest};
 use ramhold_wire::data::{Expiry, KeyRequest, ReadReply, RejectRules, WriteRequest, decode_version};
 
 const TABLE: TableId = TableId(5);
@@ -65,6 +66,38 @@ impl Rig {
         self.settle();
         let (status, body) = self.answer_to(rpc).expect("everything is durable");
         if status == Status::Ok { Ok(ReadReply::decode(&body).unwrap().expires) } else { Err(status) }
+    }
+
+    fn write_key(&mut self, key: &[u8], expiry: Option<Expiry>) {
+        let mut body = vec![];
+        WriteRequest { table: TABLE, rules: RejectRules::default(), expiry, key, value: b"v" }
+            .encode(&mut body);
+        let rpc = self.send(Opcode::Write, &body);
+        assert_eq!(self.ended(rpc).0, Status::Ok);
+    }
+
+    /// The objects that the table has, as a count is answered.
+    fn count(&mut self) -> u64 {
+        let mut body = vec![];
+        CountRequest { table: TABLE, first: KeyHash(0) }.encode(&mut body);
+        let rpc = self.send(Opcode::Count, &body);
+        self.settle();
+        let (status, body) = self.answer_to(rpc).expect("everything is durable");
+        assert_eq!(status, Status::Ok);
+        CountReply::decode(&body).unwrap().objects
+    }
+
+    /// Nobody asks for anything until that long after the start; tells how many objects have ended meanwhile.
+    fn wait_until_idle(&mut self, millis: u64) -> usize {
+        let before = self.expired();
+        let end = Instant(1 + millis * 1_000_000);
+        while let Some(next) = self.master.deadline().filter(|next| *next <= end) {
+            self.now = self.now.max(next);
+            self.tick();
+        }
+        self.now = end;
+        self.master.check_invariants();
+        self.expired() - before
     }
 
     fn expired(&self) -> usize {
@@ -183,4 +216,97 @@ fn an_end_outside_its_limits_changes_nothing() {
     }
     rig.plain_write(Some(Expiry::At(ClusterTime(last))));
     assert_eq!(rig.read(), Ok(Some(ClusterTime(last))));
+}
+
+/// Nobody asks for it, and it is gone.
+// A12
+#[test]
+fn an_idle_master_removes_what_is_over_and_counts_it_no_more() {
+    let mut rig = rig();
+    for (key, expiry) in [(b"a", after(100)), (b"b", after(100)), (b"c", after(900)), (b"d", None)] {
+        rig.write_key(key, expiry);
+    }
+    assert_eq!(rig.count(), 4);
+    assert_eq!(rig.wait_until_idle(99), 0, "nothing is over yet");
+    assert_eq!(rig.count(), 4);
+    rig.wait_until_idle(101);
+    assert_eq!((rig.count(), rig.expired()), (2, 2));
+    rig.wait_until_idle(10_000);
+    assert_eq!((rig.count(), rig.expired()), (1, 3));
+    assert_eq!(rig.wait_until_idle(100_000), 0, "what stays for ever costs nothing");
+}
+
+// A12
+#[test]
+fn an_end_that_was_put_off_or_brought_forward_is_kept_to() {
+    let mut rig = rig();
+    rig.write_key(b"later", after(100));
+    rig.write_key(b"later", after(5000));
+    rig.write_key(b"sooner", after(5000));
+    rig.write_key(b"sooner", after(100));
+    rig.write_key(b"never", after(100));
+    rig.write_key(b"never", None);
+    rig.wait_until_idle(1000);
+    assert_eq!((rig.count(), rig.expired()), (2, 1));
+    rig.wait_until_idle(5001);
+    assert_eq!((rig.count(), rig.expired()), (1, 2));
+}
+
+/// While requests come, a slice is followed by a pause; thousands that end at once do not stop the shard.
+// A12, C8
+#[test]
+fn what_ends_at_once_is_removed_in_slices_between_requests() {
+    const KEYS: u64 = 2000;
+    let mut rig = rig();
+    for key in 0..KEYS {
+        rig.write_key(&key.to_le_bytes(), after(1000));
+    }
+    rig.pass_until(1000);
+    let mut before = rig.count();
+    let mut turns = 0;
+    while rig.count() > 0 {
+        turns += 1;
+        rig.read().unwrap_err();
+        rig.now = rig.now.max(rig.master.deadline().unwrap());
+        rig.tick();
+        rig.settle();
+        let removed = before - rig.count();
+        assert!(removed <= 64 + 32, "{removed} in one turn");
+        before = rig.count();
+    }
+    assert!(turns >= KEYS / 96);
+    assert!(rig.now <= Instant(1 + 1_100_000_000), "all within a tenth of a second: {:?}", rig.now);
+}
+
+/// Removals that no backup confirms do not gather without a bound.
+// A12
+#[test]
+fn a_stream_that_stands_still_gathers_few_removals() {
+    let mut rig = rig();
+    for key in 0..3000u64 {
+        rig.write_key(&key.to_le_bytes(), after(1000));
+    }
+    rig.pass_until(1000);
+    for _ in 0..40 {
+        rig.now = rig.now + std::time::Duration::from_millis(1);
+        let mut effects = Effects::new();
+        rig.master.tick(rig.now, &rig.view, &mut effects);
+        rig.take(effects);
+    }
+    let removed = rig.expired();
+    assert!((1024..1024 + 128).contains(&removed), "{removed}");
+    rig.settle();
+    rig.wait_until_idle(1500);
+    assert_eq!((rig.count(), rig.expired()), (0, 3000));
+}
+
+// A12
+#[test]
+fn an_unreplicated_table_expires_too() {
+    let mut rig = Rig::new();
+    rig.view.tell_time(rig.now, START);
+    rig.take_unreplicated();
+    rig.write_key(b"a", after(100));
+    rig.wait_until_idle(101);
+    assert_eq!((rig.count(), rig.expired()), (0, 1));
 }

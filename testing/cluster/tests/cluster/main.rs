@@ -5,6 +5,7 @@ mod coordinator;
 mod damage;
 mod dev;
 mod directories;
+mod expiry;
 mod full;
 mod histories;
 mod hostile;

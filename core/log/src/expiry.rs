@@ -1,0 +1,76 @@
+//! Finds objects whose time to live is over.
+//!
+//! The index knows of each bucket before when nothing in it ends (`index/ends`). A look at a bucket that is due reads its
+//! objects, tells which of them are over, and leaves the bound of the others behind. The log itself removes nothing: an
+//! object ends with a tombstone, as if a client had removed it (docs/protocols/consistency.md, rule 8).
+//!
+//! Not here: removing, and how much of the time that may take (master). Catalogue: A12.
+
+use crate::Log;
+use crate::index::bucket::What;
+use ramhold_base::{ClusterTime, KeyHash, TableId};
+
+/// The key of an object whose time is over.
+pub type EndedKey = (TableId, Vec<u8>);
+
+impl Log {
+    /// Nothing ends before this time; `None`: nothing here ends at all.
+    #[inline]
+    pub fn first_end(&self) -> Option<ClusterTime> {
+        self.index.first_end()
+    }
+
+    /// Adds the keys of one bucket's objects that are over by now. False: no bucket may hold any.
+    ///
+    /// The bucket is not looked at again for those that are told: remove them, or say that they are still there
+    /// (`look_again`). A damaged entry is looked at again at `again`, when it may be repaired.
+    pub fn find_ended(&mut self, now: ClusterTime, again: ClusterTime, found: &mut Vec<EndedKey>) -> bool {
+        let Some(number) = self.index.due(now) else { return false };
+        let mut entries = Vec::new();
+        self.index.entries_of(number, &mut entries);
+        let mut bound = None;
+        for (_, at) in entries.into_iter().filter(|(what, _)| *what == What::Object) {
+            let end = match self.memory.intact_record(at) {
+                Some(record) => record.expires,
+                None => Some(again),
+            };
+            match end {
+                Some(end) if end <= now => {
+                    let record = self.memory.record(at);
+                    found.push((record.table, record.key.to_vec()));
+                }
+                Some(end) => bound = Some(bound.map_or(end, |bound: ClusterTime| bound.min(end))),
+                None => {}
+            }
+        }
+        self.index.set_end(number, bound);
+        true
+    }
+
+    /// An object that was told as over is still there, and is to be told again from `again` on.
+    pub fn look_again(&mut self, table: TableId, hash: KeyHash, again: ClusterTime) {
+        self.index.lower_end(self.place(table, hash), again);
+    }
+
+    /// Objects that ended before this time and are still there. Costs a full walk.
+    pub fn count_ended(&self, before: ClusterTime) -> u64 {
+        self.ends().filter(|(_, end)| *end < before).count() as u64
+    }
+
+    /// Panics when a bucket holds an object that ends before the bucket's bound. Costs a full walk.
+    pub(crate) fn check_ends(&self) {
+        for (number, end) in self.ends() {
+            assert!(self.index.end_of(number) <= end, "an object would stay for ever");
+        }
+    }
+
+    /// The ends of all objects that have one and are not damaged, with the numbers of their buckets.
+    fn ends(&self) -> impl Iterator<Item = (u64, ClusterTime)> {
+        (0..self.index.bucket_count()).flat_map(move |number| {
+            let mut entries = Vec::new();
+            self.index.entries_of(number, &mut entries);
+            let objects = entries.into_iter().filter(|(what, _)| *what == What::Object);
+            objects.filter_map(move |(_, at)| Some((number, self.memory.intact_record(at)?.expires?)))
+        })
+    }
+}

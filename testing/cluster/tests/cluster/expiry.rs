@@ -1,0 +1,111 @@
+//! Objects that end, and the time by which they do, on real servers asked over Redis's protocol.
+
+use ramhold_cluster_tests::{Cluster, Failure, Options, wait_for};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+const SERVERS: usize = 3;
+const SOON: Duration = Duration::from_secs(30);
+/// Two servers' clocks differ by less.
+const MILLI: i64 = 1;
+
+struct Redis(BufReader<TcpStream>);
+
+impl Redis {
+    fn connect(cluster: &Cluster, member: usize) -> Result<Redis, Failure> {
+        let address = cluster.address(member);
+        let stream = TcpStream::connect(address).map_err(|e| Failure(format!("{address}: {e}")))?;
+        stream.set_read_timeout(Some(SOON)).map_err(|e| Failure(e.to_string()))?;
+        Ok(Redis(BufReader::new(stream)))
+    }
+
+    /// The first line of the reply to a command.
+    fn ask(&mut self, command: &str) -> Result<String, Failure> {
+        let failed = |e: std::io::Error| Failure(format!("{command}: {e}"));
+        self.0.get_mut().write_all(format!("{command}\r\n").as_bytes()).map_err(failed)?;
+        let mut line = String::new();
+        self.0.read_line(&mut line).map_err(failed)?;
+        Ok(line.trim_end().to_owned())
+    }
+
+    fn number(&mut self, command: &str) -> Result<i64, Failure> {
+        let reply = self.ask(command)?;
+        let number = reply.strip_prefix(':').and_then(|number| number.parse().ok());
+        number.ok_or_else(|| Failure(format!("{command}: {reply}")))
+    }
+}
+
+fn wall_millis() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970").as_millis() as i64
+}
+
+/// Every server has asked for the cluster time a few times.
+fn wait_clocks_agree(redis: &mut [Redis]) -> Result<(), Failure> {
+    wait_for("clocks that agree", SOON, || {
+        let mut least_left = i64::MAX;
+        let mut most_left = 0;
+        for round in 0..20 {
+            for at in 0..redis.len() {
+                redis[at].ask(&format!("SET clock{round} v PX 100000"))?;
+                let asked = (at + 1) % redis.len();
+                let left = redis[asked].number(&format!("PTTL clock{round}"))?;
+                (least_left, most_left) = (least_left.min(left), most_left.max(left));
+            }
+        }
+        let is_right = most_left <= 100_000 + MILLI;
+        Ok(if is_right { Ok(()) } else { Err(format!("{least_left} to {most_left} ms of 100,000")) })
+    })
+}
+
+// A12
+#[test]
+fn what_ends_is_counted_no_more_a_second_later_though_nobody_asks() -> Result<(), Failure> {
+    let _machine = crate::machine();
+    let cluster = Cluster::start(Options { servers: SERVERS, ..Options::default() })?;
+    let mut redis = Redis::connect(&cluster, 1)?;
+    for key in 0..300 {
+        assert_eq!(redis.ask(&format!("PSETEX k{key} 500 v"))?, "+OK");
+    }
+    assert_eq!(redis.ask("SET stays v")?, "+OK");
+    let written = Instant::now();
+    wait_for("an empty database", SOON, || {
+        let count = redis.number("DBSIZE")?;
+        Ok(if count == 1 { Ok(()) } else { Err(format!("{count} keys")) })
+    })?;
+    let took = written.elapsed();
+    assert!(
+        took < Duration::from_secs(3),
+        "{took:?}; a busy machine takes longer than the second of an idle one"
+    );
+    Ok(())
+}
+
+// A12
+#[test]
+fn servers_agree_on_the_time_and_with_the_wall_clock() -> Result<(), Failure> {
+    let _machine = crate::machine();
+    let cluster = Cluster::start(Options { servers: SERVERS, ..Options::default() })?;
+    let mut redis =
+        (1..=SERVERS).map(|member| Redis::connect(&cluster, member)).collect::<Result<Vec<_>, _>>()?;
+    wait_clocks_agree(&mut redis)?;
+    for round in 0..500usize {
+        let (writer, reader) = (round % SERVERS, (round + 1 + round / SERVERS % 2) % SERVERS);
+        assert_eq!(redis[writer].ask(&format!("SET k{round} v PX 10000"))?, "+OK");
+        let left = redis[reader].number(&format!("PTTL k{round}"))?;
+        assert!(left <= 10_000 + MILLI, "{left} ms are left of 10,000");
+
+        let before = wall_millis();
+        let end = before + 20_000;
+        assert_eq!(redis[writer].number(&format!("PEXPIREAT k{round} {end}"))?, 1);
+        assert_eq!(redis[reader].number(&format!("PEXPIRETIME k{round}"))?, end);
+        let left = redis[reader].number(&format!("PTTL k{round}"))?;
+        let passed = wall_millis() - before;
+        // Whole milliseconds of two clocks, each of which may be off by less than one.
+        assert!(
+            (20_000 - passed - 2 * MILLI..=20_000 + 2 * MILLI).contains(&left),
+            "{left} ms, {passed} passed"
+        );
+    }
+    Ok(())
+}
