@@ -61,6 +61,7 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
     ("EpochNotRecorded", "ramhold-replication", "replication", "lossy_backups::"),
     ("EpochNotRaised", "ramhold-replication", "replication", "lossy_backups::"),
     ("StreamNotRegistered", "ramhold-replication", "replication", "lossy_backups::"),
+    ("GrowthNotTriedAgain", "ramhold-backup", "backup", "growth::a_device_that_was_full"),
     ("OldEpochTaken", "ramhold-backup", "backup", "appends::an_epoch_moves_only_up"),
     ("CutNotTold", "ramhold-backup", "backup", "lives::lost_buffers_cut"),
     ("SyncedEarly", "ramhold-backup", "backup", "synced::an_answer_waits"),

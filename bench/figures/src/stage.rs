@@ -213,6 +213,7 @@ impl Plan {
                 recovery_cache_bytes: self.recovery_cache_bytes(),
                 found_cache_bytes: 0,
                 needed_interval: Duration::from_secs(2),
+                directory: String::new(),
                 mode: "buffers".into(),
             },
             detector: DetectorConfig::default(),

@@ -50,7 +50,13 @@ impl Backup {
         if let Err(status) = self.try_append(now, key, header, body, from, view, effects) {
             let held = self.present.get(&key).map(|number| &self.replicas[number]);
             let reply = held.map_or(AppendReply::default(), |replica| replica.reply(replica.accepted.length));
-            Backup::answer_append(header, from, status, &reply, effects);
+            let full = self.full(now).filter(|_| status == Status::OpenRefused);
+            effects.send_with(Peer::Conn(from), |out| {
+                frame::write(out, &header.answer(status), |out| {
+                    reply.encode(out);
+                    full.iter().for_each(|full| AppendReply::encode_full(full, out));
+                });
+            });
         }
     }
 
@@ -127,7 +133,8 @@ impl Backup {
     ) -> Result<ReplicaNumber, Status> {
         let needs_buffer = self.config.buffer_count() > 0;
         if !self.space.has_frame() {
-            return Err(if self.space.is_frame_coming() { Status::Retry } else { Status::OpenRefused });
+            let is_coming = self.growth.is_under_way() || self.space.frames_wiping > 0;
+            return Err(if is_coming { Status::Retry } else { Status::OpenRefused });
         }
         let frame = self.space.take_frame();
         // With all buffers in use it is written straight into its frame: slower to flush, just as safe.

@@ -16,6 +16,7 @@ use crate::config::{BackupConfig, Buffers};
 use crate::disk::Disk;
 use crate::fence::PendingFence;
 use crate::flush::Stop;
+use crate::growth::Growth;
 use crate::recovery_read::Divisions;
 use crate::replica::{Replica, ReplicaKey, ReplicaNumber};
 use crate::replica_read::PendingRead;
@@ -57,6 +58,7 @@ pub struct Backup {
 
     pub(crate) disk: Disk,
     pub(crate) space: Space,
+    pub(crate) growth: Growth,
     /// The sequence number of the slot written last.
     pub(crate) sequence: u64,
     pub(crate) replica_last: u64,
@@ -120,6 +122,7 @@ impl Backup {
         config.check();
         let mut rng = Rng::new(seed);
         let calls = Calls::new(ROLE, rng.u64());
+        let growth = Growth::new(config.frames_grow_by);
         let divisions = Divisions::new(config.recovery_cache_bytes);
         Backup {
             config,
@@ -137,6 +140,7 @@ impl Backup {
             stopping: None,
             disk: Disk::default(),
             space: Space::default(),
+            growth,
             sequence: 0,
             replica_last: 0,
             replicas: BTreeMap::new(),
@@ -241,7 +245,8 @@ impl Backup {
         let ask = self.ask_at.filter(|_| self.is_serving);
         let find = self.divisions.find_deadline(self.config.found_cache_bytes);
         let find = find.filter(|_| self.start_error.is_none());
-        earliest(earliest(flush, ask), earliest(find, self.calls.deadline()))
+        let grow = self.growth.deadline();
+        earliest(earliest(flush, ask), earliest(grow, earliest(find, self.calls.deadline())))
     }
 
     /// Whether a request is for this server and from somebody who may ask: the coordinator, or a server that is Up.
@@ -279,23 +284,13 @@ impl Backup {
             }
             self.settle(effects);
             self.advance_flushes(now, effects);
-            self.grow(effects);
+            self.grow(now, effects);
             self.advance_fences(now, effects);
             self.advance_stop(effects);
             self.disk.advance(effects);
         }
         if cfg!(debug_assertions) {
             self.check_invariants();
-        }
-    }
-
-    /// Reserves more frames when few are left.
-    pub(crate) fn grow(&mut self, effects: &mut Effects) {
-        if !self.is_scanned {
-            return;
-        }
-        if let Some(count) = self.space.growth(self.config.frames_grow_by) {
-            self.reserve_frames(count, effects);
         }
     }
 
@@ -309,12 +304,21 @@ impl Backup {
         ReplicaNumber(self.replica_last)
     }
 
-    /// New replicas that it can take.
+    /// New replicas that it can take, now or when more frames are reserved.
     pub fn frames_left(&self) -> u64 {
-        if self.failed.is_some() { 0 } else { self.space.frames_left() }
+        match () {
+            () if self.failed.is_some() => 0,
+            () if self.growth.is_short() => u64::from(self.space.frames_free()),
+            () => u64::from(self.space.frames_max).saturating_sub(self.space.frames_used()),
+        }
     }
 
-    pub fn status(&self) -> BackupStatus {
+    /// Whether nothing here is to be trusted any more.
+    pub fn has_failed(&self) -> bool {
+        self.failed.is_some()
+    }
+
+    pub fn status(&self, now: Instant) -> BackupStatus {
         let buffers_used = self.replicas.values().filter(|replica| replica.buffer.is_some()).count() as u64;
         let place_bytes = u64::from(self.config.segment_bytes) + u64::from(crate::place::HEAD_BYTES);
         BackupStatus {
@@ -329,6 +333,7 @@ impl Backup {
                 as u64,
             failed: self.failed.clone(),
             disk_bytes: u64::from(self.space.frames) * place_bytes,
+            full: self.full(now),
         }
     }
 

@@ -21,6 +21,8 @@ pub struct BackupConfig {
     pub found_cache_bytes: u64,
     /// How often masters are asked about replicas that were found at start.
     pub needed_interval: Duration,
+    /// How status and warnings name the directory of the frames.
+    pub directory: String,
     /// How status describes where acknowledged writes are held until flushed.
     pub mode: String,
 }

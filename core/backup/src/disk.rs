@@ -1,7 +1,8 @@
 //! What every disk token was for, syncs shared by many, and what an error means.
 //!
 //! One sync of the frame file serves all who wait for one, if their writes were complete before it began.
-//! An error of writing, copying or syncing fails the device for good; one of reading concerns only what was read, and only
+//! An error of writing, copying or syncing fails the device for good, but for a reservation that finds no room (`growth`);
+//! one of reading concerns only what was read, and only
 //! when it comes again and again: what cannot be read may be the last copy.
 
 use crate::Backup;
@@ -202,7 +203,7 @@ impl Backup {
             Task::BufferIdWrite => self.on_buffer_id_written(),
             Task::HeadRead(place) => self.on_head_read(place, Some(bytes), effects),
             Task::VerifyRead(place) => self.on_verify_read(place, Some(bytes)),
-            Task::FramesReserve { count } => self.space.grown(count),
+            Task::FramesReserve { count } => self.on_frames_reserved(now, count),
             Task::Data { replica, operation } => self.on_data_written(now, replica, operation, effects),
             Task::Slot(replica) => self.on_slot_written(now, replica, effects),
             Task::FlushCopy(replica) => self.on_flush_copied(replica, effects),
@@ -234,10 +235,13 @@ impl Backup {
 
     fn on_disk_error(&mut self, now: Instant, task: Task, error: &DiskError, effects: &mut Effects) {
         let text = match error {
-            DiskError::Full => "no space left",
+            DiskError::Full { .. } => "no space left on the device",
             DiskError::Failed(text) => text.as_str(),
         };
         match task {
+            Task::FramesReserve { count } if let DiskError::Full { free_bytes } = error => {
+                self.on_frames_refused(now, count, *free_bytes, effects);
+            }
             Task::SuperblockRead => self.refuse_to_start(format!("the superblock cannot be read: {text}")),
             Task::SuperblockFoundSync | Task::SuperblockWrite | Task::SuperblockSync if !self.is_serving => {
                 self.refuse_to_start(format!("the superblock cannot be written: {text}"));
@@ -251,14 +255,6 @@ impl Backup {
             Task::OpeningRead(replica) => self.on_opening_read(replica, None, effects),
             Task::DivisionRead { replica, key } => self.on_division_read(now, replica, key, None, effects),
             Task::MasterRead { read } => self.on_master_read(read, None, effects),
-            Task::FramesReserve { .. } if *error == DiskError::Full => {
-                self.space.growing = None;
-                self.space.frames_max = self.space.frames;
-                effects.report(
-                    Level::Warn,
-                    format!("the device has no room for more than {} frames", self.space.frames),
-                );
-            }
             Task::SuperblockFoundSync
             | Task::SuperblockWrite
             | Task::SuperblockSync

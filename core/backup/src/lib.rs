@@ -25,6 +25,7 @@ mod content;
 mod disk;
 mod fence;
 mod flush;
+mod growth;
 mod marks;
 mod recovery_read;
 mod replica_read;

@@ -5,7 +5,7 @@
 use ramhold_base::{Effects, Level};
 
 /// All marks: what has just happened.
-pub const MARKS: [&str; 13] = [
+pub const MARKS: [&str; 15] = [
     OPENED,
     DATA_WRITTEN,
     CERTIFICATE_WRITTEN,
@@ -19,6 +19,8 @@ pub const MARKS: [&str; 13] = [
     RANGES_TOLD,
     SEGMENT_DIVIDED,
     SUPERBLOCK_WRITTEN,
+    SHORT_OF_FRAMES,
+    FRAMES_AGAIN,
 ];
 
 /// A replica exists in memory; nothing of it is written.
@@ -47,6 +49,11 @@ pub(crate) const RANGES_TOLD: &str = "mark:backup_ranges_told";
 pub(crate) const SEGMENT_DIVIDED: &str = "mark:backup_segment_divided";
 /// The superblock is written, not yet on the device for certain.
 pub(crate) const SUPERBLOCK_WRITTEN: &str = "mark:backup_superblock_written";
+
+/// The device has no room for another frame.
+pub(crate) const SHORT_OF_FRAMES: &str = "mark:backup_short_of_frames";
+/// There are enough free frames again after that.
+pub(crate) const FRAMES_AGAIN: &str = "mark:backup_frames_again";
 
 pub(crate) fn mark(effects: &mut Effects, mark: &str) {
     effects.report(Level::Debug, mark);

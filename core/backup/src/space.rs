@@ -1,7 +1,9 @@
 //! Which frames and buffers are free.
 //!
 //! A frame that was freed is used again only when its wiped head is on the device, so that an old certificate never
-//! meets new bytes. Frames are reserved on the device in steps.
+//! meets new bytes.
+//!
+//! Not here: more frames (growth).
 
 use std::collections::BTreeSet;
 
@@ -9,7 +11,7 @@ use std::collections::BTreeSet;
 pub(crate) struct Space {
     /// Frames that exist on the device.
     pub frames: u32,
-    /// No more frames than this: the configuration's maximum, or what the device had room for.
+    /// No more frames than this: the configuration's maximum, or what was found at the start.
     pub frames_max: u32,
     pub buffers: u32,
     free_frames: BTreeSet<u32>,
@@ -18,28 +20,13 @@ pub(crate) struct Space {
     pub frames_bad: u32,
     /// Frames whose wiping is not on the device yet.
     pub frames_wiping: u32,
-    /// A reservation is under way, up to this many frames.
-    pub growing: Option<u32>,
 }
 
 impl Space {
-    /// How many frames to have next, when it is time to reserve more: half a step is left, or less.
-    pub fn growth(&self, step: u32) -> Option<u32> {
-        let is_wanted = self.growing.is_none() && self.frames < self.frames_max;
-        let is_low = self.free_frames.len() as u64 * 2 <= u64::from(step);
-        (is_wanted && is_low).then(|| self.frames.saturating_add(step).min(self.frames_max))
-    }
-
     /// The frames up to `count` exist now; the new ones are free.
     pub fn grown(&mut self, count: u32) {
-        self.growing = None;
         self.free_frames.extend(self.frames..count);
         self.frames = self.frames.max(count);
-    }
-
-    /// Whether a frame will be free soon.
-    pub fn is_frame_coming(&self) -> bool {
-        self.growing.is_some() || self.frames_wiping > 0
     }
 
     pub fn take_frame(&mut self) -> Option<u32> {
@@ -70,9 +57,8 @@ impl Space {
         }
     }
 
-    /// How many more replicas find a frame, now or when more are reserved.
-    pub fn frames_left(&self) -> u64 {
-        u64::from(self.frames_max).saturating_sub(self.frames_used())
+    pub fn frames_free(&self) -> u32 {
+        self.free_frames.len() as u32
     }
 
     pub fn frames_used(&self) -> u64 {

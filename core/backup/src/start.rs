@@ -158,7 +158,7 @@ impl Backup {
         }
         let is_of_this_life =
             self.is_enlisted && self.superblock_wanted.is_none() && self.superblock_writing.is_none();
-        let is_ready = self.is_scanned && self.start.is_synced && self.space.growing.is_none();
+        let is_ready = self.is_scanned && self.start.is_synced && !self.growth.is_under_way();
         if !self.is_serving && is_of_this_life && is_ready {
             self.is_serving = true;
             self.is_collection_due = true;
@@ -205,7 +205,7 @@ impl Backup {
             if self.start.to_verify.is_empty() && self.start.verifying.is_empty() {
                 self.start.phase = Phase::Over;
                 self.adopt(now, effects);
-                self.prepare_space(effects);
+                self.prepare_space(now, effects);
             }
         }
     }
@@ -440,7 +440,7 @@ impl Backup {
     }
 
     /// Which places are free, and room for more.
-    fn prepare_space(&mut self, effects: &mut Effects) {
+    fn prepare_space(&mut self, now: Instant, effects: &mut Effects) {
         let owned: BTreeSet<u32> = self.replicas.values().filter_map(|replica| replica.frame).collect();
         let buffered: BTreeSet<u32> = self.replicas.values().filter_map(|replica| replica.buffer).collect();
         let homeless =
@@ -467,7 +467,7 @@ impl Backup {
         self.space.frames_max =
             self.config.frames_max.max(if missing > 0 { self.space.frames + missing } else { 0 });
         junk.into_iter().for_each(|place| self.wipe(None, place, effects));
-        self.grow(effects);
+        self.grow(now, effects);
         self.disk.wait_for_sync(SyncWaiter::Start);
         let bytes = Place::Buffer(self.space.buffers).head_offset(self.config.segment_bytes);
         self.disk.reserve(Task::BuffersReserve, DiskFile::Buffers, bytes, effects);
@@ -482,12 +482,6 @@ impl Backup {
             }
             self.start.homeless.pop();
         }
-    }
-
-    pub(crate) fn reserve_frames(&mut self, count: u32, effects: &mut Effects) {
-        self.space.growing = Some(count);
-        let bytes = Place::Frame(count).head_offset(self.config.segment_bytes);
-        self.disk.reserve(Task::FramesReserve { count }, DiskFile::Frames, bytes, effects);
     }
 
     pub(crate) fn on_buffers_reserved(&mut self, effects: &mut Effects) {

@@ -58,8 +58,8 @@ pub enum DiskFile {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DiskError {
-    /// No space left.
-    Full,
+    /// No space left: temporary, and no failure of the device. `free_bytes` is what it has left for this process.
+    Full { free_bytes: u64 },
     /// Anything else: from then on the file is not to be trusted.
     Failed(String),
 }
@@ -105,6 +105,11 @@ pub enum StoreResult {
     Changed {
         key: String,
         value: Option<Vec<u8>>,
+    },
+    /// Nothing was done for want of room on the store's device: the request may be made again later. `reason` says where.
+    NoRoom {
+        request: StoreRequest,
+        reason: String,
     },
     /// The store cannot be reached or is broken; whether a commit took place is unknown.
     Failed(String),

@@ -166,6 +166,8 @@ defects! {
     FreedEarly;
     /// The checksum of a frame is not looked at.
     FrameUnchecked;
+    /// A backup whose device was full once does not look again whether there is room.
+    GrowthNotTriedAgain;
 
     // Recovery and membership.
     /// A damaged record ends the replay of its segment without a word.

@@ -31,6 +31,7 @@ mod updates;
 mod cut;
 mod divide;
 mod division;
+mod full;
 mod kept;
 mod losses;
 mod migration;

@@ -13,6 +13,7 @@ use crate::CoordinatorConfig;
 use crate::accept::Acceptance;
 use crate::clock::Clock;
 use crate::copies::Copies;
+use crate::full::{FullDisks, FullStore};
 use crate::leases::Leases;
 use crate::membership::{Link, ListHistory};
 use crate::outbox::Outbox;
@@ -170,6 +171,8 @@ pub struct Coordinator {
     pub(crate) suspects: BTreeMap<ServerId, Suspect>,
     /// Of servers that are up.
     pub(crate) cleared: BTreeMap<ServerId, ClearedReport>,
+    pub(crate) full_disks: FullDisks,
+    pub(crate) full_store: Option<FullStore>,
     pub(crate) start_check: Option<StartCheck>,
 
     pub(crate) progress: Progress,
@@ -224,6 +227,8 @@ impl Coordinator {
             heard: Instant::ZERO,
             suspects: BTreeMap::new(),
             cleared: BTreeMap::new(),
+            full_disks: FullDisks::new(),
+            full_store: None,
             start_check: None,
             progress: Progress::default(),
             leases: Leases::default(),
@@ -385,9 +390,19 @@ impl Coordinator {
     }
 
     fn on_store(&mut self, now: Instant, token: StoreToken, result: StoreResult) {
-        if let StoreResult::Failed(reason) = &result {
-            return self.end(EXIT_STORE, Level::Error, format!("the store has failed: {reason}"));
-        }
+        let result = match result {
+            StoreResult::Failed(reason) => {
+                return self.end(EXIT_STORE, Level::Error, format!("the store has failed: {reason}"));
+            }
+            StoreResult::NoRoom { request, reason } => {
+                return self.on_store_full(now, token, request, reason);
+            }
+            StoreResult::Committed => {
+                self.store_has_room(now);
+                StoreResult::Committed
+            }
+            StoreResult::Found(_) | StoreResult::Conflict { .. } | StoreResult::Changed { .. } => result,
+        };
         match &mut self.phase {
             Phase::ReadingTerm(expected) if *expected == token => self.on_term(result),
             Phase::RaisingTerm(expected) if *expected == token => match result {
@@ -398,6 +413,7 @@ impl Coordinator {
                 StoreResult::Conflict { .. }
                 | StoreResult::Found(_)
                 | StoreResult::Changed { .. }
+                | StoreResult::NoRoom { .. }
                 | StoreResult::Failed(_) => self.deposed("another coordinator started at the same time"),
             },
             Phase::Loading { token: expected, rest, records } if *expected == token => {
@@ -422,6 +438,7 @@ impl Coordinator {
                     StoreResult::Conflict { .. }
                     | StoreResult::Found(_)
                     | StoreResult::Changed { .. }
+                    | StoreResult::NoRoom { .. }
                     | StoreResult::Failed(_) => self.deposed("another coordinator has taken over"),
                 }
             }
@@ -433,7 +450,7 @@ impl Coordinator {
                 }
                 StoreResult::Conflict { .. } => self.deposed("another coordinator has taken over"),
                 StoreResult::Found(found) => self.on_term_confirmed(now, token, &found),
-                StoreResult::Changed { .. } | StoreResult::Failed(_) => {}
+                StoreResult::Changed { .. } | StoreResult::NoRoom { .. } | StoreResult::Failed(_) => {}
             },
             Phase::New
             | Phase::ReadingTerm(_)
@@ -677,7 +694,7 @@ impl Coordinator {
             Opcode::TableDescribe => self.answer_table_describe(to, header, &decode(body)?),
             Opcode::Enlist => self.on_enlist(now, to, header, decode(body)?),
             Opcode::SuspectServer => self.on_suspect_server(now, to, header, &decode(body)?),
-            Opcode::MembershipVerify => self.answer_membership_verify(to, header),
+            Opcode::MembershipVerify => self.answer_membership_verify(now, to, header, decode(body)?),
             Opcode::StreamRegister => self.on_stream_register(to, header, &decode(body)?),
             Opcode::HeadRecord => self.on_head_record(to, header, &decode(body)?),
             Opcode::CeilingRaise => self.on_ceiling_raise(to, header, &decode(body)?),
@@ -870,12 +887,15 @@ impl Machine for Coordinator {
             self.check_invariants();
         }
         self.while_rebuilding(|coordinator, rebuilding| coordinator.advance_rebuilding(now, rebuilding));
+        self.advance_store(now);
         if !matches!(self.phase, Phase::Ended) {
             let copied = self.released();
             self.note_time_stored(copied.min(self.outbox.stored_state()));
             self.outbox.flush(&self.state, copied, effects);
         }
-        if matches!(self.phase, Phase::Stopping) && self.outbox.is_settled() {
+        // What is not stored was told to nobody.
+        let may_stop = self.outbox.is_settled() || self.full_store.is_some();
+        if matches!(self.phase, Phase::Stopping) && may_stop {
             self.end(EXIT_STOPPED, Level::Info, "stopped".into());
         }
         if matches!(self.phase, Phase::Ended) {
@@ -886,10 +906,10 @@ impl Machine for Coordinator {
 
     fn deadline(&self) -> Option<Instant> {
         if let Phase::Rebuilding(rebuilding) = &self.phase {
-            return Some(rebuilding.wake);
+            return earliest(Some(rebuilding.wake), self.store_wake());
         }
         if !self.is_active() {
-            return None;
+            return self.store_wake();
         }
         let wakes = [
             self.copies.wake,
@@ -905,6 +925,7 @@ impl Machine for Coordinator {
         wakes
             .into_iter()
             .filter(|at| *at != Instant::FAR)
+            .chain(self.store_wake())
             .fold(self.calls.deadline(), |a, b| earliest(a, Some(b)))
     }
 }

@@ -428,13 +428,6 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Who is not Up never gets here.
-    pub(crate) fn answer_membership_verify(&mut self, to: Peer, header: &Header) -> Result<(), Status> {
-        sender_of(header)?;
-        self.outbox.reply_with(to, header, &Empty {});
-        Ok(())
-    }
-
     pub(crate) fn on_stream_register(
         &mut self,
         to: Peer,

@@ -111,6 +111,11 @@ impl Outbox {
         token
     }
 
+    /// A request that the store has handed back.
+    pub fn store_again(&mut self, token: StoreToken, request: StoreRequest) {
+        self.ready.push(Effect::Store { token, request });
+    }
+
     /// A request that says nothing of the state, so it need not wait for the store: a ping.
     pub fn request_at_once<M: Message>(&mut self, to: Peer, header: &Header, rpc: RpcId, message: &M) {
         ramhold_wire::request(&mut self.ready, to, header, rpc, message);

@@ -13,6 +13,8 @@ use std::time::Duration;
 pub struct CoordinatorSeen {
     /// Why it does not answer yet, or any more, in one word and one sentence; none: it does.
     pub reason: Option<(&'static str, &'static str)>,
+    /// Why changes of the cluster wait although it answers.
+    pub degraded: Option<String>,
     pub uptime: Duration,
     pub cluster: ClusterId,
     pub term: Term,
@@ -60,6 +62,7 @@ impl Coordinator {
         let last = self.state.recoveries.values().rev().find(|record| record.done);
         CoordinatorSeen {
             reason: self.why_not_active(),
+            degraded: self.store_trouble(now),
             uptime: self.uptime(now),
             cluster: self.state.meta.cluster,
             term: self.term,
@@ -74,7 +77,7 @@ impl Coordinator {
             recoveries,
             last_recovery: last.and_then(|record| Some((record.done_millis?, record.bytes))),
             losses: self.state.losses.len() as u64,
-            warnings: self.warnings().len() as u64,
+            warnings: self.warnings(now).len() as u64,
             cleared: self.cleared.values().map(|report| report.count).sum(),
         }
     }

@@ -71,7 +71,7 @@ impl Coordinator {
             tablets_recovering: tablets().filter(|t| t.taken && !self.state.is_up(t.owner)).count() as u64,
             recoveries: open.take(RECOVERY_COUNT_MAX).map(|r| self.recovery_report(r)).collect(),
             losses: self.state.losses.values().cloned().collect(),
-            warnings: self.warnings(),
+            warnings: self.warnings(now),
             version: env!("CARGO_PKG_VERSION").into(),
             cleared: self.cleared.values().cloned().collect(),
             copyset_rings: self.config.placement.copyset_rings(),
@@ -121,7 +121,7 @@ impl Coordinator {
     }
 
     /// What is wrong, and after the first semicolon what to do; nothing that the status tells in a field of its own.
-    pub(crate) fn warnings(&self) -> Vec<String> {
+    pub fn warnings(&self, now: Instant) -> Vec<String> {
         let mut warnings = Vec::new();
         if !self.state.all_up().any(|s| s.entry.master) {
             warnings.push(
@@ -150,6 +150,8 @@ impl Coordinator {
             ));
         }
         self.warn_of_shortages(&mut warnings);
+        self.warn_of_full_disks(now, &mut warnings);
+        warnings.extend(self.store_trouble(now).map(|trouble| format!("on the coordinator {trouble}")));
         let waiting = self.recoveries.values().filter(|r| r.admission.waits_for().is_some()).count();
         if waiting > 0 {
             warnings.push(format!(

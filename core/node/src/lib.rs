@@ -15,6 +15,7 @@ mod requests;
 mod resp;
 mod seen;
 mod server;
+mod telling;
 
 pub use config::ServerConfig;
 pub use ramhold_coordinator::{Coordinator, CoordinatorConfig, Rebuild, term_record};

@@ -227,8 +227,8 @@ impl ServerNode {
         if is_stale { Err(Status::StaleTerm) } else { Ok(()) }
     }
 
-    fn status(&self, now: Instant) -> ProcessStatus {
-        let (master, uptime) = (self.master.as_ref(), now.since(self.started));
-        crate::resp::status(&self.config, &self.view, &self.backup, master, self.bad_frames, uptime)
+    pub(crate) fn status(&self, now: Instant) -> ProcessStatus {
+        let (master, times) = (self.master.as_ref(), (self.started, now));
+        crate::resp::status(&self.config, &self.view, &self.backup, master, self.bad_frames, times)
     }
 }

@@ -13,7 +13,6 @@ use ramhold_wire::local::{LocalAnswers, LocalRequest};
 use ramhold_wire::status::ProcessStatus;
 use ramhold_wire::{Header, View};
 use std::net::SocketAddr;
-use std::time::Duration;
 
 /// The roles around the front.
 struct Roles<'a> {
@@ -67,7 +66,7 @@ impl Host for Roles<'_> {
             self.backup,
             self.master.as_deref(),
             self.bad_frames,
-            now.since(self.started),
+            (self.started, now),
         )
     }
 
@@ -157,14 +156,14 @@ pub(crate) fn status(
     backup: &Backup,
     master: Option<&Master>,
     bad_frames: u64,
-    uptime: Duration,
+    (started, now): (Instant, Instant),
 ) -> ProcessStatus {
     let mut status = ProcessStatus {
         server: view.me,
         version: config.version.clone(),
-        uptime_millis: u64::try_from(uptime.as_millis()).unwrap_or(u64::MAX),
+        uptime_millis: u64::try_from(now.since(started).as_millis()).unwrap_or(u64::MAX),
         memory_bytes: config.memory_bytes,
-        backup: Some(backup.status()),
+        backup: Some(backup.status(now)),
         bad_frames,
         ..ProcessStatus::default()
     };

@@ -4,7 +4,6 @@
 //!
 //! Not here: how they are shown.
 
-use crate::resp::status;
 use crate::server::{Phase, ServerNode};
 use ramhold_base::{ClusterId, Instant, Latencies};
 use ramhold_resp::RespStats;
@@ -21,6 +20,8 @@ pub struct ServerSeen {
     /// Answers to clients since the start by what was asked; empty without a master.
     pub operations: Vec<(Opcode, Latencies)>,
     pub resp: Option<RespSeen>,
+    /// Bytes that are free on the file system of the frames; none where nobody has looked.
+    pub disk_free_bytes: Option<u64>,
 }
 
 /// The part of the Redis protocol.
@@ -33,19 +34,19 @@ pub struct RespSeen {
 
 impl ServerNode {
     pub fn seen(&self, now: Instant) -> ServerSeen {
-        let uptime = now.since(self.started);
         let master = self.master.as_ref();
         ServerSeen {
             phase: self.phase,
             reason: self.why_not_serving(now),
             cluster: self.view.cluster,
-            status: status(&self.config, &self.view, &self.backup, master, self.bad_frames, uptime),
+            status: self.status(now),
             operations: master.map(|master| master.operations()).unwrap_or_default(),
             resp: self.resp.as_ref().map(|resp| RespSeen {
                 stats: resp.stats(),
                 connections: resp.connection_count(),
                 waits: resp.waits().clone(),
             }),
+            disk_free_bytes: None,
         }
     }
 

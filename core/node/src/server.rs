@@ -3,6 +3,7 @@
 use crate::copies::Copies;
 use crate::reach::ReachCheck;
 use crate::resp::For;
+use crate::telling::Telling;
 use crate::{EXIT_DECLARED_DEAD, EXIT_MEMORY_DAMAGED, ServerConfig};
 use ramhold_backup::Backup;
 use ramhold_base::time::earliest;
@@ -85,6 +86,7 @@ pub struct ServerNode {
     /// Why the coordinator put this server off, if it answered at all.
     pub(crate) enlist_refusal: Option<Status>,
     pub(crate) verifying: bool,
+    pub(crate) telling: Telling,
     /// Whom the coordinator wants to know to be out of reach.
     pub(crate) reach: ReachCheck,
     /// Of the coordinator's state.
@@ -119,6 +121,7 @@ impl ServerNode {
             enlist_reported: Instant::ZERO,
             enlist_refusal: None,
             verifying: false,
+            telling: Telling::default(),
             reach: ReachCheck::default(),
             copies: Copies::default(),
             heard: Instant::ZERO,
@@ -227,6 +230,9 @@ impl ServerNode {
             }
             Context::Verify => {
                 self.verifying = false;
+                if header.status() == Status::Ok {
+                    self.telling.answered();
+                }
                 if header.status() == Status::Fenced && header.cluster == self.view.cluster {
                     self.declared_dead(effects);
                 }
@@ -259,7 +265,9 @@ impl ServerNode {
         self.verifying = true;
         let to = self.config.coordinator;
         let rpc = self.calls.open(to, now, now + VERIFY_TIMEOUT, Context::Verify);
-        let message = MembershipVerify { address: Some(Address(self.config.advertise)) };
+        let full = self.backup.full(now);
+        self.telling.sent(now, full.is_some());
+        let message = MembershipVerify { address: Some(Address(self.config.advertise)), full };
         request(effects, Peer::Addr(to), &self.view.to_coordinator(), rpc, &message);
     }
 
@@ -424,6 +432,7 @@ impl Machine for ServerNode {
             return;
         }
         self.advance_life(now, effects);
+        self.tell(now, effects);
         self.act_on_events(now, effects);
         if self.phase != Phase::Ended && self.master.as_ref().is_some_and(Master::has_local_answers) {
             self.resp(now, For::Answers, effects);
@@ -447,6 +456,7 @@ impl Machine for ServerNode {
         if self.phase == Phase::Serving {
             at = earliest(at, Some(self.detector.deadline()));
             at = earliest(at, Some((self.heard + SILENCE_MAX).min(self.time_at)));
+            at = earliest(at, self.telling_deadline());
         }
         at
     }

@@ -434,6 +434,7 @@ impl Replicator {
 
     /// The server list changed: whatever was on a server that is not Up is lost.
     pub fn on_list(&mut self, now: Instant, view: &View) {
+        self.full.retain(|backup, _| view.list.address(*backup).is_some());
         self.copies.tell_recovering(now, view.list.recovered().next().is_some());
         let ids: Vec<SegmentId> = self.segments.keys().copied().collect();
         for id in ids {

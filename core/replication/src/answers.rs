@@ -114,6 +114,9 @@ impl Replicator {
         let reached = AppendReply::decode(body).unwrap_or_default();
         match status {
             Status::Ok => {
+                if place.epoch.is_none() {
+                    self.full.remove(&backup); // It had a frame for this one.
+                }
                 place.reached(&reached, wanted_epoch);
                 place.granted = place.granted.max(Some(sent));
                 if !self.refusals.is_empty() && self.segments[&id].places.iter().all(|p| p.epoch.is_some()) {
@@ -169,6 +172,7 @@ impl Replicator {
                 // An earlier copy of this message may still arrive when there is room, and leave an open replica
                 // behind: so this counts as a loss like any other.
                 self.refusals.entry(id).or_insert(now);
+                self.full.insert(backup, AppendReply::decode_full(body));
                 self.lose(now, id, index, Some(REFUSED_PAUSE));
             }
             Status::DeviceFailed => self.lose_all(now, backup),

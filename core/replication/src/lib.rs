@@ -31,6 +31,7 @@ use ramhold_base::{Epoch, Instant, Position, Rng, SegmentId, ServerId, ShardId, 
 use ramhold_placement::CopysetCache;
 use ramhold_wire::Calls;
 use ramhold_wire::membership::Durability;
+use ramhold_wire::status::DiskFull;
 use segment::{Place, Segment};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -152,6 +153,8 @@ pub struct Replicator {
     wishes: Vec<FlushWish>,
     /// Segments that some backup had no room for, since when, until all their replicas are open.
     refusals: BTreeMap<SegmentId, Instant>,
+    /// Backups that have refused a replica and not taken one since; with their full device, where that is why.
+    full: BTreeMap<ServerId, Option<DiskFull>>,
     events: Vec<Event>,
     /// Segments of which a backup has refused bytes.
     refused: Vec<SegmentId>,
@@ -180,6 +183,7 @@ impl Replicator {
             frees: Vec::new(),
             wishes: Vec::new(),
             refusals: BTreeMap::new(),
+            full: BTreeMap::new(),
             events: Vec::new(),
             refused: Vec::new(),
             retry: None,

@@ -3,10 +3,13 @@
 use crate::Replicator;
 use ramhold_base::{Epoch, Position, SegmentId, ServerId, StreamId};
 use ramhold_placement::shortage;
-use ramhold_wire::View;
 use ramhold_wire::membership::Durability;
 use ramhold_wire::shortage::Shortage;
 use ramhold_wire::status::StreamStatus;
+use ramhold_wire::{Standing, View};
+
+/// Backups without room that a status names.
+const REFUSING_NAMED_MAX: usize = 8;
 
 /// One replica as the master sees it, for state audits.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +57,10 @@ impl Replicator {
         let entry = &self.streams[&stream];
         let head = entry.order.front()?;
         let segment = &self.segments[head];
+        // What is full waits for the next head.
+        if entry.order.iter().take(2).any(|id| self.refusals.contains_key(id)) {
+            return Some(self.waits_for_room(view));
+        }
         if segment.places.iter().any(|p| p.backup.is_none()) {
             if let Some(shortage) = shortage(view, entry.replicas, self.config.local_allowed) {
                 return Some(format!("backups: {shortage}; {}", shortage.remedy()));
@@ -69,6 +76,16 @@ impl Replicator {
     /// What is missing for a stream's replicas, if it is failure domains.
     pub fn shortage(&self, stream: StreamId, view: &View) -> Option<Shortage> {
         shortage(view, self.replica_count(stream), self.config.local_allowed)
+    }
+
+    /// That backups have no room for another replica, which of them, and why.
+    fn waits_for_room(&self, view: &View) -> String {
+        let known = self.full.iter().filter(|(backup, _)| view.list.standing(**backup) == Standing::Up);
+        let reasons = known.take(REFUSING_NAMED_MAX).map(|(backup, full)| match full {
+            Some(full) => format!("; disk full on {backup}: {full}"),
+            None => format!("; {backup} has all its frames in use (--disk)"),
+        });
+        format!("a backup with room for another replica{}", reasons.collect::<String>())
     }
 
     /// Whether every segment has all its replicas, whole.

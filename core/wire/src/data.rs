@@ -2,6 +2,8 @@
 //!
 //! `decode` takes bytes from outside: it answers a status, never panics, and allocates nothing.
 
+use crate::control::{decode, encode_into};
+use crate::status::DiskFull;
 use ramhold_base::bytes::{Put, Reader};
 use ramhold_base::limits::{EXPIRY_MILLIS_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use ramhold_base::{ClusterTime, Epoch, Number, Status, TableId, Version};
@@ -429,6 +431,19 @@ impl AppendReply {
         out.put_u32(self.epoch.raw());
         out.put_u32(u32::from(self.closed));
         out.put_u32(self.flushed);
+    }
+
+    /// Bytes that an answer has.
+    const BYTES: usize = 20;
+
+    /// Says behind an `OpenRefused` that the device is full.
+    pub fn encode_full(full: &DiskFull, out: &mut Vec<u8>) {
+        encode_into(out, full);
+    }
+
+    /// Why a backup has no frame for a replica, where its device is full; else it has no more by its configuration.
+    pub fn decode_full(body: &[u8]) -> Option<DiskFull> {
+        decode(body.get(AppendReply::BYTES..)?).ok()
     }
 
     pub fn decode(body: &[u8]) -> Result<AppendReply, Status> {

@@ -4,6 +4,7 @@
 
 use crate::Opcode;
 use crate::control::{Address, Empty, Message};
+use crate::status::DiskFull;
 use minicbor::{Decode, Encode};
 use ramhold_base::{
     ClusterId, ClusterTime, DirectoryId, Epoch, SegmentId, ServerId, ShardId, StreamId, Term, Version,
@@ -167,11 +168,14 @@ impl Message for SuspectServer {
 }
 
 /// Server to coordinator: am I still in the cluster? `Ok` or `Fenced`; the sender is in the header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode)]
 pub struct MembershipVerify {
     /// Where the sender listens: for a coordinator that has lost its store and knows nobody.
     #[n(0)]
     pub address: Option<Address>,
+    /// The device of this server's backup is full.
+    #[n(1)]
+    pub full: Option<DiskFull>,
 }
 
 impl Message for MembershipVerify {

@@ -6,6 +6,7 @@ use crate::membership::{Durability, Label, ServerEntry};
 use crate::recovery::ReplayTimes;
 use minicbor::{Decode, Encode};
 use ramhold_base::{ClusterId, ClusterTime, DirectoryId, RecoveryId, ServerId, StreamId, TableId, Term};
+use std::fmt;
 
 /// Anybody to anybody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
@@ -228,6 +229,44 @@ pub struct BackupStatus {
     pub failed: Option<String>,
     #[n(9)]
     pub disk_bytes: u64,
+    /// While the device has no room for another frame.
+    #[n(10)]
+    pub full: Option<DiskFull>,
+}
+
+/// A backup whose device has no room for another frame (D3).
+#[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode)]
+pub struct DiskFull {
+    /// How long ago that began.
+    #[n(0)]
+    pub since_millis: u64,
+    /// As of the last try to reserve a frame.
+    #[n(1)]
+    pub free_bytes: u64,
+    /// What the backup would reserve at once if it could.
+    #[n(2)]
+    pub wanted_bytes: u64,
+    /// Replicas that it can still take: frames that it reserved before.
+    #[n(3)]
+    pub frames_free: u64,
+    /// Where the frames are.
+    #[n(4)]
+    pub directory: String,
+}
+
+impl fmt::Display for DiskFull {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const MIB: u64 = 1 << 20;
+        write!(
+            f,
+            "{} of {} MiB free in {} for {} s, {} frames left",
+            self.free_bytes.min(self.wanted_bytes) / MIB,
+            self.wanted_bytes / MIB,
+            self.directory,
+            self.since_millis / 1000,
+            self.frames_free
+        )
+    }
 }
 
 impl Message for ProcessStatusRequest {

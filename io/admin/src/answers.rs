@@ -81,9 +81,10 @@ async fn health<R: Role>(State(asking): State<Asking<R>>) -> impl IntoResponse {
         }
         (Some(snapshot), None) => match snapshot.role.trouble() {
             None => {
+                let degraded = snapshot.role.degraded().map(|reason| format!(", degraded: {reason}"));
                 let notes: String =
                     snapshot.role.notes().into_iter().map(|note| note.replace('\n', " ") + "\n").collect();
-                (StatusCode::OK, format!("serving\n{notes}"))
+                (StatusCode::OK, format!("serving{}\n{notes}", degraded.unwrap_or_default()))
             }
             Some((phase, reason)) => (StatusCode::SERVICE_UNAVAILABLE, format!("{phase}: {reason}\n")),
         },

@@ -20,6 +20,9 @@ pub trait Role: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// What an operator should mend although it serves, in one sentence; none: nothing.
+    fn degraded(&self) -> Option<String>;
+
     fn write(&self, page: &mut Page);
 }
 
@@ -38,6 +41,8 @@ pub fn write_page<R: Role>(
         &[("version", env!("CARGO_PKG_VERSION")), ("role", R::NAME)],
     );
     page.gauge("ramhold_serving", "1 while /health answers 200, otherwise 0.", is_serving);
+    let is_degraded = is_serving && last.is_some_and(|(_, role)| role.degraded().is_some());
+    page.gauge("ramhold_degraded", "1 while /health answers 'serving, degraded', otherwise 0.", is_degraded);
     page.gauge(
         "ramhold_turn_age_seconds",
         "Since the event loop last began a turn. Each scrape wakes it: with more than a second it is stuck.",

@@ -9,7 +9,7 @@ use ramhold_runtime::{LoopSeen, Stats};
 use ramhold_wire::Opcode;
 use ramhold_wire::control::Address;
 use ramhold_wire::membership::Durability;
-use ramhold_wire::status::{BackupStatus, GoneReport, ProcessStatus, StreamStatus};
+use ramhold_wire::status::{BackupStatus, DiskFull, GoneReport, ProcessStatus, StreamStatus};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
@@ -23,7 +23,7 @@ const HEAD: &str = "\
 What is not a loopback address needs `--insecure-network`: there is no encryption, and whoever reaches it sees all of this, though no keys and no values.
 
 `/metrics` answers in the text format of Prometheus.
-`/health` answers `200 serving` while the process serves, and otherwise 503 with a word and the reason: `starting`, `enlisting`, `installing`, `stopping`, or `stuck` with the time for which the event loop has not turned.
+`/health` answers `200 serving` while the process serves, `200 serving, degraded: REASON` when it serves and an operator should do something (the device of a server's backup is full or has failed, the coordinator's store finds no room), and otherwise 503 with a word and the reason: `starting`, `enlisting`, `installing`, `stopping`, or `stuck` with the time for which the event loop has not turned.
 A server goes on serving without its coordinator, and while it replays what a dead one held: that alone makes it not unhealthy.
 A coordinator tells below `serving` how many of the expected servers are up, and a line for each server that is gone: `gone: ID at ADDRESS since TIME: CAUSE`.
 
@@ -70,7 +70,11 @@ fn server() -> ServerSeen {
         version: "0.1.0".into(),
         uptime_millis: 1234,
         streams: vec![stream.clone(), stream],
-        backup: Some(BackupStatus { failed: Some("gone".into()), ..BackupStatus::default() }),
+        backup: Some(BackupStatus {
+            failed: Some("gone".into()),
+            full: Some(DiskFull { since_millis: 34_500, wanted_bytes: 1 << 27, ..DiskFull::default() }),
+            ..BackupStatus::default()
+        }),
         cleaning: Some(Default::default()),
         scrub: Some(Default::default()),
         results: Some(Default::default()),
@@ -87,12 +91,14 @@ fn server() -> ServerSeen {
         status,
         operations: operations.into_iter().map(|opcode| (opcode, some_latencies())).collect(),
         resp: Some(RespSeen { stats: RespStats::default(), connections: 2, waits: some_latencies() }),
+        disk_free_bytes: Some(7),
     }
 }
 
 fn coordinator() -> CoordinatorSeen {
     CoordinatorSeen {
         reason: None,
+        degraded: None,
         uptime: Duration::from_secs(5),
         cluster: ClusterId(0xc1),
         term: Term(2),

@@ -32,6 +32,7 @@ impl Machine for Idle {
 
 struct Seen {
     is_serving: bool,
+    degraded: Option<String>,
 }
 
 impl Role for Seen {
@@ -41,6 +42,10 @@ impl Role for Seen {
         if self.is_serving { None } else { Some(("starting", "a test wants it so")) }
     }
 
+    fn degraded(&self) -> Option<String> {
+        self.degraded.clone()
+    }
+
     fn write(&self, page: &mut Page) {
         page.gauge("ramhold_test", "T.", 42);
     }
@@ -48,10 +53,15 @@ impl Role for Seen {
 
 /// A loop that stands still, with its door.
 fn standing(is_serving: bool) -> (Runtime<Idle>, SocketAddr) {
+    standing_degraded(is_serving, None)
+}
+
+fn standing_degraded(is_serving: bool, degraded: Option<String>) -> (Runtime<Idle>, SocketAddr) {
     let mut runtime = Runtime::new(Idle { is_serving }, RuntimeConfig::default()).unwrap();
     let door = Door::open((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
     let address = door.address();
-    door.serve(&mut runtime, |machine: &Idle, _| Seen { is_serving: machine.is_serving }).unwrap();
+    let see = move |machine: &Idle, _| Seen { is_serving: machine.is_serving, degraded: degraded.clone() };
+    door.serve(&mut runtime, see).unwrap();
     (runtime, address)
 }
 
@@ -88,6 +98,19 @@ fn answer(address: SocketAddr, bytes: &[u8]) -> String {
 
 fn request(address: SocketAddr, line: &str) -> String {
     answer(address, format!("{line} HTTP/1.1\r\nHost: test\r\n\r\n").as_bytes())
+}
+
+// D3, J5
+#[test]
+fn what_serves_and_needs_an_operator_says_so_and_is_no_failure() {
+    let (runtime, address) = standing_degraded(true, Some("disk full: of /data".into()));
+    let _turning = turned(runtime);
+    let health = request(address, "GET /health");
+    assert!(health.starts_with("HTTP/1.1 200 OK\r\n"), "{health}");
+    assert!(health.ends_with("\r\n\r\nserving, degraded: disk full: of /data\n"), "{health}");
+    let metrics = request(address, "GET /metrics");
+    assert!(metrics.contains("\nramhold_serving 1\n"), "{metrics}");
+    assert!(metrics.contains("\nramhold_degraded 1\n"), "{metrics}");
 }
 
 #[test]

@@ -6,10 +6,11 @@ use crate::error::OpenError;
 use crate::file::{Commit, Entry, StoreFile};
 use ramhold_base::{StoreRequest, StoreResult, StoreToken};
 use ramhold_runtime::{Answer, Store};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub struct EmbeddedStore {
     file: StoreFile,
+    directory: PathBuf,
     /// Prefixes, in the order in which they were asked for.
     watches: Vec<(StoreToken, String)>,
 }
@@ -32,12 +33,19 @@ impl EmbeddedStore {
     /// Opens the store in `directory`, making both when they are missing. Checks the whole file, which takes time in
     /// proportion to its size (a few MiB).
     pub fn open(directory: &Path) -> Result<EmbeddedStore, OpenError> {
-        Ok(EmbeddedStore { file: StoreFile::open(directory)?, watches: Vec::new() })
+        let file = StoreFile::open(directory)?;
+        Ok(EmbeddedStore { file, directory: directory.to_owned(), watches: Vec::new() })
     }
 }
 
 impl Store for EmbeddedStore {
     fn execute(&mut self, token: StoreToken, request: StoreRequest, answer: &Answer) {
+        if matches!(request, StoreRequest::Commit { .. })
+            && let Err(lacks) = self.file.reserve()
+        {
+            let reason = format!("{lacks} in {}", self.directory.display());
+            return answer(token, StoreResult::NoRoom { request, reason });
+        }
         match request {
             StoreRequest::Get { key } => answer(token, found(self.file.get(&key).map(Vec::from_iter))),
             StoreRequest::List { prefix } => answer(token, found(self.file.list(&prefix))),

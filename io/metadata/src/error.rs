@@ -13,6 +13,8 @@ pub enum OpenError {
     Corrupt { path: PathBuf, detail: String },
     /// A store is there already, where one was to be made.
     Occupied { path: PathBuf },
+    /// Its device has no room for a commit.
+    Full { path: PathBuf, detail: String },
     /// The directory or file cannot be made, read or written.
     Unusable { path: PathBuf, detail: String },
 }
@@ -38,6 +40,11 @@ impl fmt::Display for OpenError {
             OpenError::Occupied { path } => write!(
                 f,
                 "there is a coordinator's store {} already; choose an empty directory, or start without --restore",
+                path.display()
+            ),
+            OpenError::Full { path, detail } => write!(
+                f,
+                "the coordinator's store {} finds no room: {detail}; free space on its file system, or choose another directory",
                 path.display()
             ),
             OpenError::Unusable { path, detail } => write!(

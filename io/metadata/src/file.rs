@@ -7,13 +7,17 @@
 //! Invariants:
 //! - a commit is on the device when it returns, or its fate is unknown and it returns an error
 //! - versions are at least 1
+//! - a commit begins only when the device has room reserved for it: the engine does not outlive an error of a write
 
 use crate::OpenError;
 use ramhold_base::StoreCondition;
 use redb::{
     Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, StorageError, TableDefinition,
 };
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -26,11 +30,19 @@ const ENTRIES: TableDefinition<&[u8], &[u8]> = TableDefinition::new("entries");
 /// Memory for pages; the whole state is a few MiB.
 const CACHE_BYTES: usize = 16 * 1024 * 1024;
 
+/// Space reserved behind the end of the file before a commit begins. A commit changes records of a few KiB, and copies the
+/// pages that lead to them.
+const COMMIT_ROOM_BYTES: u64 = 2 * 1024 * 1024;
+
 /// A key, its version and its value.
 pub(crate) type Entry = (String, u64, Vec<u8>);
 
 pub(crate) struct StoreFile {
     database: Database,
+    /// The same file, to reserve its space.
+    plain: File,
+    /// How long it was when its space, and the room behind it, was last reserved.
+    reserved_for: u64,
     /// Held until the end, so that the directory has one user. Dropped after the database.
     _lock: File,
 }
@@ -57,7 +69,10 @@ impl StoreFile {
         // Nothing of a failed attempt is used again, so nothing half-changed can be seen.
         let checked = std::panic::catch_unwind(|| open_checked(&path))
             .unwrap_or_else(|_| Err(corrupt("the engine cannot make sense of its pages")))?;
-        let file = StoreFile { database: checked, _lock: lock };
+        let unusable =
+            |error: std::io::Error| OpenError::Unusable { path: path.clone(), detail: error.to_string() };
+        let plain = OpenOptions::new().read(true).write(true).open(&path).map_err(unusable)?;
+        let mut file = StoreFile { database: checked, plain, reserved_for: 0, _lock: lock };
         match file.format() {
             Ok(Some(FORMAT)) => Ok(file),
             Ok(Some(other)) => {
@@ -65,6 +80,7 @@ impl StoreFile {
                 Err(OpenError::TooNew { path, detail })
             }
             Ok(None) => {
+                file.reserve().map_err(|detail| OpenError::Full { path: path.clone(), detail })?;
                 file.initialise().map_err(|error| OpenError::Unusable { path, detail: error.to_string() })?;
                 sync_directory(directory)?;
                 Ok(file)
@@ -79,6 +95,34 @@ impl StoreFile {
             Ok(about) => Ok(about.get(FORMAT_KEY)?.map(|format| format.value())),
             Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Takes the space that the next commit may need, or says that the device does not have it, and how much it has.
+    /// A file system that cannot reserve, or fails otherwise, is found out by the commit.
+    pub(crate) fn reserve(&mut self) -> Result<(), String> {
+        let Ok(length) = self.plain.metadata().map(|metadata| metadata.len()) else { return Ok(()) };
+        if length == self.reserved_for {
+            return Ok(());
+        }
+        let reserved = loop {
+            // The length stays as the engine has set it.
+            match rustix::fs::fallocate(&self.plain, FallocateFlags::KEEP_SIZE, 0, length + COMMIT_ROOM_BYTES)
+            {
+                Err(Errno::INTR) => {}
+                other => break other,
+            }
+        };
+        match reserved {
+            Err(Errno::NOSPC | Errno::DQUOT) => {
+                let free = rustix::fs::fstatvfs(&self.plain)
+                    .map_or(0, |space| space.f_bavail.saturating_mul(space.f_frsize));
+                Err(format!("{} of {} KiB free", free / 1024, COMMIT_ROOM_BYTES / 1024))
+            }
+            Ok(()) | Err(_) => {
+                self.reserved_for = length;
+                Ok(())
+            }
         }
     }
 
@@ -220,8 +264,11 @@ fn refusal(error: DatabaseError, path: &Path) -> OpenError {
             OpenError::Corrupt { path, detail }
         }
         DatabaseError::Storage(StorageError::Io(error))
-            if error.kind() == std::io::ErrorKind::InvalidData =>
+            if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) =>
         {
+            OpenError::Full { path, detail }
+        }
+        DatabaseError::Storage(StorageError::Io(error)) if error.kind() == ErrorKind::InvalidData => {
             OpenError::Corrupt { path, detail }
         }
         _ => OpenError::Unusable { path, detail },

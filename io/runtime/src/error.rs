@@ -13,6 +13,8 @@ pub enum StartError {
     Directory { path: PathBuf, error: io::Error },
     /// Another process works in this directory.
     InUse { path: PathBuf },
+    /// The device has no room for the first page of a file.
+    Full { path: PathBuf },
     /// A file cannot be made, opened or given its size.
     File { path: PathBuf, error: io::Error },
     /// The kernel refused something that every process needs.
@@ -36,6 +38,11 @@ impl fmt::Display for StartError {
                 "directory {} is in use by another ramhold process; end that process or choose another directory",
                 path.display()
             ),
+            StartError::Full { path } => write!(
+                f,
+                "the device of {} is full: a new server finds no room there; free space or choose another directory",
+                path.display()
+            ),
             StartError::File { path, error } => write!(
                 f,
                 "cannot open the file {}: {error}; make it readable and writable for this user or choose another directory",
@@ -56,7 +63,7 @@ impl std::error::Error for StartError {
             | StartError::Directory { error, .. }
             | StartError::File { error, .. }
             | StartError::System { error, .. } => Some(error),
-            StartError::InUse { .. } => None,
+            StartError::InUse { .. } | StartError::Full { .. } => None,
         }
     }
 }

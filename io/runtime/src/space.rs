@@ -2,9 +2,10 @@
 
 use crate::StartError;
 use crate::disk::{lock_directory, open_file, reserve};
+use rustix::fs::StatVfs;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -19,8 +20,16 @@ pub enum BufferRoom {
 
 /// Bytes that this user may still write to the file system that holds `path`.
 pub fn free_space(path: &Path) -> io::Result<u64> {
-    let space = rustix::fs::statvfs(path)?;
-    Ok(space.f_bavail.saturating_mul(space.f_frsize))
+    Ok(available(&rustix::fs::statvfs(path)?))
+}
+
+/// The same for the file system that holds an open file.
+pub(crate) fn free_bytes(file: &File) -> io::Result<u64> {
+    Ok(available(&rustix::fs::fstatvfs(file)?))
+}
+
+fn available(space: &StatVfs) -> u64 {
+    space.f_bavail.saturating_mul(space.f_frsize)
 }
 
 /// Makes `buffer_dir` and in it the file `buffers` of at least `bytes`, its space reserved.
@@ -42,7 +51,7 @@ pub fn try_reserve_buffers(buffer_dir: &Path, bytes: u64) -> Result<BufferRoom, 
     }
 }
 
-fn is_full(error: &io::Error) -> bool {
+pub(crate) fn is_full(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(errno, Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG))
 }

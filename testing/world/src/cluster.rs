@@ -317,6 +317,7 @@ impl Cluster {
         replication.copies_max = rng.between(1, 4) as usize;
         config.backup_config.buffers = Buffers::Reserved { count: rng.between(2, 8) as u32 };
         replication.copy_bytes_per_second = *rng.pick(&[0, 0, 512 * 1024, 2048 * 1024]).expect("four rates");
+        config.backup_config.frames_grow_by = *rng.pick(&[1, 4, 16]).expect("three steps");
     }
 
     /// How soon a server that does not answer is dead, where limits are drawn: also sooner than the read lease lasts.
@@ -382,6 +383,7 @@ impl Cluster {
                 recovery_cache_bytes: 1024 * 1024,
                 found_cache_bytes: 0,
                 needed_interval: Duration::from_secs(2),
+                directory: "/data".into(),
                 mode: "buffers".into(),
             },
             resp: self.resp.then(|| self.resp_config()),
@@ -588,7 +590,7 @@ impl System for Cluster {
 
     fn is_broken(&self, process: &Process) -> bool {
         match process {
-            Process::Server(server) => server.node.backup().status().failed.is_some(),
+            Process::Server(server) => server.node.backup().has_failed(),
             Process::Coordinator(_) => false,
         }
     }

@@ -25,6 +25,8 @@ pub struct DiskOptions {
     pub sync_error_ppm: u32,
     /// The greatest length of the frames file; beyond it is `Full`.
     pub frames_bytes_max: u64,
+    /// Somebody else has taken all that was free: the frames file may not grow, and nothing is lost.
+    pub is_full: bool,
     /// Buffers in memory that outlives the power (NVDIMM).
     pub buffers_survive_power: bool,
 }
@@ -35,6 +37,7 @@ impl Default for DiskOptions {
             read_error_ppm: 0,
             sync_error_ppm: 0,
             frames_bytes_max: 1 << 30,
+            is_full: false,
             buffers_survive_power: false,
         }
     }
@@ -193,11 +196,13 @@ impl Disks {
 
     /// Whether the file may grow to this length.
     pub fn room(&self, file: DiskFile, bytes: u64) -> Result<(), DiskError> {
+        let held = self.file(file).bytes().len() as u64;
         let max = match file {
+            DiskFile::Frames if self.options.is_full => held,
             DiskFile::Frames => self.options.frames_bytes_max,
             DiskFile::Superblock | DiskFile::Buffers => 1 << 30,
         };
-        if bytes > max { Err(DiskError::Full) } else { Ok(()) }
+        if bytes > max { Err(DiskError::Full { free_bytes: max.saturating_sub(held) }) } else { Ok(()) }
     }
 
     pub fn write(&mut self, file: DiskFile, offset: u64, data: &[u8]) {

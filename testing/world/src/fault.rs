@@ -8,6 +8,7 @@ use crate::scenario::Actor;
 use crate::system::{Role, System, Tolerance};
 use crate::world::{Costs, World};
 use ramhold_base::Rng;
+use std::collections::BTreeMap;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FaultKind {
@@ -35,9 +36,11 @@ pub enum FaultKind {
     MemoryFlip,
     /// The coordinator dies, and its store is deleted.
     LoseStore,
+    /// Devices of servers have no room for a while, and then they have: nothing is lost by it.
+    FillDisks,
 }
 
-const KINDS: [FaultKind; 19] = [
+const KINDS: [FaultKind; 20] = [
     FaultKind::CrashServer,
     FaultKind::CrashServerInStep,
     FaultKind::CrashAtPoint,
@@ -57,6 +60,7 @@ const KINDS: [FaultKind; 19] = [
     FaultKind::BitRot,
     FaultKind::MemoryFlip,
     FaultKind::LoseStore,
+    FaultKind::FillDisks,
 ];
 
 /// What one seed does to its cluster.
@@ -70,6 +74,8 @@ pub struct Swarm {
     pub duration_max: u64,
     /// Whether faults come faster while the network is cut, and processes that die then are soon back.
     pub bursts: bool,
+    /// Whether devices are full when the faults begin: nobody has many frames then.
+    pub begins_full: bool,
     /// Whether cuts are between processes alone, so that clients reach those on every side.
     pub clients_reach_all: bool,
     pub read_error_ppm: u32,
@@ -90,6 +96,7 @@ impl Swarm {
             _ => true,
         };
         let kinds: Vec<FaultKind> = KINDS.into_iter().filter(allowed).filter(|_| rng.chance(1, 2)).collect();
+        let begins_full = kinds.contains(&FaultKind::FillDisks) && rng.chance(1, 2);
         let mut some = |ppm: u64| if rng.chance(1, 2) { rng.below(ppm) as u32 } else { 0 };
         let network = NetworkOptions {
             hold_ppm: some(50_000),
@@ -121,6 +128,7 @@ impl Swarm {
             interval_max: rng.between(1, 8) * SECOND,
             duration_max: rng.between(1, 8) * SECOND,
             bursts: rng.chance(1, 2),
+            begins_full,
             clients_reach_all: rng.chance(1, 2),
             read_error_ppm,
             sync_error_ppm,
@@ -150,6 +158,8 @@ pub struct Faults {
     cut_at: Option<(u64, usize, u64)>,
     /// The coordinator makes its state anew from the servers, which live meanwhile.
     rebuilding: bool,
+    /// Whose device has room again when.
+    full_until: BTreeMap<usize, u64>,
 }
 
 impl Faults {
@@ -176,12 +186,21 @@ impl Faults {
             heal_at: None,
             cut_at: None,
             rebuilding: false,
+            full_until: BTreeMap::new(),
+        }
+    }
+
+    /// What there is from the beginning on.
+    pub fn begin<T: System>(&mut self, system: &T, world: &mut World<Actor<T::Process, T::Session>>) {
+        if self.swarm.begins_full {
+            self.strike(FaultKind::FillDisks, system, world);
         }
     }
 
     /// When it wants to act next.
     pub fn due(&self) -> u64 {
-        let others = [self.heal_at, self.cut_at.map(|(at, _, _)| at)];
+        let emptied = self.full_until.values().min().copied();
+        let others = [self.heal_at, self.cut_at.map(|(at, _, _)| at), emptied];
         others.into_iter().flatten().fold(self.next_at, u64::min)
     }
 
@@ -200,6 +219,10 @@ impl Faults {
         self.rebuilding &= !system.is_in_charge(world);
         if self.rebuilding && self.next_at <= world.now() {
             self.next_at = world.now() + 200 * MILLI;
+        }
+        let now = world.now();
+        for (node, _) in self.full_until.extract_if(.., |_, until| *until <= now) {
+            world.disks_mut(node).options.is_full = false;
         }
         if self.next_at <= world.now() {
             // Now and then the next fault comes while the cluster has not yet done with this one.
@@ -224,7 +247,7 @@ impl Faults {
         world.resume_all();
         for node in 0..world.node_count() {
             let disk = &mut world.disks_mut(node).options;
-            *disk = DiskOptions { read_error_ppm: 0, sync_error_ppm: 0, ..disk.clone() };
+            *disk = DiskOptions { read_error_ppm: 0, sync_error_ppm: 0, is_full: false, ..disk.clone() };
             world.spare_process(node);
             // What an operator does with a server whose device has failed: another device, another life.
             let broken = match world.machine(node) {
@@ -440,6 +463,18 @@ impl Faults {
                     world.lose_store(node);
                     world.restart_at(node, until);
                     self.rebuilding = true;
+                }
+            }
+            FaultKind::FillDisks => {
+                // Often many at once: servers of one kind fill up together.
+                let count = 1 + self.rng.below(self.servers.len() as u64) as usize;
+                let mut servers = self.servers.clone();
+                self.rng.shuffle(&mut servers);
+                let until = until + self.long_cut();
+                for node in servers.into_iter().take(count) {
+                    world.disks_mut(node).options.is_full = true;
+                    self.full_until.insert(node, until + self.rng.below(SECOND));
+                    world.note_fault("full disk", node);
                 }
             }
             FaultKind::MemoryFlip => {

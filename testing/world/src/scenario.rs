@@ -262,6 +262,7 @@ impl<'a, T: System> Scenario<'a, T> {
             self.coordinators.clone(),
             self.clients.clone(),
         );
+        faults.begin(self.system, &mut self.world);
         while faults.due() < end {
             let due = faults.due();
             self.run_until(due);

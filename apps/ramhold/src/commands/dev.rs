@@ -9,6 +9,7 @@ mod supervisor;
 
 pub use record::Record;
 
+use super::server::device::{FRAMES_MIN, FRAMES_MIN_BYTES, held_bytes};
 use crate::cross_slot::{cross_slot_text, parse_cross_slot};
 use crate::failure::Failure;
 use crate::local::{Output, Plan, check_free, is_free, tail};
@@ -31,6 +32,9 @@ use std::time::{Duration, Instant};
 const START_WITHIN: Duration = Duration::from_secs(60);
 /// A server's replicas take at most what the others' logs hold, three times over, and as much again during recoveries.
 const DISK_PER_MEMORY: u64 = 4;
+
+/// For each process beside frames: the coordinator's store, logs, and what is written to measure the device.
+const OTHERS_BYTES: u64 = 16 << 20;
 
 /// Where Redis listens.
 const RESP_PORT: u16 = 6379;
@@ -81,7 +85,7 @@ pub struct Dev {
     /// Memory of each server.
     #[arg(long, env = "RAMHOLD_MEMORY", value_name = "SIZE", default_value = "512MiB", value_parser = parse_bytes)]
     memory: u64,
-    /// Disk of each server; by default four times its memory.
+    /// Disk of each server; by default four times its memory, or its share of what the file system has free.
     #[arg(long, env = "RAMHOLD_DISK", value_name = "SIZE", value_parser = parse_bytes)]
     disk: Option<u64>,
     /// Where everything is kept. Without it: a temporary directory, removed at the end.
@@ -174,6 +178,7 @@ fn prepare(arguments: &Dev, dir: &Path) -> Result<Plan, Failure> {
             bytes_text(arguments.memory)
         ))
     })?;
+    let disk_bytes = disk_of_each(dir, arguments).map_err(|failure| failure.about("--dir"))?;
     let ports: Vec<u16> = (arguments.port..=last).collect();
     check_free(&ports)?;
     let resp_port = resp_port(arguments, &ports)?;
@@ -192,7 +197,7 @@ fn prepare(arguments: &Dev, dir: &Path) -> Result<Plan, Failure> {
         ports,
         memory_bytes: arguments.memory,
         buffer_bytes: None,
-        disk_bytes: arguments.disk.unwrap_or(arguments.memory.saturating_mul(DISK_PER_MEMORY)),
+        disk_bytes,
         default_replicas: replicas,
         placement: arguments.placement,
         resp_port,
@@ -202,6 +207,61 @@ fn prepare(arguments: &Dev, dir: &Path) -> Result<Plan, Failure> {
         buffer_dir: None,
         output: Output::Warnings,
     })
+}
+
+/// What each server may take on the device. All of them share its file system, so it is their sum that must fit; what a
+/// cluster holds already counts as room, and one that holds something starts however full the file system is.
+fn disk_of_each(dir: &Path, arguments: &Dev) -> Result<u64, Failure> {
+    let free = ramhold_runtime::free_space(dir).map_err(|error| Failure::local(dir, &error))?;
+    let servers = 1..=usize::from(arguments.servers);
+    let held: u64 = servers.map(|member| held_bytes(&dir.join(crate::local::name(member)))).sum();
+    let wanted = arguments.memory.saturating_mul(DISK_PER_MEMORY);
+    let room = Room { free, held, servers: u64::from(arguments.servers) };
+    room.share(arguments.disk, wanted)
+        .map_err(|text| Failure::usage(format!("the file system of {} {text}", dir.display())))
+}
+
+/// What a file system has for the servers of one cluster, in bytes.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    free: u64,
+    held: u64,
+    servers: u64,
+}
+
+impl Room {
+    /// The part of each server: as asked for, or `usual` as far as there is room for it.
+    fn share(self, asked: Option<u64>, usual: u64) -> Result<u64, String> {
+        let others = OTHERS_BYTES * (self.servers + 1);
+        let room = self.free.saturating_sub(others).saturating_add(self.held);
+        let share = room / self.servers;
+        if self.held > 0 {
+            return Ok(asked.unwrap_or(usual.min(share.max(FRAMES_MIN_BYTES))));
+        }
+        if share < FRAMES_MIN_BYTES {
+            return Err(format!(
+                "has {} free, and {} servers need {}: {} each for their first {FRAMES_MIN} frames, and {} for all else; free space \
+                 there, or give another --dir or fewer --servers",
+                bytes_text(self.free),
+                self.servers,
+                bytes_text(FRAMES_MIN_BYTES * self.servers + others),
+                bytes_text(FRAMES_MIN_BYTES),
+                bytes_text(others)
+            ));
+        }
+        match asked {
+            Some(disk) if disk > share => Err(format!(
+                "has {} free, and {} servers with --disk {} need more; give --disk {}MiB or less, fewer --servers, or \
+                 another --dir",
+                bytes_text(self.free),
+                self.servers,
+                bytes_text(disk),
+                share >> 20
+            )),
+            Some(disk) => Ok(disk),
+            None => Ok(usual.min(share)),
+        }
+    }
 }
 
 /// The port for Redis clients that is asked for, or the usual one if nobody listens there.
@@ -343,6 +403,25 @@ mod tests {
         assert!(row(None).choose(Some(u16::MAX), &[]).is_err());
         assert_eq!(row(Some(u16::MAX)).choose(None, &[]).unwrap(), None);
         assert_eq!(row(Some(third)).choose(None, &[first]).unwrap(), Some(third));
+    }
+
+    // D3
+    #[test]
+    fn the_servers_of_one_file_system_share_it() {
+        const GIB: u64 = 1 << 30;
+        let room = Room { free: 10 * GIB, held: 0, servers: 4 };
+        assert_eq!(room.share(None, 2 * GIB), Ok(2 * GIB));
+        assert_eq!(room.share(Some(2 * GIB), 2 * GIB), Ok(2 * GIB));
+        let small = Room { free: 4 * GIB, ..room };
+        assert_eq!(small.share(None, 2 * GIB), Ok(GIB - 20 * (1 << 20)));
+        let refused = small.share(Some(GIB), 2 * GIB).unwrap_err();
+        assert!(refused.contains("give --disk 1004MiB or less"), "{refused}");
+        let tiny = Room { free: 220 << 20, ..room };
+        let refused = tiny.share(None, 2 * GIB).unwrap_err();
+        assert!(refused.contains("has 220.0 MiB free, and 4 servers need 272"), "{refused}");
+        let held = Room { free: 0, held: 8 * GIB, servers: 4 };
+        assert_eq!(held.share(Some(4 * GIB), 2 * GIB), Ok(4 * GIB), "what is there is needed");
+        assert!(held.share(None, 2 * GIB).unwrap() >= FRAMES_MIN_BYTES);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! start what it took. Then the loop runs until the cluster or a signal ends it.
 
 mod buffers;
-mod device;
+pub mod device;
 mod forget;
 
 use crate::admin::{self, Admin, parse_admin};
@@ -26,9 +26,9 @@ use ramhold_client::parse_addresses;
 use ramhold_detector::DetectorConfig;
 use ramhold_log::Geometry;
 use ramhold_master::MasterConfig;
-use ramhold_node::{CrossSlot, Process, RespConfig, ServerConfig, ServerNode};
+use ramhold_node::{CrossSlot, Process, RespConfig, ServerConfig, ServerNode, ServerSeen};
 use ramhold_runtime::{
-    DiskConfig, Poll, Runtime, RuntimeConfig, StartError, memory_available, raise_file_limit,
+    DiskConfig, Poll, Runtime, RuntimeConfig, StartError, free_space, memory_available, raise_file_limit,
 };
 use ramhold_wire::membership::Label;
 use std::hash::{BuildHasher, RandomState};
@@ -272,7 +272,12 @@ pub fn run(arguments: Server, global: &Global) -> Result<(), Failure> {
     let mut runtime = prepared.start(&arguments)?;
     process::stop_on_signal(runtime.stop_handle())?;
     if let Some(door) = door {
-        door.serve(&mut runtime, ServerNode::seen).map_err(admin::thread_failed)?;
+        let dir = arguments.dir.clone();
+        let seen = move |node: &ServerNode, now| ServerSeen {
+            disk_free_bytes: free_space(&dir).ok(),
+            ..node.seen(now)
+        };
+        door.serve(&mut runtime, seen).map_err(admin::thread_failed)?;
     }
     prepared.tell(&arguments, runtime.local_addr(), admin);
 
@@ -406,6 +411,7 @@ impl Prepared {
                 recovery_cache_bytes: self.memory.recovery_cache_bytes.max(u64::from(SEGMENT_BYTES)),
                 found_cache_bytes: self.memory.recovery_cache_bytes / 2,
                 needed_interval: NEEDED_INTERVAL,
+                directory: arguments.dir.display().to_string(),
                 mode: self.mode_text(),
             },
             detector: DetectorConfig::default(),

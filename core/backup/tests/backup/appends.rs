@@ -210,8 +210,12 @@ fn a_closed_replica_takes_nothing_more() {
     let mut longer = log.clone();
     longer.grow(1);
     assert_eq!(rig.append(&longer, longer.from(100)), (Status::NotAllowed, flushed));
-    assert_eq!(rig.backup.status().buffers_used, 0, "closed and on the device: the buffer is given back");
-    assert_eq!(rig.backup.status().unflushed_bytes, 0);
+    assert_eq!(
+        rig.backup.status(rig.now).buffers_used,
+        0,
+        "closed and on the device: the buffer is given back"
+    );
+    assert_eq!(rig.backup.status(rig.now).unflushed_bytes, 0);
 }
 
 // D1
@@ -254,11 +258,11 @@ fn side_segments_leave_a_quarter_of_the_buffers_to_heads() {
     let logs: Vec<Log> = (1..=10).map(Log::new).collect();
     for (log, used) in logs.iter().zip([1, 2, 3, 4, 5, 6, 6, 6]) {
         assert_eq!(rig.append(log, AppendRequest { side: true, ..log.from(0) }).0, Status::Ok);
-        assert_eq!(rig.backup.status().buffers_used, used);
+        assert_eq!(rig.backup.status(rig.now).buffers_used, used);
     }
     for (log, used) in logs[8..].iter().zip([7, 8]) {
         assert_eq!(rig.append(log, log.from(0)).0, Status::Ok);
-        assert_eq!(rig.backup.status().buffers_used, used);
+        assert_eq!(rig.backup.status(rig.now).buffers_used, used);
     }
 }
 
@@ -270,13 +274,13 @@ fn an_open_without_a_buffer_goes_into_its_frame_and_one_without_a_frame_is_refus
     for log in &logs[..6] {
         assert_eq!(rig.append(log, log.from(0)).0, Status::Ok);
     }
-    assert_eq!(rig.backup.status().buffers_used, 6);
+    assert_eq!(rig.backup.status(rig.now).buffers_used, 6);
     assert_eq!(rig.append(&logs[6], logs[6].from(0)).0, Status::Ok, "straight into its frame");
-    assert_eq!(rig.backup.status().buffers_used, 6);
+    assert_eq!(rig.backup.status(rig.now).buffers_used, 6);
     let mut rig = rig.crash();
     assert_eq!(rig.backup.replicas().count(), 7, "also what had no buffer outlives the process");
     rig.pass(Duration::from_secs(1));
-    assert_eq!(rig.backup.status().buffers_used, 0, "replicas of an earlier life leave their buffers");
+    assert_eq!(rig.backup.status(rig.now).buffers_used, 0, "replicas of an earlier life leave their buffers");
     assert_eq!(rig.backup.replicas().filter(|r| !r.closed && !r.cut).count(), 7);
 
     let mut rig = Rig::new(in_frames());
@@ -322,7 +326,7 @@ fn a_full_device_only_refuses_opens() {
             status => assert_eq!(status, Status::OpenRefused),
         }
     }
-    assert_eq!(held.len(), 8);
+    assert_eq!(held.len(), 9);
     assert!(!rig.has_error());
     for log in &mut held {
         log.grow(10);
@@ -340,7 +344,7 @@ fn after_a_failed_sync_everything_is_answered_device_failed() {
     rig.disk.sync_fails = true;
     rig.pass(Duration::from_millis(150));
     rig.disk.sync_fails = false;
-    assert!(rig.backup.status().failed.is_some());
+    assert!(rig.backup.status(rig.now).failed.is_some());
     assert_eq!(rig.reports.iter().filter(|(level, _)| *level == ramhold_base::Level::Error).count(), 1);
     log.grow(10);
     assert_eq!(rig.append(&log, log.from(10)).0, Status::DeviceFailed);

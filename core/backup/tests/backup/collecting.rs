@@ -42,7 +42,7 @@ fn a_master_that_is_up_is_asked_again_and_again() {
     let stale = ReplicaName { epoch: Epoch(9), ..asked.replicas[1] };
     answer(&mut rig, header, vec![asked.replicas[0], stale]);
     assert_eq!(rig.backup.replicas().count(), 2);
-    assert_eq!(rig.backup.status().frames_used, 2);
+    assert_eq!(rig.backup.status(rig.now).frames_used, 2);
     answer(&mut rig, header, vec![asked.replicas[2]]);
     assert_eq!(rig.backup.replicas().count(), 2, "a call is answered once");
     rig.pass(Duration::from_secs(1));
@@ -111,7 +111,7 @@ fn crashed_masters_keep_their_replicas_and_removed_ones_lose_them() {
     rig.list(Vec::new(), vec![OTHER]);
     assert_eq!(rig.backup.replicas().count(), 0);
     rig.pass(Duration::from_secs(1));
-    assert_eq!(rig.backup.status().frames_used, 0);
+    assert_eq!(rig.backup.status(rig.now).frames_used, 0);
     assert_eq!(rig.crash().backup.replicas().count(), 0);
 }
 
@@ -173,7 +173,7 @@ fn a_replica_is_wiped_only_when_nothing_under_way_needs_it() {
     assert_eq!(rig.free(&log), Status::Ok);
     rig.run();
     assert_eq!(rig.answer(&append).map(|(status, _)| status), Some(Status::Ok));
-    assert_eq!(rig.backup.status().frames_used, 0);
+    assert_eq!(rig.backup.status(rig.now).frames_used, 0);
     assert_eq!(rig.crash().backup.replicas().count(), 0);
 }
 

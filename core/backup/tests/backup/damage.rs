@@ -124,7 +124,7 @@ fn a_read_error_costs_one_replica_not_the_device() {
     let read = RecoveryRead { recovery: RecoveryId(9), ..read_of(&log) };
     assert_eq!(rig.recovery_read(&read).0, Status::CorruptReplica);
     rig.disk.reads_fail = false;
-    assert_eq!(rig.backup.status().failed, None);
+    assert_eq!(rig.backup.status(rig.now).failed, None);
     let other = Log { server: OTHER, ..Log::new(1) };
     assert_eq!(rig.append(&other, other.from(0)).0, Status::Ok);
 }

@@ -128,10 +128,10 @@ fn a_reader_hears_at_once_that_the_device_has_failed() {
     rig.disk.sync_fails = true;
     rig.pass(config().flush_interval * 2);
     // The flush's copy and its sync come before the read.
-    while rig.backup.status().failed.is_none() {
+    while rig.backup.status(rig.now).failed.is_none() {
         let asked = ask(&mut rig, MASTER, name(&log));
         assert!(rig.run_one(), "the flush comes to its sync");
-        if rig.backup.status().failed.is_some() {
+        if rig.backup.status(rig.now).failed.is_some() {
             assert_eq!(rig.answer(&asked).map(|(status, _)| status), Some(Status::DeviceFailed));
         }
     }

@@ -141,7 +141,7 @@ fn lost_buffers_cut_what_is_not_closed_on_the_device() {
         assert!(rig.reports.iter().any(|(level, _)| *level == Level::Warn));
         // The verdict stays, although the next life finds its buffers intact.
         let mut rig = rig.crash();
-        assert_eq!(rig.backup.status().cut_replicas, 1);
+        assert_eq!(rig.backup.status(rig.now).cut_replicas, 1);
         let reports = rig.fence(MASTER).replicas;
         assert_eq!(reports.len(), 2);
         assert!(reports[0].cut);
@@ -229,7 +229,7 @@ fn a_segment_opened_again_after_a_restart_replaces_the_one_found() {
         assert_eq!(rig.state(&log).certificate, Some(log.certificate(150)));
         let rig = rig.crash();
         assert_eq!(rig.state(&log).certificate, Some(log.certificate(150)));
-        assert_eq!(rig.backup.status().frames_used, 1);
+        assert_eq!(rig.backup.status(rig.now).frames_used, 1);
     }
 }
 
@@ -254,7 +254,7 @@ fn a_replica_stays_until_one_that_replaces_it_has_a_certificate_however_often_it
                 assert!(rig.backup.replicas().any(|r| r.certificate == Some(whole)), "epoch {epoch}");
             }
             rig.pass(Duration::from_secs(5));
-            assert_eq!(rig.backup.status().frames_used, 2, "what is of no use is gone");
+            assert_eq!(rig.backup.status(rig.now).frames_used, 2, "what is of no use is gone");
             let mut rig = rig.crash();
             assert_eq!(rig.state(&log).certificate, Some(whole));
             log.epoch = Epoch(6);

@@ -11,6 +11,7 @@ mod flips;
 mod flushed;
 mod giving_back;
 mod grants;
+mod growth;
 mod lives;
 mod reading;
 mod synced;

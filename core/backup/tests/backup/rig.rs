@@ -30,6 +30,7 @@ pub fn config() -> BackupConfig {
         recovery_cache_bytes: 2 * u64::from(SEGMENT_BYTES),
         found_cache_bytes: 0,
         needed_interval: Duration::from_secs(1),
+        directory: "/data".into(),
         mode: "buffers in memory".into(),
     }
 }
@@ -321,7 +322,9 @@ impl Rig {
                 let is_over =
                     file == DiskFile::Frames && self.disk.frames_bytes_max.is_some_and(|max| bytes > max);
                 if is_over {
-                    return (token, Err(DiskError::Full));
+                    let held = self.disk.frames.now.len() as u64;
+                    let max = self.disk.frames_bytes_max.unwrap_or_default();
+                    return (token, Err(DiskError::Full { free_bytes: max.saturating_sub(held) }));
                 }
                 self.disk.file(file).reserve(bytes);
                 (token, Ok(None))

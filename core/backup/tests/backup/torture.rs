@@ -282,7 +282,7 @@ fn torture(seed: u64) {
         rig.run();
         model.hear(&mut rig);
         let is_power_cut = rng.chance(1, 2);
-        let was_clean = rig.backup.is_stopped() && rig.backup.status().failed.is_none();
+        let was_clean = rig.backup.is_stopped() && rig.backup.status(rig.now).failed.is_none();
         if is_power_cut {
             rig.cut_power(&mut rng);
         }

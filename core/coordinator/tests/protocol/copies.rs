@@ -167,7 +167,7 @@ fn an_old_copy_of_the_store_meets_a_server_that_came_after_it() {
     world.run(Duration::from_secs(3));
     if world.exit.is_none() {
         let header = ramhold_wire::Header { sender: world.server_mut(1).id, ..world.header() };
-        let message = MembershipVerify { address: Some(ramhold_wire::control::Address(addr(1))) };
+        let message = MembershipVerify { address: Some(ramhold_wire::control::Address(addr(1))), full: None };
         world.ask_as(ramhold_base::ConnId(1), header, &message);
         world.run(Duration::from_secs(1));
     }

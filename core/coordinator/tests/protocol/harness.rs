@@ -121,6 +121,8 @@ pub struct World {
     pub exit: Option<(u8, String)>,
     /// Store requests wait until `release_store`.
     pub store_held: bool,
+    /// Its device has no room for a commit.
+    pub is_store_full: bool,
     held: VecDeque<(StoreToken, StoreRequest)>,
     /// Everything sent that no scripted server took.
     pub sent: Vec<(Peer, Header, Vec<u8>)>,
@@ -162,6 +164,7 @@ impl World {
             reports: Vec::new(),
             exit: None,
             store_held: false,
+            is_store_full: false,
             held: VecDeque::new(),
             sent: Vec::new(),
             commits: 0,
@@ -247,7 +250,12 @@ impl World {
                     return self.restart();
                 }
             }
-            let result = self.execute(&request);
+            let result = match request {
+                StoreRequest::Commit { .. } if self.is_store_full => {
+                    StoreResult::NoRoom { request, reason: "0 of 2048 KiB free in /c".into() }
+                }
+                request => self.execute(&request),
+            };
             self.inputs.push_back(Pending::Store(token, result));
         }
     }

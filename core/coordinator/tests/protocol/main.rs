@@ -5,6 +5,7 @@ mod harness;
 mod accepting;
 mod copies;
 mod divisions;
+mod full;
 mod gone;
 mod leases;
 mod membership;

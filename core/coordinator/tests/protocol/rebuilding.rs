@@ -18,7 +18,7 @@ fn servers_speak(world: &mut World, cluster: ramhold_base::ClusterId) {
         let server = world.server_mut(port);
         if server.mood == Mood::Answering && !server.id.is_none() {
             let header = Header { cluster, sender: server.id, term: server.term, ..Header::default() };
-            let message = MembershipVerify { address: Some(Address(addr(port))) };
+            let message = MembershipVerify { address: Some(Address(addr(port))), full: None };
             world.push(ConnId(u64::from(port)), header, &message);
         }
     }

@@ -23,6 +23,10 @@ impl Role for CoordinatorSeen {
         notes
     }
 
+    fn degraded(&self) -> Option<String> {
+        self.degraded.clone()
+    }
+
     fn write(&self, page: &mut Page) {
         page.gauge("ramhold_uptime_seconds", "Since the process began.", self.uptime);
         page.info(

@@ -27,6 +27,12 @@ impl Role for ServerSeen {
         Some((phase, self.reason.as_deref()?))
     }
 
+    fn degraded(&self) -> Option<String> {
+        let backup = self.status.backup.as_ref()?;
+        let failed = backup.failed.as_ref().map(|why| format!("the device of the backup has failed: {why}"));
+        failed.or_else(|| Some(format!("disk full: {}", backup.full.as_ref()?)))
+    }
+
     fn write(&self, page: &mut Page) {
         let status = &self.status;
         page.gauge(
@@ -59,7 +65,7 @@ impl Role for ServerSeen {
             status.recovering_partitions,
         );
         if let Some(backup) = &status.backup {
-            write_backup(page, backup);
+            write_backup(page, backup, self.disk_free_bytes);
         }
         if let Some(cleaning) = &status.cleaning {
             write_cleaning(page, cleaning);
@@ -208,7 +214,7 @@ fn write_copying(page: &mut Page, copying: &CopyingStatus) {
     page.counter("ramhold_copied_bytes_total", "Bytes that were sent so.", copying.copied_bytes);
 }
 
-fn write_backup(page: &mut Page, backup: &BackupStatus) {
+fn write_backup(page: &mut Page, backup: &BackupStatus, disk_free_bytes: Option<u64>) {
     page.by_label(
         ("ramhold_backup_frames", "gauge", "Frames on the device for replicas: made, in use, and at most."),
         "of",
@@ -225,6 +231,29 @@ fn write_backup(page: &mut Page, backup: &BackupStatus) {
         backup.unflushed_bytes,
     );
     page.gauge("ramhold_backup_disk_bytes", "Bytes that the frames take on the device.", backup.disk_bytes);
+    if let Some(free) = disk_free_bytes {
+        page.gauge(
+            "ramhold_backup_disk_free_bytes",
+            "Bytes that this process may still write to the file system of the frames.",
+            free,
+        );
+    }
+    let full = backup.full.as_ref();
+    page.gauge(
+        "ramhold_backup_disk_full",
+        "1 while the device has no room for another frame. It is tried again every second.",
+        full.is_some(),
+    );
+    page.gauge(
+        "ramhold_backup_disk_full_seconds",
+        "For how long that has been so; 0: it is not.",
+        Duration::from_millis(full.map_or(0, |full| full.since_millis)),
+    );
+    page.gauge(
+        "ramhold_backup_disk_wanted_bytes",
+        "Bytes of frames that are wanted and not to be had; 0: none.",
+        full.map_or(0, |full| full.wanted_bytes),
+    );
     page.gauge(
         "ramhold_backup_cut_replicas",
         "Replicas that are cut: a part of what they should hold, after a crash.",

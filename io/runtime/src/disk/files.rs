@@ -4,7 +4,9 @@
 
 use super::mapped::Mapped;
 use super::read::{DIRECT_BYTES_MIN, DIRECT_SLACK_BYTES};
+use super::work::reserve;
 use crate::StartError;
+use crate::space::is_full;
 use ramhold_base::DiskFile;
 use ramhold_base::limits::SEGMENT_BYTES;
 use rustix::fs::OFlags;
@@ -37,6 +39,9 @@ pub struct DiskFiles {
     written: Mutex<Vec<Vec<u8>>>,
     _locks: Vec<File>,
 }
+
+/// Two copies of a page each.
+const SUPERBLOCK_BYTES: u64 = 2 * 4096;
 
 /// As many segments as a recovery lets go at once, and reads again soon.
 const SPARE_COUNT_MAX: usize = 8;
@@ -148,6 +153,8 @@ pub fn open_disk(config: &DiskConfig) -> Result<DiskFiles, StartError> {
         locks.push(lock_directory(&buffer_dir)?);
     }
     let superblock = open_file(&data_dir.join("superblock"))?;
+    // A later life and a clean end write it, however full the device is then.
+    reserve(&superblock, SUPERBLOCK_BYTES).map_err(|error| full(&data_dir, error))?;
     let frames = open_file(&data_dir.join("frames"))?;
     let frames_direct = open_direct(&data_dir.join("frames"));
     let buffers = open_file(&buffer_dir.join("buffers"))?;
@@ -206,6 +213,14 @@ pub(crate) fn open_file(path: &Path) -> Result<File, StartError> {
 fn open_direct(path: &Path) -> Option<File> {
     let flags = i32::try_from(OFlags::DIRECT.bits()).expect("flags of open fit C's int");
     OpenOptions::new().read(true).write(true).custom_flags(flags).open(path).ok()
+}
+
+fn full(path: &Path, error: std::io::Error) -> StartError {
+    if is_full(&error) {
+        StartError::Full { path: path.to_owned() }
+    } else {
+        StartError::File { path: path.join("superblock"), error }
+    }
 }
 
 fn sync_directory(path: &Path) -> Result<(), StartError> {

@@ -7,6 +7,7 @@
 use super::mapped::Mapped;
 use super::read::{ReadBytes, read};
 use super::{DiskFiles, Lane};
+use crate::space::free_bytes;
 use ramhold_base::{DiskData, DiskError, DiskFile, DiskToken, Effect};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
@@ -137,7 +138,7 @@ impl Work<'_> {
                 none(())
             }),
         };
-        done.map_err(|error| disk_error(self, &error))
+        done.map_err(|error| disk_error(self, files, &error))
     }
 
     fn name(&self) -> (&'static str, DiskFile) {
@@ -185,14 +186,14 @@ impl DiskFiles {
     }
 }
 
-fn disk_error(work: &Work<'_>, error: &io::Error) -> DiskError {
+fn disk_error(work: &Work<'_>, files: &DiskFiles, error: &io::Error) -> DiskError {
+    let (what, file) = work.name();
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         // The last: larger than a file of this system or this process may be.
-        Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => DiskError::Full,
-        _ => {
-            let (what, file) = work.name();
-            DiskError::Failed(format!("{what} of {file:?}: {error}"))
+        Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => {
+            DiskError::Full { free_bytes: free_bytes(files.file(file)).unwrap_or(0) }
         }
+        _ => DiskError::Failed(format!("{what} of {file:?}: {error}")),
     }
 }
 
@@ -417,9 +418,11 @@ mod tests {
     fn a_full_device_is_full() {
         let scratch = Scratch::new();
         let files = files(&scratch, Path::new("/dev/full"));
-        assert_eq!(write(DiskFile::Frames, 0, b"x").perform(&files), Err(DiskError::Full));
+        let full = write(DiskFile::Frames, 0, b"x").perform(&files);
+        assert!(matches!(full, Err(DiskError::Full { .. })), "{full:?}");
         let more_than_any_disk = Work::Reserve { file: DiskFile::Buffers, bytes: 1 << 60 };
-        assert_eq!(more_than_any_disk.perform(&files), Err(DiskError::Full));
+        let Err(DiskError::Full { free_bytes }) = more_than_any_disk.perform(&files) else { panic!() };
+        assert!((1..1 << 60).contains(&free_bytes), "what the device has: {free_bytes}");
         assert_eq!(files.file(DiskFile::Buffers).metadata().unwrap().len(), 0);
     }
 

@@ -1,6 +1,6 @@
 //! Backups: their deaths, their returns, what they free. Catalogue: D3, D6, D7.
 
-use ramhold_base::SegmentId;
+use ramhold_base::{Instant, SegmentId};
 use ramhold_world::history::{Condition, Outcome};
 use ramhold_world::stage::Stage;
 
@@ -97,6 +97,53 @@ fn a_backup_that_refuses_is_passed_over() {
     stage.fill(table, "key", 100);
     assert!(stage.marks("none") == 0 && stage.deaths().is_empty());
     stage.expect_filled(table, "key", 100);
+    stage.close();
+}
+
+/// D3, J5: nobody's device has room for a while, whatever has frames left.
+#[test]
+fn full_devices_are_told_of_and_writes_go_on_when_they_have_room() {
+    let mut stage = Stage::new(5);
+    let table = stage.table("t", 3);
+    stage.fill(table, "key", 50);
+    for server in stage.servers.clone() {
+        stage.world.disks_mut(server).options.is_full = true;
+    }
+    let warned = |stage: &Stage, part: &str| {
+        let coordinator = stage.in_charge().expect("one is in charge");
+        let warnings = coordinator.warnings(Instant::ZERO);
+        warnings.iter().filter(|warning| warning.contains(part)).count()
+    };
+    // Until the frames that there are have been taken; what was never overwritten cannot be cleaned away.
+    let open = (0..4000).find_map(|number| {
+        let key = format!("more{number}");
+        let open = stage.begin_write(0, table, &key, &[7; 900], Condition::Free);
+        (!stage.try_for(8_000, |stage| stage.is_done(open))).then_some(open)
+    });
+    let open = open.expect("writes wait in the end");
+    assert!(warned(&stage, "disk full on s") > 0 && warned(&stage, "MiB free in /data") > 0);
+    let waits: Vec<String> = stage
+        .others(&[])
+        .into_iter()
+        .filter_map(|server| stage.node(server))
+        .flat_map(|node| {
+            let master = node.master().expect("all are masters");
+            let streams: Vec<_> = master.replicator().streams().map(|(stream, ..)| stream).collect();
+            streams.into_iter().filter_map(move |stream| master.replicator().waits_for(stream, node.view()))
+        })
+        .collect();
+    assert!(waits.iter().any(|why| why.contains("disk full on s")), "{waits:?}");
+    stage.pass(160_000);
+
+    for server in stage.servers.clone() {
+        stage.world.disks_mut(server).options.is_full = false;
+    }
+    let again = stage.begin_write(1, table, "again", b"1", Condition::Free);
+    assert!(stage.try_for(5_000, |stage| stage.is_done(again)), "within five seconds");
+    assert!(matches!(stage.end(open), Outcome::Done { .. } | Outcome::Unknown));
+    assert!(stage.try_for(5_000, |stage| warned(stage, "disk full") == 0));
+    stage.expect_filled(table, "key", 50);
+    assert!(stage.deaths().is_empty());
     stage.close();
 }
 

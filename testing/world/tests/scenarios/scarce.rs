@@ -1,6 +1,6 @@
 //! Recoveries for which there is not enough room at once: frames, or memory. Catalogue: F7, D2; faults "cold start".
 
-use ramhold_base::TableId;
+use ramhold_base::{Instant, TableId};
 use ramhold_coordinator::State;
 use ramhold_world::cluster::Cluster;
 use ramhold_world::stage::{Setting, Stage};
@@ -49,7 +49,7 @@ fn filled_with_few(seed: u64) -> (Stage, Vec<TableId>) {
 /// Frames in use, of all servers that run.
 fn frames_used(stage: &Stage) -> u64 {
     let servers = all(stage).into_iter().filter_map(|server| stage.node(server));
-    servers.map(|node| node.backup().status().frames_used).sum()
+    servers.map(|node| node.backup().status(Instant::ZERO).frames_used).sum()
 }
 
 fn restart_all(stage: &mut Stage) {

@@ -89,7 +89,7 @@ fn a_device_whose_sync_failed_is_never_trusted_again() {
     let node = stage.servers[bad];
     stage.world.disks_mut(node).options.sync_error_ppm = 1_000_000;
     stage.fill(table, "more", 60);
-    stage.wait("the device has failed", |stage| stage.node(bad).unwrap().backup().status().failed.is_some());
+    stage.wait("the device has failed", |stage| stage.node(bad).unwrap().backup().has_failed());
     // From now on syncs would succeed; what it forgot is gone all the same.
     stage.world.disks_mut(node).options.sync_error_ppm = 0;
     let is_left = move |stage: &Stage| {

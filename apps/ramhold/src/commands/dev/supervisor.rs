@@ -8,7 +8,7 @@ use crate::local::{LocalCluster, Plan, name, wait_until_healthy, wait_until_redi
 use crate::output;
 use crate::placement::placement_text;
 use crate::size::bytes_text;
-use ramhold_client::{ClusterStatus, ServerState};
+use ramhold_client::{Client, ClusterStatus, ServerState};
 use ramhold_wire::ReplicaPlacement;
 use std::collections::BTreeMap;
 use std::process::ExitStatus;
@@ -24,8 +24,10 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 pub fn run(plan: Plan, arguments: &Dev, _held: &Held) -> Result<(), Failure> {
     interrupt::watch()?;
     let mut cluster = LocalCluster::new(plan)?;
-    start_in_order(&mut cluster)?;
+    let mut client = start_in_order(&mut cluster)?;
     wait_until_redis_is_served(&mut cluster, START_WITHIN)?;
+    check_frames(&mut client)?;
+    drop(client);
     Record::of(&cluster, true).write(&cluster.plan.dir)?;
     output::print(&banner(&cluster.plan, arguments))?;
 
@@ -44,7 +46,7 @@ pub fn run(plan: Plan, arguments: &Dev, _held: &Held) -> Result<(), Failure> {
 }
 
 /// One server after the other, so that server-1 is s1, and so on: their names rise as their directories' do.
-fn start_in_order(cluster: &mut LocalCluster) -> Result<(), Failure> {
+fn start_in_order(cluster: &mut LocalCluster) -> Result<Client, Failure> {
     cluster.start(0)?;
     for server in 1..=cluster.plan.server_count() {
         cluster.start(server)?;
@@ -56,7 +58,24 @@ fn start_in_order(cluster: &mut LocalCluster) -> Result<(), Failure> {
         drop(wait_until_healthy(cluster, 0, START_WITHIN, is_there)?);
     }
     let count = cluster.plan.server_count();
-    wait_until_healthy(cluster, count, START_WITHIN, |_| true).map(drop)
+    wait_until_healthy(cluster, count, START_WITHIN, |_| true)
+}
+
+/// A server without any frame takes no replicas: that all are up would be half of the truth. One that has frames, none of
+/// them free, is needed for what they hold.
+fn check_frames(client: &mut Client) -> Result<(), Failure> {
+    for server in client.cluster_status()?.servers {
+        let Some(backup) = client.server_status(server.address.0)?.backup else { continue };
+        let Some(full) = backup.full else { continue };
+        let text = format!("{} takes no replicas: disk full: {full}; free space there", server.id);
+        if backup.frames == 0 {
+            return Err(Failure::usage(text));
+        }
+        if full.frames_free == 0 {
+            output::print(&format!("{text}, or writes wait\n"))?;
+        }
+    }
+    Ok(())
 }
 
 /// Until somebody wants the end.
@@ -80,7 +99,10 @@ fn supervise(cluster: &mut LocalCluster, arguments: &Dev) -> Result<(), Failure>
             cluster.start(*member)?;
         }
         if is_changed || !due.is_empty() {
-            Record::of(cluster, true).write(&cluster.plan.dir)?;
+            // A full disk must not end the cluster; the next change is written again.
+            if let Err(failure) = Record::of(cluster, true).write(&cluster.plan.dir) {
+                tell(failure.text());
+            }
         }
     }
     Ok(())
@@ -92,7 +114,7 @@ fn tell_death(member: usize, status: ExitStatus, arguments: &Dev) {
     } else {
         format!("starting it again in {} s", RESPAWN_AFTER.as_secs())
     };
-    crate::output::tell(&format!("ramhold: {} has ended ({status}); {then}", name(member)));
+    output::tell(&format!("ramhold: {} has ended ({status}); {then}", name(member)));
 }
 
 pub fn banner(plan: &Plan, arguments: &Dev) -> String {

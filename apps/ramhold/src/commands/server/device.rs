@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::memory::PLACE_BYTES;
 use crate::size::bytes_text;
+use ramhold_base::limits::REPLICA_COUNT_DEFAULT;
 use rustix::fs::Advice;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -25,14 +26,43 @@ pub fn make_dir(dir: &Path) -> Result<PathBuf, Failure> {
     dir.canonicalize().map_err(failed)
 }
 
-/// How many frames `disk_bytes` are, when the file system has that much room.
+/// Frames without which a backup is of little use. When every server is a master, each backup holds, on average, R replicas
+/// of open heads and R of the heads that follow them.
+pub const FRAMES_MIN: u32 = 2 * REPLICA_COUNT_DEFAULT as u32;
+pub const FRAMES_MIN_BYTES: u64 = FRAMES_MIN as u64 * PLACE_BYTES;
+
+/// Bytes that the frames in a data directory take already.
+pub fn held_bytes(dir: &Path) -> u64 {
+    // Blocks of stat(2) have 512 bytes whatever the file system uses.
+    fs::metadata(dir.join("frames")).map_or(0, |metadata| metadata.blocks() * 512)
+}
+
+/// How many frames `disk_bytes` are, when the file system has that much room. A directory with frames is needed for what
+/// they hold: its server starts however full the file system is, and takes more frames when there is room.
 pub fn frames_max(dir: &Path, disk_bytes: u64) -> Result<u32, Failure> {
     let free =
         ramhold_runtime::free_space(dir).map_err(|error| Failure::local(dir, &error).about("--dir"))?;
     // What the frames hold already counts as room.
-    let held = fs::metadata(dir.join("frames")).map_or(0, |metadata| metadata.blocks() * 512);
+    let held = held_bytes(dir);
     let room = free.saturating_add(held);
-    if disk_bytes > room {
+    if held >= PLACE_BYTES && disk_bytes > room {
+        let _ = writeln!(
+            io::stderr(),
+            "ramhold: --disk {} is more than the file system of {} has room for now ({}): free space there, or give less; \
+             replicas beyond that wait until then",
+            bytes_text(disk_bytes),
+            dir.display(),
+            bytes_text(room)
+        );
+    } else if room < FRAMES_MIN_BYTES {
+        return Err(Failure::usage(format!(
+            "the file system of {} has {} free, and a server needs {} for its first {FRAMES_MIN} frames; free space there, \
+             give another --dir, or --no-backup",
+            dir.display(),
+            bytes_text(room),
+            bytes_text(FRAMES_MIN_BYTES)
+        )));
+    } else if disk_bytes > room {
         return Err(Failure::usage(format!(
             "--disk {} is more than the file system of {} has room for ({}); give less, or another --dir",
             bytes_text(disk_bytes),
@@ -41,10 +71,10 @@ pub fn frames_max(dir: &Path, disk_bytes: u64) -> Result<u32, Failure> {
         )));
     }
     match u32::try_from(disk_bytes / PLACE_BYTES) {
-        Ok(0) => Err(Failure::usage(format!(
-            "--disk {} is too little for one replica; give at least {}, or --no-backup",
+        Ok(count) if count < FRAMES_MIN => Err(Failure::usage(format!(
+            "--disk {} is too little: a server needs {FRAMES_MIN} frames; give at least {}, or --no-backup",
             bytes_text(disk_bytes),
-            bytes_text(PLACE_BYTES)
+            bytes_text(FRAMES_MIN_BYTES)
         ))),
         Ok(count) => Ok(count),
         Err(_) => {
@@ -135,7 +165,8 @@ mod tests {
         let dir = std::env::temp_dir();
         let refused = frames_max(&dir, 1 << 60).unwrap_err();
         assert!(refused.text().contains("has room for"), "{}", refused.text());
-        assert!(frames_max(&dir, 1024).unwrap_err().text().contains("too little for one replica"));
-        assert_eq!(frames_max(&dir, 3 * PLACE_BYTES + 5).unwrap(), 3);
+        let refused = frames_max(&dir, FRAMES_MIN_BYTES - 1).unwrap_err();
+        assert!(refused.text().contains("give at least 48.0 MiB"), "{}", refused.text());
+        assert_eq!(frames_max(&dir, FRAMES_MIN_BYTES + 5).unwrap(), FRAMES_MIN);
     }
 }

@@ -141,7 +141,10 @@ fn of_waiting(picture: &Picture) -> impl Iterator<Item = Finding> {
     waiting.into_iter().map(|(why, (servers, bytes))| {
         let servers: Vec<String> = servers.iter().map(ToString::to_string).collect();
         let (servers, bytes) = (servers.join(", "), bytes_text(bytes));
-        let (why, action) = why.split_once("; ").unwrap_or((&why, "start servers, on hosts where none is"));
+        let (why, action) = match why.contains("disk full") {
+            true => (why.as_str(), "free space there, or start a server with another --dir"),
+            false => why.split_once("; ").unwrap_or((&why, "start servers, on hosts where none is")),
+        };
         finding(Grade::Critical, format!("writes on {servers} wait: {why} ({bytes} not replicated)"), action)
     })
 }

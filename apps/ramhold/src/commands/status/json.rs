@@ -203,5 +203,12 @@ fn backup(backup: &BackupStatus) -> Value {
         "cut_replicas": backup.cut_replicas,
         "failed": backup.failed,
         "disk_bytes": backup.disk_bytes,
+        "full": backup.full.as_ref().map(|full| json!({
+            "since_millis": full.since_millis,
+            "free_bytes": full.free_bytes,
+            "wanted_bytes": full.wanted_bytes,
+            "frames_free": full.frames_free,
+            "directory": full.directory,
+        })),
     })
 }

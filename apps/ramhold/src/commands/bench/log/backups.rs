@@ -118,6 +118,7 @@ impl Backups {
                 recovery_cache_bytes: u64::from(segment_bytes),
                 found_cache_bytes: 0,
                 needed_interval: Duration::from_secs(1),
+                directory: String::new(),
                 mode: String::new(),
             };
             let backup = Backup::new(config, id.raw());

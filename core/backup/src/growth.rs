@@ -1,0 +1,233 @@
+//! Makes the frame file longer, as far as its device has room.
+//!
+//! Frames are reserved in steps. A step for which the device has no room is halved, down to one frame. When not even one
+//! fits, the backup is *short of frames*: it tells so, hands out the frames that it has left, and tries again every
+//! `TRY_PAUSE`, for ever. A full device is no failure of the device: room comes back when somebody removes a file.
+//!
+//! Invariants:
+//! - at most one reservation is under way;
+//! - a shortage ends only when the backup has a whole step of free frames, or all that it may have.
+//!
+//! Not here: which frames are free (space), what fails a device for good (disk).
+//!
+//! Protocol: docs/protocols/replication.md, "When a device is full". Catalogue: D3.
+
+use crate::Backup;
+use crate::disk::Task;
+use crate::marks::{self, mark};
+use crate::place::{HEAD_BYTES, Place};
+use crate::space::Space;
+use ramhold_base::planted::{Defect, planted};
+use ramhold_base::{DiskFile, Effects, Instant, Level};
+use ramhold_wire::status::DiskFull;
+use std::time::Duration;
+
+/// From a try that found no room for one frame to the next. Writes that wait for frames go on this much after there is
+/// room, at most; a try costs the device one refused reservation.
+const TRY_PAUSE: Duration = Duration::from_secs(1);
+
+/// How far the frame file is to grow, and what came of it.
+#[derive(Debug)]
+pub(crate) struct Growth {
+    /// Frames of a whole step, from the configuration.
+    step_max: u32,
+    /// Frames to ask for next: halved by a refusal, doubled by a success.
+    step: u32,
+    /// A reservation is under way, up to this many frames in all.
+    under_way: Option<u32>,
+    shortage: Option<Shortage>,
+}
+
+/// The device had no room for one more frame.
+#[derive(Clone, Copy, Debug)]
+struct Shortage {
+    since: Instant,
+    try_at: Instant,
+    /// What the device had free at the last try.
+    free_bytes: u64,
+}
+
+impl Growth {
+    pub fn new(step_max: u32) -> Growth {
+        Growth { step_max, step: step_max, under_way: None, shortage: None }
+    }
+
+    pub fn is_under_way(&self) -> bool {
+        self.under_way.is_some()
+    }
+
+    pub fn is_short(&self) -> bool {
+        self.shortage.is_some()
+    }
+
+    /// When the next try is due during a shortage.
+    pub fn deadline(&self) -> Option<Instant> {
+        if planted(Defect::GrowthNotTriedAgain) {
+            return None;
+        }
+        self.shortage.filter(|_| self.under_way.is_none()).map(|shortage| shortage.try_at)
+    }
+
+    /// Half a step of free frames or less is few; during a shortage, less than a step is.
+    fn is_wanted(&self, space: &Space) -> bool {
+        let free = u64::from(space.frames_free());
+        let is_low = if self.is_short() {
+            free < u64::from(self.step_max)
+        } else {
+            free * 2 <= u64::from(self.step_max)
+        };
+        is_low && space.frames < space.frames_max
+    }
+
+    /// How many frames to reserve in all, when it is time to reserve more.
+    fn next(&self, now: Instant, space: &Space) -> Option<u32> {
+        let is_due = self
+            .shortage
+            .is_none_or(|shortage| shortage.try_at <= now && !planted(Defect::GrowthNotTriedAgain));
+        let may_begin = self.under_way.is_none() && is_due && self.is_wanted(space);
+        may_begin.then(|| space.frames.saturating_add(self.step).min(space.frames_max))
+    }
+
+    fn grown(&mut self, now: Instant) {
+        self.under_way = None;
+        self.step = self.step.saturating_mul(2).min(self.step_max);
+        if let Some(shortage) = &mut self.shortage {
+            shortage.try_at = now;
+        }
+    }
+
+    /// The device has no room for `asked` frames more. Whether that was one, so that a shortage begins.
+    fn refused(&mut self, now: Instant, asked: u32, free_bytes: u64) -> bool {
+        self.under_way = None;
+        self.step = (asked / 2).max(1);
+        if asked > 1 {
+            return false;
+        }
+        let before = self.shortage;
+        let since = before.map_or(now, |before| before.since);
+        self.shortage = Some(Shortage { since, try_at: now + TRY_PAUSE, free_bytes });
+        before.is_none()
+    }
+}
+
+impl Backup {
+    /// Reserves more frames when few are left, and ends a shortage when there are enough.
+    pub(crate) fn grow(&mut self, now: Instant, effects: &mut Effects) {
+        if !self.is_scanned {
+            return;
+        }
+        if !self.growth.is_under_way() && !self.growth.is_wanted(&self.space) {
+            self.end_shortage(now, effects);
+        }
+        let Some(count) = self.growth.next(now, &self.space) else { return };
+        self.growth.under_way = Some(count);
+        let bytes = Place::Frame(count).head_offset(self.config.segment_bytes);
+        self.disk.reserve(Task::FramesReserve { count }, DiskFile::Frames, bytes, effects);
+    }
+
+    pub(crate) fn on_frames_reserved(&mut self, now: Instant, count: u32) {
+        self.growth.grown(now);
+        self.space.grown(count);
+    }
+
+    /// The device has no room for so many frames; others may have asked for the last of it at the same time.
+    pub(crate) fn on_frames_refused(
+        &mut self,
+        now: Instant,
+        count: u32,
+        free_bytes: u64,
+        effects: &mut Effects,
+    ) {
+        if self.growth.refused(now, count - self.space.frames, free_bytes) {
+            mark(effects, marks::SHORT_OF_FRAMES);
+            let full = self.full(now).expect("a shortage has just begun");
+            effects.report(
+                Level::Warn,
+                format!(
+                    "disk full: {full}; new replicas go to other backups, or writes wait: free space there, \
+                     or start a server with another --dir"
+                ),
+            );
+        }
+    }
+
+    fn end_shortage(&mut self, now: Instant, effects: &mut Effects) {
+        if let Some(full) = self.full(now) {
+            self.growth.shortage = None;
+            mark(effects, marks::FRAMES_AGAIN);
+            effects.report(
+                Level::Info,
+                format!(
+                    "the disk of {} was full for {} s and has room again: {} frames are free",
+                    full.directory,
+                    full.since_millis / 1000,
+                    full.frames_free
+                ),
+            );
+        }
+    }
+
+    /// That the device has no room for another frame, since when, and what is left.
+    pub fn full(&self, now: Instant) -> Option<DiskFull> {
+        let shortage = self.growth.shortage?;
+        let place_bytes = u64::from(self.config.segment_bytes) + u64::from(HEAD_BYTES);
+        Some(DiskFull {
+            since_millis: u64::try_from(now.since(shortage.since).as_millis()).unwrap_or(u64::MAX),
+            free_bytes: shortage.free_bytes,
+            wanted_bytes: u64::from(self.growth.step_max) * place_bytes,
+            frames_free: u64::from(self.space.frames_free()),
+            directory: self.config.directory.clone(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Instant = Instant(1_000_000_000);
+
+    /// So many frames, all of them taken.
+    fn space(frames: u32) -> Space {
+        let mut space = Space::default();
+        space.frames_max = 1000;
+        space.grown(frames);
+        while space.take_frame().is_some() {}
+        space
+    }
+
+    // D3
+    #[test]
+    fn a_step_is_halved_down_to_one_and_doubled_again() {
+        let mut growth = Growth::new(16);
+        let mut asked = Vec::new();
+        while !growth.is_short() {
+            let count = growth.next(NOW, &space(3)).expect("there are no free frames");
+            asked.push(count - 3);
+            growth.refused(NOW, count - 3, 0);
+        }
+        assert_eq!(asked, [16, 8, 4, 2, 1]);
+        assert_eq!(growth.next(NOW, &space(3)), None, "not at once again");
+        assert_eq!(growth.deadline(), Some(NOW + TRY_PAUSE));
+        let later = NOW + TRY_PAUSE;
+        for (frames, step) in [(3, 1), (4, 2), (6, 4), (10, 8), (18, 16), (34, 16)] {
+            assert_eq!(growth.next(later, &space(frames)), Some(frames + step));
+            growth.grown(later);
+        }
+    }
+
+    // D3
+    #[test]
+    fn a_shortage_ends_with_a_whole_step_of_free_frames() {
+        let mut growth = Growth::new(16);
+        let mut space = space(20);
+        (0..8).for_each(|frame| space.free_frame(frame));
+        assert!(growth.is_wanted(&space));
+        space.free_frame(8);
+        assert!(!growth.is_wanted(&space), "more than half a step is enough");
+        growth.refused(NOW, 1, 0);
+        assert!(growth.is_wanted(&space));
+        (9..16).for_each(|frame| space.free_frame(frame));
+        assert!(!growth.is_wanted(&space));
+    }
+}
