@@ -33,6 +33,7 @@ pub mod redis_clients;
 pub mod rounds;
 mod scratch;
 mod sessions;
+mod small_disk;
 mod sums;
 mod waiting;
 
@@ -45,5 +46,6 @@ pub use network::{Cut, End, Network, is_network_possible};
 pub use process::{Process, program};
 pub use scratch::Scratch;
 pub use sessions::Workload;
+pub use small_disk::SmallDisk;
 pub use sums::Sums;
 pub use waiting::{Failure, interrupted, wait_for};

@@ -7,6 +7,7 @@ mod dev;
 mod directories;
 mod expiry;
 mod full;
+mod full_disk;
 mod histories;
 mod hostile;
 mod network;
