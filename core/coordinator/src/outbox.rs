@@ -182,10 +182,15 @@ impl Outbox {
         self.send(to, &header, body.len(), |out| out.extend_from_slice(&body));
     }
 
-    /// An answer that says nothing of the state but what is durable for certain.
+    /// An answer that does not wait for the store: it says of the state only what is durable for certain, or it is for
+    /// operators who are to hear that the store has no room.
     pub fn reply_at_once<T: Encode<()>>(&mut self, to: Peer, request: &Header, body: &T) {
+        let body = encode(body);
+        if body.len() > FRAME_BODY_BYTES_MAX as usize {
+            return self.reply(to, request, Status::FrameTooLarge);
+        }
         let header = self.answer(request, Status::Ok);
-        self.ready.send_with(to, |out| frame::write(out, &header, |out| encode_into(out, body)));
+        self.ready.send_with(to, |out| frame::write(out, &header, |out| out.extend_from_slice(&body)));
     }
 
     fn send(&mut self, to: Peer, header: &Header, about: usize, encode: impl FnOnce(&mut Vec<u8>)) {

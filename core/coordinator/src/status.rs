@@ -78,7 +78,11 @@ impl Coordinator {
             expected: Some(self.state.expected_count()),
             gone: Some(self.gone_reports()),
         };
-        self.outbox.show(to, header, &status);
+        if self.full_store.is_some() {
+            self.outbox.reply_at_once(to, header, &status);
+        } else {
+            self.outbox.show(to, header, &status);
+        }
         Ok(())
     }
 

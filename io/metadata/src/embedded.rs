@@ -59,6 +59,8 @@ impl Store for EmbeddedStore {
             StoreRequest::Commit { conditions, puts } => match self.file.commit(&conditions, puts) {
                 Ok(Commit::Done { changed }) => {
                     answer(token, StoreResult::Committed);
+                    // For the next one, as long as there is room; whether it lacks any is asked before that.
+                    let _ = self.file.reserve();
                     for (key, value) in changed {
                         for (watch, prefix) in &self.watches {
                             if key.starts_with(prefix.as_str()) {

@@ -30,9 +30,12 @@ const ENTRIES: TableDefinition<&[u8], &[u8]> = TableDefinition::new("entries");
 /// Memory for pages; the whole state is a few MiB.
 const CACHE_BYTES: usize = 16 * 1024 * 1024;
 
-/// Space reserved behind the end of the file before a commit begins. A commit changes records of a few KiB, and copies the
-/// pages that lead to them.
-const COMMIT_ROOM_BYTES: u64 = 2 * 1024 * 1024;
+/// Space that must be reserved behind the end of the file before a commit begins. A commit changes records of a few KiB, and
+/// copies the pages that lead to them.
+const COMMIT_ROOM_BYTES: u64 = 1024 * 1024;
+/// Space that is reserved there, or as much as the file has, if that is more: the engine doubles its file. So a store goes on
+/// for long when its device is full.
+const SPARE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// A key, its version and its value.
 pub(crate) type Entry = (String, u64, Vec<u8>);
@@ -41,8 +44,8 @@ pub(crate) struct StoreFile {
     database: Database,
     /// The same file, to reserve its space.
     plain: File,
-    /// How long it was when its space, and the room behind it, was last reserved.
-    reserved_for: u64,
+    /// How long it was when its space was last reserved, and up to where that was.
+    reserved: (u64, u64),
     /// Held until the end, so that the directory has one user. Dropped after the database.
     _lock: File,
 }
@@ -72,7 +75,7 @@ impl StoreFile {
         let unusable =
             |error: std::io::Error| OpenError::Unusable { path: path.clone(), detail: error.to_string() };
         let plain = OpenOptions::new().read(true).write(true).open(&path).map_err(unusable)?;
-        let mut file = StoreFile { database: checked, plain, reserved_for: 0, _lock: lock };
+        let mut file = StoreFile { database: checked, plain, reserved: (0, 0), _lock: lock };
         match file.format() {
             Ok(Some(FORMAT)) => Ok(file),
             Ok(Some(other)) => {
@@ -98,29 +101,33 @@ impl StoreFile {
         }
     }
 
-    /// Takes the space that the next commit may need, or says that the device does not have it, and how much it has.
-    /// A file system that cannot reserve, or fails otherwise, is found out by the commit.
+    /// Takes the space that coming commits may need, or says that the device does not have it, and how much it has. A file
+    /// system that cannot reserve, or fails otherwise, is found out by the commit.
     pub(crate) fn reserve(&mut self) -> Result<(), String> {
         let Ok(length) = self.plain.metadata().map(|metadata| metadata.len()) else { return Ok(()) };
-        if length == self.reserved_for {
+        let (reserved_for, reserved_to) = self.reserved;
+        if length == reserved_for {
             return Ok(());
         }
+        let wanted_to = length + length.max(SPARE_BYTES);
         let reserved = loop {
             // The length stays as the engine has set it.
-            match rustix::fs::fallocate(&self.plain, FallocateFlags::KEEP_SIZE, 0, length + COMMIT_ROOM_BYTES)
-            {
+            match rustix::fs::fallocate(&self.plain, FallocateFlags::KEEP_SIZE, 0, wanted_to) {
                 Err(Errno::INTR) => {}
                 other => break other,
             }
         };
+        // A file that became shorter has lost what was reserved behind its end.
+        let is_enough = length > reserved_for && reserved_to >= length + COMMIT_ROOM_BYTES;
         match reserved {
+            Err(Errno::NOSPC | Errno::DQUOT) if is_enough => Ok(()),
             Err(Errno::NOSPC | Errno::DQUOT) => {
                 let free = rustix::fs::fstatvfs(&self.plain)
                     .map_or(0, |space| space.f_bavail.saturating_mul(space.f_frsize));
-                Err(format!("{} of {} KiB free", free / 1024, COMMIT_ROOM_BYTES / 1024))
+                Err(format!("{} of {} KiB free", free / 1024, length.max(SPARE_BYTES) / 1024))
             }
             Ok(()) | Err(_) => {
-                self.reserved_for = length;
+                self.reserved = (length, wanted_to);
                 Ok(())
             }
         }

@@ -4,7 +4,7 @@ use crate::harness::*;
 use ramhold_base::{ConnId, Input, ServerId, Status};
 use ramhold_wire::Header;
 use ramhold_wire::membership::{Enlisted, MembershipVerify};
-use ramhold_wire::status::DiskFull;
+use ramhold_wire::status::{ClusterStatusRequest, DiskFull};
 use std::time::Duration;
 
 fn full() -> MembershipVerify {
@@ -61,6 +61,10 @@ fn a_store_without_room_is_asked_again_until_it_has_some() {
     assert_eq!(told.count(), 1, "{:?}", world.reports);
     let degraded = world.coordinator.seen(world.now).degraded.expect("it says so");
     assert!(degraded.contains("/c"), "{degraded}");
+
+    let status = world.ask_as(CLIENT, Header::default(), &ClusterStatusRequest {});
+    let warnings = status.expect("operators are told at once").unwrap().warnings;
+    assert!(warnings.iter().any(|warning| warning.contains("the store has no room")), "{warnings:?}");
 
     world.is_store_full = false;
     world.run(Duration::from_millis(1100));

@@ -101,7 +101,7 @@ fn supervise(cluster: &mut LocalCluster, arguments: &Dev) -> Result<(), Failure>
         if is_changed || !due.is_empty() {
             // A full disk must not end the cluster; the next change is written again.
             if let Err(failure) = Record::of(cluster, true).write(&cluster.plan.dir) {
-                tell(failure.text());
+                output::tell(&format!("ramhold: {}", failure.text()));
             }
         }
     }
