@@ -272,7 +272,7 @@ pub fn run(arguments: Server, global: &Global) -> Result<(), Failure> {
     let mut runtime = prepared.start(&arguments)?;
     process::stop_on_signal(runtime.stop_handle())?;
     if let Some(door) = door {
-        let dir = arguments.dir.clone();
+        let dir = arguments.dir().to_owned();
         let seen = move |node: &ServerNode, now| ServerSeen {
             disk_free_bytes: free_space(&dir).ok(),
             ..node.seen(now)
@@ -411,7 +411,7 @@ impl Prepared {
                 recovery_cache_bytes: self.memory.recovery_cache_bytes.max(u64::from(SEGMENT_BYTES)),
                 found_cache_bytes: self.memory.recovery_cache_bytes / 2,
                 needed_interval: NEEDED_INTERVAL,
-                directory: arguments.dir.display().to_string(),
+                directory: arguments.dir().display().to_string(),
                 mode: self.mode_text(),
             },
             detector: DetectorConfig::default(),
