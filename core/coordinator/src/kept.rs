@@ -233,26 +233,27 @@ impl Coordinator {
         if !self.change_earlier(|piece| is_replicated(piece) && let_go.contains(&piece.owner), |_| None) {
             return;
         }
-        // Divisions name what is let go.
-        for id in anew {
-            if let Some(recovery) = self.recoveries.get_mut(&id) {
-                recovery.plan_anew();
-            }
-        }
+        self.plan_anew(anew);
         self.report_let_go();
     }
 
     /// Older positions of a piece are needed only if power takes what a newer log alone has of it: those are let go, too.
+    /// A division names the logs that its masters read, so those stay while a master is at work on it.
     fn let_go_older(&mut self) -> bool {
+        let naming = self.live_pieces().filter(|piece| whole_log(piece).is_some()).map(|piece| piece.owner);
+        let mut owners: BTreeMap<ServerId, Option<RecoveryId>> = BTreeMap::new();
+        for owner in naming {
+            owners.insert(owner, self.state.recovery_of(owner).map(|record| record.id));
+        }
+        let plan = |id: &RecoveryId| self.recoveries.get(id).and_then(|recovery| recovery.plan.as_ref());
+        owners.retain(|_, id| !id.as_ref().and_then(plan).is_some_and(Plan::is_running));
         let mut changed: Vec<TableId> = Vec::new();
         for (id, table) in &mut self.state.tables {
             let mut is_changed = false;
-            for piece in table.tablets.iter_mut().filter(|piece| !piece.older.is_empty()) {
-                let Some(whole) = piece.earlier_positions().position(|position| position.whole) else {
-                    continue;
-                };
-                is_changed |= whole < piece.older.len();
-                piece.older.truncate(whole);
+            for piece in table.tablets.iter_mut().filter(|piece| owners.contains_key(&piece.owner)) {
+                let Some((at, _)) = whole_log(piece) else { continue };
+                piece.older.truncate(at);
+                is_changed = true;
             }
             if is_changed {
                 changed.push(*id);
@@ -261,9 +262,19 @@ impl Coordinator {
         let is_any = !changed.is_empty();
         changed.into_iter().for_each(|table| self.outbox.touch(Key::Table(table)));
         if is_any {
+            self.plan_anew(owners.into_values().flatten());
             self.look_at_kept();
         }
         is_any
+    }
+
+    /// Divisions name what is let go.
+    fn plan_anew(&mut self, recoveries: impl IntoIterator<Item = RecoveryId>) {
+        for id in recoveries {
+            if let Some(recovery) = self.recoveries.get_mut(&id) {
+                recovery.plan_anew();
+            }
+        }
     }
 
     fn report_let_go(&mut self) {
@@ -398,4 +409,10 @@ impl Coordinator {
         let own = streams.filter(|s| (s.shard, s.stream) == (position.shard, position.stream));
         own.flat_map(|s| &s.stats).filter(|s| s.table == table).copied().collect()
     }
+}
+
+/// The newest log that alone has all of a piece, and its place among the piece's earlier positions, if there are older ones.
+fn whole_log(piece: &TabletRecord) -> Option<(usize, ServerId)> {
+    let (at, whole) = piece.earlier_positions().enumerate().find(|(_, position)| position.whole)?;
+    (at < piece.older.len()).then_some((at, whole.server))
 }

@@ -2,6 +2,7 @@
 
 use crate::harness::*;
 use ramhold_base::{RecoveryId, ServerId};
+use ramhold_coordinator::TabletRecord;
 use ramhold_wire::Opcode;
 use ramhold_wire::recovery::{Recover, RecoveryOutcome, RoomReport};
 use ramhold_wire::status::{RecoveryPhase, RecoveryReport};
@@ -271,6 +272,66 @@ fn but_not_when_only_one_backup_has_it() {
     let newest = at_work(&world).remove(0).1;
     assert_eq!((newest.crashed, newest.earlier.len()), (owner, 1));
     assert!(world.state().servers[&ServerId(1)].entry.kept);
+}
+
+/// Two owners of one tablet die, one after the other. The buffers of the second one's backups had all of it, so its log is
+/// whole; the third notes both logs.
+fn whole_and_older_log() -> (World, [ServerId; 2]) {
+    let mut world = World::cluster(6);
+    world.create("users", buffered(2, 1));
+    (2..=6).for_each(|port| world.server_mut(port).diligent = false);
+    let second = pass_on(&mut world, ServerId(1));
+    world.tell_settled(false);
+    let third = pass_on(&mut world, second);
+    let piece = live_piece(&world);
+    let noted: Vec<(ServerId, bool)> = piece.earlier_positions().map(|e| (e.server, e.whole)).collect();
+    assert_eq!((piece.owner, noted), (third, vec![(second, true), (ServerId(1), true)]));
+    (world, [second, third])
+}
+
+/// Everybody else has the log of a server, which dies; who has taken over from it.
+fn pass_on(world: &mut World, owner: ServerId) -> ServerId {
+    kill_owner(world, owner);
+    let (at, recover) = at_work(world).remove(0);
+    world.finish(at, &recover);
+    world.run_until("recovered", |w| w.is_over(owner));
+    world.server_mut(at.port()).id
+}
+
+fn kill_owner(world: &mut World, owner: ServerId) {
+    let others: Vec<u16> = world.state().all_up().map(|s| s.entry.address.0.port()).collect();
+    let (of_owner, others): (Vec<u16>, Vec<u16>) =
+        others.into_iter().partition(|port| world.servers[&addr(*port)].id == owner);
+    world.give_head(owner, 2, &others);
+    world.kill(of_owner[0]);
+    world.run_until("told", |w| dead_at_work(w) == [owner]);
+}
+
+fn live_piece(world: &World) -> TabletRecord {
+    world.state().tables.values().next().expect("a table").tablets[0].clone()
+}
+
+// F6, F7: the division would name a log that nobody has any more, and fail for ever.
+#[test]
+fn an_older_log_is_not_let_go_while_a_division_names_it() {
+    let (mut world, [second, third]) = whole_and_older_log();
+    kill_owner(&mut world, third);
+    (2..=6).for_each(|port| world.server_mut(port).room = room(0, 0));
+    let logs = |world: &World| -> Vec<ServerId> {
+        let (_, newest) = at_work(world).remove(0);
+        newest.earlier.iter().map(|log| log.crashed).collect()
+    };
+    for _ in 0..30 {
+        world.run(Duration::from_secs(1));
+        let gone: Vec<ServerId> =
+            logs(&world).into_iter().filter(|log| !world.state().servers.contains_key(log)).collect();
+        assert_eq!(gone, [], "the newest turn is to read them");
+    }
+    assert_eq!(logs(&world), [ServerId(1), second], "it is at work");
+    find_no_room(&mut world, third);
+    world.run_until("told to read what is needed", |w| logs(w) == [second]);
+    assert!(!world.state().servers.contains_key(&ServerId(1)), "its frames are free");
+    finish_one(&mut world);
 }
 
 // F7, F6: or two that fail in turns would let each other in for ever.
