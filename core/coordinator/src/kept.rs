@@ -166,7 +166,8 @@ impl Coordinator {
         self.remove_server(now, crashed);
     }
 
-    /// A log that is kept, while the recovery of an owner of parts of it needs it. `true`: none does.
+    /// A log that is kept, while the recovery of an owner of parts of it needs it, or older logs are let go if it is at hand.
+    /// `true`: neither is the case.
     pub(crate) fn advance_kept(
         &mut self,
         now: Instant,
@@ -174,7 +175,7 @@ impl Coordinator {
         crashed: ServerId,
         recovery: &mut Recovery,
     ) -> bool {
-        if !self.is_needed_by_dead(crashed) {
+        if !self.is_needed_by_dead(crashed) && !self.is_asked_for_frames(now, crashed) {
             return true;
         }
         let was_proven = recovery.proof.is_some();
@@ -199,6 +200,12 @@ impl Coordinator {
         naming.map(|piece| piece.owner).any(|owner| !self.state.is_up(owner))
     }
 
+    /// Whether older logs are let go, for want of frames, as soon as this one is at hand.
+    fn is_asked_for_frames(&self, now: Instant, crashed: ServerId) -> bool {
+        self.rooms.frames_short_since.is_some_and(|since| now >= since + KEPT_PATIENCE)
+            && self.live_pieces().any(|piece| whole_log(piece).is_some_and(|(_, whole)| whole == crashed))
+    }
+
     /// Whether some log is kept.
     pub(crate) fn has_kept(&self) -> bool {
         self.state.servers.values().any(|server| server.entry.kept)
@@ -211,7 +218,7 @@ impl Coordinator {
         if now < since + KEPT_PATIENCE {
             return;
         }
-        if self.let_go_older() {
+        if self.let_go_older(now) {
             self.report_let_go();
         }
         let is_replicated = |piece: &TabletRecord| piece.earlier.is_some_and(|e| e.replicated);
@@ -237,35 +244,45 @@ impl Coordinator {
         self.report_let_go();
     }
 
-    /// Older positions of a piece are needed only if power takes what a newer log alone has of it: those are let go, too.
-    /// A division names the logs that its masters read, so those stay while a master is at work on it.
-    fn let_go_older(&mut self) -> bool {
-        let naming = self.live_pieces().filter(|piece| whole_log(piece).is_some()).map(|piece| piece.owner);
+    /// Older positions of a piece are needed only if power takes what a newer log alone has of it: those are let go, too, if
+    /// that log is at hand. A division names the logs that its masters read, so those stay while a master is at work on it.
+    fn let_go_older(&mut self, now: Instant) -> bool {
         let mut owners: BTreeMap<ServerId, Option<RecoveryId>> = BTreeMap::new();
-        for owner in naming {
-            owners.insert(owner, self.state.recovery_of(owner).map(|record| record.id));
+        let mut whole_logs: BTreeMap<ServerId, Option<RecoveryId>> = BTreeMap::new();
+        for piece in self.live_pieces() {
+            let Some((_, whole)) = whole_log(piece) else { continue };
+            let recovery = |server| self.state.recovery_of(server).map(|record| record.id);
+            owners.entry(piece.owner).or_insert_with(|| recovery(piece.owner));
+            whole_logs.entry(whole).or_insert_with(|| recovery(whole));
         }
-        let plan = |id: &RecoveryId| self.recoveries.get(id).and_then(|recovery| recovery.plan.as_ref());
-        owners.retain(|_, id| !id.as_ref().and_then(plan).is_some_and(Plan::is_running));
-        let mut changed: Vec<TableId> = Vec::new();
+        // A log whose recovery is over is asked about first.
+        for id in whole_logs.values().flatten() {
+            self.recoveries.entry(*id).or_insert_with(|| Recovery::new(now, Instant::ZERO));
+        }
+        let open = |id: &Option<RecoveryId>| id.as_ref().and_then(|id| self.recoveries.get(id));
+        whole_logs.retain(|log, id| open(id).is_some_and(|open| self.is_at_hand_alone(*log, open)));
+        owners.retain(|_, id| !open(id).and_then(|open| open.plan.as_ref()).is_some_and(Plan::is_running));
+        let mut changed: BTreeSet<TableId> = BTreeSet::new();
+        let mut anew: BTreeSet<RecoveryId> = BTreeSet::new();
         for (id, table) in &mut self.state.tables {
-            let mut is_changed = false;
-            for piece in table.tablets.iter_mut().filter(|piece| owners.contains_key(&piece.owner)) {
-                let Some((at, _)) = whole_log(piece) else { continue };
+            for piece in &mut table.tablets {
+                let Some((at, whole)) = whole_log(piece) else { continue };
+                let Some(recovery) = owners.get(&piece.owner).filter(|_| whole_logs.contains_key(&whole))
+                else {
+                    continue;
+                };
                 piece.older.truncate(at);
-                is_changed = true;
-            }
-            if is_changed {
-                changed.push(*id);
+                changed.insert(*id);
+                anew.extend(recovery);
             }
         }
-        let is_any = !changed.is_empty();
+        if changed.is_empty() {
+            return false;
+        }
         changed.into_iter().for_each(|table| self.outbox.touch(Key::Table(table)));
-        if is_any {
-            self.plan_anew(owners.into_values().flatten());
-            self.look_at_kept();
-        }
-        is_any
+        self.plan_anew(anew);
+        self.look_at_kept();
+        true
     }
 
     /// Divisions name what is let go.

@@ -126,7 +126,7 @@ impl Coordinator {
         let origin = match own_bytes {
             _ if !plan.is_early(partition) => Origin::Settled,
             Some(0) => Origin::OlderLogs,
-            _ => Origin::Logs,
+            _ => Origin::Logs { has_loss: plan.proof().has_loss() },
         };
         if ranges.len() != assignments.len() {
             self.fail_partition(now, id, partition, &format!("{server} told other ranges than it was given"));
@@ -209,8 +209,9 @@ impl Coordinator {
 /// Where what is published of a partition is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Origin {
-    /// In the memory of its new owner, and in the dead logs that it was recovered from.
-    Logs,
+    /// In the memory of its new owner, and in the dead logs that it was recovered from. The log of its dead owner may be
+    /// recovered with a loss.
+    Logs { has_loss: bool },
     /// The same, and the log of its dead owner had nothing of it.
     OlderLogs,
     /// On the devices of R backups.
@@ -242,8 +243,12 @@ impl TableRecord {
     ) {
         let at = self.covering(dead, range.first, range.last).expect("the caller has looked");
         let old = self.tablets[at].clone();
-        let whole = old.earlier.is_none_or(|earlier| earlier.replicated);
-        let own = (origin == Origin::Logs).then(|| position_in(dead, range, whole));
+        let was_whole = old.earlier.is_none_or(|earlier| earlier.replicated);
+        let own = match origin {
+            // What was lost of the dead owner's log may be in older ones.
+            Origin::Logs { has_loss } => Some(position_in(dead, range, was_whole && !has_loss)),
+            Origin::OlderLogs | Origin::Settled => None,
+        };
         let before = old.earlier_positions().copied().collect::<Vec<_>>().into_iter();
         let before = before.map(|position| EarlierRecord { replicated: false, ..position });
         let before = before.filter(|_| own.is_none() || !planted(Defect::OlderLogsForgotten));

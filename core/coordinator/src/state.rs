@@ -216,7 +216,8 @@ pub struct EarlierRecord {
     /// The buffers of R backups have all that was recovered: told of the newest position, it counts for all.
     #[n(4)]
     pub replicated: bool,
-    /// This log alone has all of the piece: its owner had told so before it died. The oldest position always has.
+    /// This log alone has all of the piece: its owner had told so before it died, and nothing of the log was lost. The same
+    /// holds for an oldest position without a loss.
     #[n(5)]
     #[cbor(default)]
     pub whole: bool,

@@ -4,7 +4,7 @@ use crate::harness::*;
 use ramhold_base::{RecoveryId, ServerId};
 use ramhold_coordinator::TabletRecord;
 use ramhold_wire::Opcode;
-use ramhold_wire::recovery::{Recover, RecoveryOutcome, RoomReport};
+use ramhold_wire::recovery::{Recover, RecoveryOutcome, ReplicaReport, RoomReport};
 use ramhold_wire::status::{RecoveryPhase, RecoveryReport};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -332,6 +332,76 @@ fn an_older_log_is_not_let_go_while_a_division_names_it() {
     world.run_until("told to read what is needed", |w| logs(w) == [second]);
     assert!(!world.state().servers.contains_key(&ServerId(1)), "its frames are free");
     finish_one(&mut world);
+}
+
+fn is_listed(world: &World, server: ServerId) -> bool {
+    world.state().servers.contains_key(&server)
+}
+
+/// Backups on these ports have the log of a server, and nobody else.
+fn leave_log_to(world: &mut World, owner: ServerId, ports: &[u16]) {
+    for (at, server) in &mut world.servers {
+        if !ports.contains(&at.port()) {
+            server.replicas.remove(&owner);
+        }
+    }
+}
+
+// F7, D2: the older log takes frames, and the whole one has all of the piece.
+#[test]
+fn an_older_log_is_let_go_for_want_of_frames_when_two_backups_have_the_whole_one() {
+    let (mut world, [second, third]) = whole_and_older_log();
+    (2..=6).for_each(|port| world.server_mut(port).room = room(0, 0));
+    world.run(Duration::from_secs(30));
+    assert!(!is_listed(&world, ServerId(1)), "its frames are free");
+    assert!(is_listed(&world, second));
+    let piece = live_piece(&world);
+    assert!(piece.owner == third && piece.is_recovered_from(second));
+}
+
+// D2: should its owner die, the rest of what is live stands in the older log alone.
+#[test]
+fn an_older_log_stays_while_the_whole_one_is_with_one_backup_only() {
+    let (mut world, [second, third]) = whole_and_older_log();
+    let up: Vec<u16> = world.state().all_up().map(|s| s.entry.address.0.port()).collect();
+    let one = up.into_iter().find(|port| world.servers[&addr(*port)].id != third).unwrap();
+    leave_log_to(&mut world, second, &[one]);
+    (2..=6).for_each(|port| world.server_mut(port).room = room(0, 0));
+    world.run(Duration::from_secs(60));
+    assert!(is_listed(&world, ServerId(1)));
+    let noted: Vec<ServerId> = live_piece(&world).earlier_positions().map(|e| e.server).collect();
+    assert_eq!(noted, [second, ServerId(1)]);
+}
+
+// D2: the dead owner's buffers had all of the piece, and power took a part of them.
+#[test]
+fn a_log_that_was_recovered_with_a_loss_is_not_whole() {
+    let mut world = World::cluster(6);
+    world.create("users", buffered(2, 1));
+    (2..=6).for_each(|port| world.server_mut(port).diligent = false);
+    let second = pass_on(&mut world, ServerId(1));
+    world.tell_settled(false);
+    let cut = ReplicaReport { cut: true, ..head_report(2, 1, 0, 300, &[1], &[]) };
+    let port = world.state().servers[&second].entry.address.0.port();
+    for other in (2..=6).filter(|other| *other != port) {
+        world.server_mut(other).replicas.insert(second, vec![cut.clone()]);
+    }
+    world.kill(port);
+    world.run_until("dead", |w| !w.state().is_up(second));
+    world.enlist_again(1, Some(ServerId(1)));
+    world.enlist_again(port, Some(second));
+    [1, port].into_iter().for_each(|port| world.server_mut(port).diligent = false);
+    world.run_until("told", |w| dead_at_work(w) == [second]);
+    let (at, recover) = at_work(&world).remove(0);
+    assert_eq!(recover.streams[0].segments[0].end, Some(300));
+    world.finish(at, &recover);
+    world.run_until("recovered", |w| w.is_over(second));
+    let noted: Vec<(ServerId, bool)> =
+        live_piece(&world).earlier_positions().map(|e| (e.server, e.whole)).collect();
+    assert_eq!(noted, [(second, false), (ServerId(1), true)]);
+    (1..=6).for_each(|port| world.server_mut(port).room = room(0, 0));
+    world.run(Duration::from_secs(60));
+    assert!(is_listed(&world, ServerId(1)), "it alone has what was lost");
 }
 
 // F7, F6: or two that fail in turns would let each other in for ever.
