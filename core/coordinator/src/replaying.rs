@@ -14,7 +14,9 @@ use crate::recovery::{Recovery, pause};
 use crate::retry::Retry;
 use crate::state::Key;
 use ramhold_base::limits::{FRAME_BODY_BYTES_MAX, PIECE_LOGS_MAX};
-use ramhold_base::{Instant, Level, RecoveryId, ServerId, ShardId, Status, StreamId, TableId, Version};
+use ramhold_base::{
+    Instant, KeyHash, Level, RecoveryId, ServerId, ShardId, Status, StreamId, TableId, Version,
+};
 use ramhold_wire::control::encoded_len;
 use ramhold_wire::recovery::{
     EarlierLog, PartitionRange, Recover, RecoverySegment, RecoveryStream, SegmentSource,
@@ -181,10 +183,16 @@ impl Plan {
     }
 
     /// Whether a partition goes live before it is replicated: the dead logs that it is recovered from are its durable copy
-    /// until then. Only a piece that would note too many of them has to be on devices first.
+    /// until then. Only a partition with a piece that would note too many of them has to be on devices first. Small tablets
+    /// of many dead servers may be in one partition, so logs are counted for each piece.
     pub fn is_early(&self, partition: u32) -> bool {
-        let is_from = |earlier: &&EarlierPlan| earlier.ranges.iter().any(|r| r.partition == partition);
-        self.earlier.iter().filter(is_from).count() + 1 < PIECE_LOGS_MAX
+        let mut counts: BTreeMap<(TableId, KeyHash), usize> = BTreeMap::new();
+        let here = self.earlier.iter().flat_map(|earlier| &earlier.ranges);
+        for range in here.filter(|range| range.partition == partition) {
+            *counts.entry((range.table, range.first)).or_default() += 1;
+        }
+        // The log of the dead owner comes to them.
+        counts.into_values().all(|earlier| earlier + 1 < PIECE_LOGS_MAX)
     }
 
     /// What a partition is recovered from as well, with so many sources for each segment.
@@ -481,5 +489,63 @@ impl Coordinator {
         for (id, number) in failed {
             self.fail_partition(Instant::ZERO, id, number, &format!("{dead} is dead"));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ramhold_base::SegmentId;
+    use ramhold_base::hash::PlacementSeed;
+    use ramhold_wire::membership::Durability;
+
+    /// A table's range in partition 0.
+    fn range(table: u32) -> PartitionRange {
+        PartitionRange {
+            partition: 0,
+            table: TableId(table),
+            seed: PlacementSeed(1),
+            first: KeyHash(0),
+            last: KeyHash(u64::MAX),
+            shard: ShardId(0),
+            stream: StreamId(1),
+            first_segment: SegmentId(1),
+            durability: Durability::Buffered,
+            replicas: 2,
+            slots: false,
+        }
+    }
+
+    /// One partition of one tablet of each table, each of which was recovered from these dead servers before.
+    fn plan(tables: &[&[u64]]) -> Plan {
+        let mut earlier: BTreeMap<u64, EarlierPlan> = BTreeMap::new();
+        for (table, logs) in (1..).zip(tables) {
+            for log in *logs {
+                let crashed = ServerId(*log);
+                let (id, proof) = (RecoveryId(100 + log), Proof::default());
+                let new = || EarlierPlan { id, crashed, ranges: Vec::new(), proof };
+                earlier.entry(*log).or_insert_with(new).ranges.push(range(table));
+            }
+        }
+        let ranges = (1..).zip(tables).map(|(table, _)| range(table)).collect();
+        Plan::new(RecoveryId(1), ranges, 0, Proof::default(), earlier.into_values().collect())
+    }
+
+    // F6: after a cold start one server takes small tablets of many dead ones.
+    #[test]
+    fn a_partition_with_tablets_of_many_dead_servers_is_live_before_it_is_replicated() {
+        let single: Vec<[u64; 1]> = (1..=20).map(|log| [log]).collect();
+        let tables: Vec<&[u64]> = single.iter().map(|logs| &logs[..]).collect();
+        assert!(plan(&tables).is_early(0), "each would note two logs");
+    }
+
+    // F6
+    #[test]
+    fn a_piece_is_recovered_from_so_many_logs_at_the_most() {
+        let logs: Vec<u64> = (1..PIECE_LOGS_MAX as u64).collect();
+        // The dead owner's log comes to them, and the next owner's when it dies.
+        assert!(plan(&[&logs[1..]]).is_early(0));
+        assert!(!plan(&[&logs]).is_early(0));
+        assert!(!plan(&[&logs[1..], &logs]).is_early(0), "whichever of its pieces");
     }
 }
