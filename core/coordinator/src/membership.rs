@@ -463,6 +463,7 @@ impl Coordinator {
                     epoch: message.epoch,
                 });
                 self.outbox.touch(Key::Server(header.sender));
+                self.want_migrated_from(header.sender);
             }
         }
         self.outbox.reply_with(to, header, &Empty {});

@@ -64,7 +64,7 @@ impl Coordinator {
     fn is_in_class(&self, table: &TableRecord, piece: &TabletRecord) -> bool {
         let streams = self.state.servers.get(&piece.owner).map_or(&[][..], |server| &server.streams);
         let registered = streams.iter().find(|s| (s.shard, s.stream) == (piece.shard, piece.stream));
-        // One without replicas is not registered, and never changes.
+        // One without replicas is not registered, and never changes. Any other is, before anything is acknowledged in it.
         registered
             .is_none_or(|s| (s.durability, s.replicas) == (table.options.durability, table.options.replicas))
     }
@@ -103,6 +103,18 @@ impl Coordinator {
             self.progress.movers.insert((table, owner), Retry::new(&self.config));
         }
         self.progress.wake = Instant::ZERO;
+    }
+
+    /// A stream of this server is registered: what is live in it since a recovery may be of a table that was altered
+    /// meanwhile.
+    pub(crate) fn want_migrated_from(&mut self, server: ServerId) {
+        let live = self.state.tables.values().filter(|t| !t.dropping);
+        let tables: Vec<TableId> =
+            live.filter(|table| self.movers_of(table).contains(&server)).map(|table| table.id).collect();
+        for table in tables {
+            self.progress.movers.entry((table, server)).or_insert_with(|| Retry::new(&self.config));
+            self.progress.wake = Instant::ZERO;
+        }
     }
 
     pub(crate) fn advance_migrations(&mut self, now: Instant) {

@@ -503,6 +503,49 @@ fn a_partition_is_live_though_its_stream_is_not_registered() {
     assert_eq!((second.earlier.len(), second.earlier[0].crashed), (1, ServerId(1)));
 }
 
+// A8: the class of a stream is known when it is registered, however long before that the table was altered.
+#[test]
+fn what_is_in_a_stream_that_is_registered_late_is_moved() {
+    for restarts in [false, true] {
+        let (mut world, id) = killed();
+        world.give_head(ServerId(1), 2, &[2, 3, 4]);
+        world.run_until("told", |w| running(w).is_some());
+        let (at, recover) = running(&world).unwrap();
+        let assignments =
+            vec![Assignment { shard: ShardId(0), stream: StreamId(2), first_segment: SegmentId(1) }];
+        let done = RecoveryOutcome::Done {
+            assignments,
+            bytes: 1,
+            records: 1,
+            times: Default::default(),
+            own_bytes: None,
+        };
+        assert!(matches!(world.server(at, &recovered(&recover, done)), Some(Ok(_))));
+        world.server_mut(at.port()).deaf.insert(Opcode::TabletMigrate);
+        let alter = TableAlter { table: id, durability: Some(Durability::Synced), replicas: None };
+        world.client_anew(&alter);
+        world.run(Duration::from_secs(10));
+        assert_eq!(world.describe("users").options.durability, Durability::Synced);
+        if restarts {
+            world.restart();
+            world.run(Duration::from_secs(1));
+        }
+        assert_eq!(world.server_mut(at.port()).unheard, 0, "nothing is acknowledged in that stream");
+        let register = StreamRegister {
+            shard: ShardId(0),
+            stream: StreamId(2),
+            durability: Durability::Buffered,
+            replicas: 2,
+            segment: SegmentId(1),
+            epoch: Epoch(0),
+        };
+        assert!(matches!(world.server(at, &register), Some(Ok(_))));
+        world.run(Duration::from_secs(1));
+        assert_ne!(world.server_mut(at.port()).unheard, 0, "its owner is to move it");
+        assert_eq!(world.describe("users").migrating, 1);
+    }
+}
+
 // F6
 #[test]
 fn once_a_partition_is_live_the_end_is_fixed() {
