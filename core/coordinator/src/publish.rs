@@ -122,11 +122,16 @@ impl Coordinator {
         let crashed = self.state.recoveries.get(&id).map(|r| r.crashed).ok_or(Status::NotAllowed)?;
         let plan = self.recoveries.get(&id).and_then(|r| r.plan.as_ref()).ok_or(Status::NotAllowed)?;
         let ranges: Vec<PartitionRange> = plan.ranges_of(partition).copied().collect();
-        let floor = plan.loss_floor(self, crashed);
         let origin = match own_bytes {
             _ if !plan.is_early(partition) => Origin::Settled,
             Some(0) => Origin::OlderLogs,
             _ => Origin::Logs { has_loss: plan.proof().has_loss() },
+        };
+        let floor = plan.loss_floor(self, crashed);
+        let floor = match origin {
+            // The next recovery knows nothing of this log, and the new owner may die before its head tells its versions.
+            Origin::OlderLogs => floor.max(plan.safe_version()),
+            Origin::Logs { .. } | Origin::Settled => floor,
         };
         if ranges.len() != assignments.len() {
             self.fail_partition(now, id, partition, &format!("{server} told other ranges than it was given"));

@@ -170,7 +170,7 @@ impl Plan {
             attempt: self.partitions.get(partition as usize).map_or(0, |p| p.attempt),
             ranges: Vec::new(),
             streams: Vec::new(),
-            safe_version: self.proofs().map(|proof| proof.safe_version).max().unwrap_or_default(),
+            safe_version: self.safe_version(),
             version_floor: self.version_floor(coordinator, crashed, partition),
             earlier: Vec::new(),
             early: self.is_early(partition),
@@ -180,6 +180,11 @@ impl Plan {
     /// Of its own log, and of those that parts of it are recovered from as well.
     fn proofs(&self) -> impl Iterator<Item = &Proof> {
         [&self.proof].into_iter().chain(self.earlier.iter().map(|earlier| &earlier.proof))
+    }
+
+    /// New keys start from here: it is above every version whose key has left one of these logs.
+    pub fn safe_version(&self) -> Version {
+        self.proofs().map(|proof| proof.safe_version).max().unwrap_or_default()
     }
 
     /// Whether a partition goes live before it is replicated: the dead logs that it is recovered from are its durable copy

@@ -143,7 +143,8 @@ pub struct Recover {
     /// At least the maximum over all heads of the dead log.
     #[n(6)]
     pub safe_version: Version,
-    /// After a reported loss, of this log or of an earlier owner's: versions jump to here, also of existing keys; else 0.
+    /// After a reported loss, of this log or of an earlier owner's, or when the log of an earlier owner had nothing of a range:
+    /// versions jump to here, also of existing keys; else 0.
     #[n(7)]
     pub version_floor: Version,
     /// What ranges of the partition are to be recovered from as well. With any, success is reported when devices have all.

@@ -503,6 +503,33 @@ fn a_partition_is_live_though_its_stream_is_not_registered() {
     assert_eq!((second.earlier.len(), second.earlier[0].crashed), (1, ServerId(1)));
 }
 
+// Consistency rule 8: what was created and removed again may have left nothing but the dead log's safe version, and the new
+// owner has no head yet that tells it.
+#[test]
+fn a_log_of_which_nothing_is_needed_leaves_its_safe_version() {
+    let (mut world, id) = killed();
+    world.give_head(ServerId(1), 2, &[2, 3, 4]);
+    world.run_until("told", |w| running(w).is_some());
+    let (at, recover) = running(&world).unwrap();
+    assert_eq!((recover.safe_version, recover.version_floor), (Version(30), Version(0)));
+    let assignments =
+        vec![Assignment { shard: ShardId(0), stream: StreamId(2), first_segment: SegmentId(1) }];
+    let done = RecoveryOutcome::Done {
+        assignments,
+        bytes: 0,
+        records: 0,
+        times: Default::default(),
+        own_bytes: Some(0),
+    };
+    assert!(matches!(world.server(at, &recovered(&recover, done)), Some(Ok(_))));
+    let piece = world.state().tables[&id].tablets[0].clone();
+    assert_eq!((piece.earlier, piece.version_floor), (None, Version(30)));
+    world.kill(at.port());
+    world.run_until("told", |w| running(w).is_some_and(|(_, r)| r.crashed == piece.owner));
+    let (_, second) = running(&world).unwrap();
+    assert!(second.earlier.is_empty() && second.version_floor == Version(30), "{second:?}");
+}
+
 // A8: the class of a stream is known when it is registered, however long before that the table was altered.
 #[test]
 fn what_is_in_a_stream_that_is_registered_late_is_moved() {
