@@ -165,11 +165,6 @@ impl PartitionReplay {
         self.crashed
     }
 
-    /// The oldest of the dead servers from whose logs it is recovered.
-    fn oldest_log(&self) -> ServerId {
-        self.fetching.logs().min().unwrap_or(self.crashed)
-    }
-
     /// How many new keys it will bring yet, as far as can be told.
     fn keys_expected(&self) -> u64 {
         if matches!(self.phase, Phase::Fetching) { self.fetching.keys_expected() } else { 0 }

@@ -71,11 +71,12 @@ impl ServerList {
         self.entries.values().filter(|e| e.state == ServerState::Up)
     }
 
-    /// Whether a server may replicate the partitions that it recovered from a dead server's log. Also when that is not in the
-    /// list any more: then nothing waits for it.
-    pub fn may_replicate(&self, crashed: ServerId, server: ServerId) -> bool {
+    /// Whether a server may replicate what it has recovered from these dead logs: one that is listed lets it, or none is
+    /// listed any more. Which of them its pieces still note, and which is the oldest, the coordinator alone knows.
+    pub fn may_replicate(&self, logs: impl Iterator<Item = ServerId>, server: ServerId) -> bool {
+        let mut listed = logs.filter_map(|log| self.entries.get(&log)).peekable();
         let is_its = |entry: &ServerEntry| entry.replicates_only.is_none_or(|only| only == server);
-        self.entries.get(&crashed).is_none_or(|entry| entry.replicates && is_its(entry))
+        listed.peek().is_none() || listed.any(|entry| entry.replicates && is_its(entry))
     }
 
     /// Dead servers whose data is not all live again.

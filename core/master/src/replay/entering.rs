@@ -39,7 +39,7 @@ impl Master {
 
     /// Looks whether it is a live partition's turn to be replicated. If it is not, it gives back what it has of frames.
     pub(super) fn take_turn(&mut self, replay: &mut PartitionReplay, view: &View, effects: &mut Effects) {
-        replay.has_turn = view.list.may_replicate(replay.oldest_log(), view.me);
+        replay.has_turn = view.list.may_replicate(replay.fetching.logs(), view.me);
         if replay.has_turn || planted(Defect::LiveKeepsFrames) {
             return;
         }

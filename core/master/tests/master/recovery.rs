@@ -382,6 +382,71 @@ fn what_is_live_is_replicated_in_its_turn_and_gives_its_frames_back_after_it() {
     assert!(is_entered(&rig));
 }
 
+/// A partition that is recovered from the logs of the servers 3 and 4, of which the first has nothing of it.
+fn of_two_logs() -> Recover {
+    let own = recover(1, Vec::new());
+    let streams = recover(1, readable()).streams;
+    let (crashed, ranges) = (ServerId(4), own.ranges.clone());
+    let earlier = vec![EarlierLog { crashed, recovery: RecoveryId(2), ranges, streams }];
+    Recover { early: true, earlier, ..own }
+}
+
+/// The dead servers that are listed, and whether what was recovered from them may be replicated.
+fn list_turns(rig: &mut Rig, dead: &[(u64, bool)]) {
+    let version = rig.view.list.version();
+    let kept = |(id, replicates): &(u64, bool)| ServerEntry {
+        state: ServerState::Crashed,
+        kept: true,
+        replicates: *replicates,
+        ..entry(*id)
+    };
+    let is_gone = |id: &ServerId| dead.iter().all(|(listed, _)| ServerId(*listed) != *id);
+    rig.view.list.apply(&ServerListUpdate {
+        from: version,
+        to: version + 1,
+        changed: dead.iter().map(kept).collect(),
+        removed: [ServerId(3), ServerId(4)].into_iter().filter(is_gone).collect(),
+        issued: ServerId(9),
+        time: Default::default(),
+        coordinator: None,
+        copyset_rings: None,
+    });
+    let mut effects = Effects::new();
+    rig.master.on_list(rig.now, &rig.view, &mut effects);
+    rig.take(effects);
+}
+
+// F7: the piece does not note the first log, so its turn is that of the second.
+#[test]
+fn what_is_live_is_replicated_in_the_turn_of_any_of_its_logs() {
+    let mut rig = Rig::with(4 << 20);
+    list_turns(&mut rig, &[(3, false), (4, false)]);
+    assert_eq!(rig.request(&of_two_logs()), Status::Ok);
+    assert_eq!(publish(&mut rig), 1);
+    pass(&mut rig, 3);
+    assert!(!is_entered(&rig), "neither has its turn");
+    list_turns(&mut rig, &[(3, false), (4, true)]);
+    pass(&mut rig, 4);
+    assert!(is_entered(&rig));
+}
+
+// F7: an older log of the same piece was let go.
+#[test]
+fn a_log_that_is_gone_gives_no_turn_while_another_is_kept() {
+    for none_is_left in [false, true] {
+        let mut rig = Rig::with(4 << 20);
+        list_turns(&mut rig, &[(3, false), (4, false)]);
+        assert_eq!(rig.request(&of_two_logs()), Status::Ok);
+        assert_eq!(publish(&mut rig), 1);
+        list_turns(&mut rig, &[(4, false)]);
+        pass(&mut rig, 4);
+        assert!(!is_entered(&rig), "it has to wait for the turn of what is left");
+        list_turns(&mut rig, if none_is_left { &[] } else { &[(4, true)] });
+        pass(&mut rig, 4);
+        assert!(is_entered(&rig), "{none_is_left}");
+    }
+}
+
 // F11: clients wait for the others.
 #[test]
 fn what_is_live_is_replicated_when_others_are_done_or_take_long() {
