@@ -1,8 +1,10 @@
 //! The cluster's clock.
 //!
 //! It begins with the wall clock of the coordinator's machine. A coordinator that starts again must not tell less than was
-//! told before, so it begins at the ceiling that was stored, if that is later: up to ten seconds ahead of the wall clock.
-//! From there it goes slower by a ten-thousandth, until the wall clock has caught up after a day or less.
+//! told before, which is below a ceiling that was stored, seconds ahead of the wall clock. So the clock stands still at the
+//! ceiling until the wall clock is there. Meanwhile servers go on by what they know (`is_standing`): objects would end too
+//! early if they followed. A wall clock that is further behind was set back: then the clock goes on from the ceiling, slower
+//! by a ten-thousandth, until the wall clock has caught up.
 //!
 //! Invariant: it never goes back. Catalogue: A12, G2.
 
@@ -11,12 +13,16 @@ use ramhold_base::{ClusterTime, Instant};
 /// A clock that is ahead loses one part of so many: no more than servers expect of two machines' clocks, so that they
 /// follow it as closely as any.
 const SLOWER_PARTS: u64 = 10_000;
+/// How long it stands still at most: a ceiling is up to ten seconds ahead, that of a store made anew a minute more.
+const STANDING_MICROS_MAX: u64 = 80_000_000;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Clock {
     wall: Began,
     /// Where a coordinator that started again began, so that time does not go back.
     ceiling: Began,
+    /// Until the wall clock shows this it stands still there.
+    stands_until: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,19 +41,33 @@ impl Clock {
     /// A clock that shows the wall clock's milliseconds since 1970.
     pub(crate) fn new(now: Instant, wall_millis: u64) -> Clock {
         let wall = Began { at: now, micros: wall_millis.saturating_mul(1000) };
-        Clock { wall, ceiling: Began::default() }
+        Clock { wall, ceiling: Began::default(), stands_until: 0 }
     }
 
     /// It shows at least this time from now on.
     pub(crate) fn begin_above(&mut self, now: Instant, ceiling: ClusterTime) {
         self.ceiling = Began { at: now, micros: ceiling.0.saturating_mul(1000) };
+        let is_near = self.ceiling.micros.saturating_sub(self.wall_micros(now)) <= STANDING_MICROS_MAX;
+        self.stands_until = if is_near { self.ceiling.micros } else { 0 };
+    }
+
+    /// Whether it stands still, so that it tells no more than what the time surely is not before.
+    pub fn is_standing(&self, now: Instant) -> bool {
+        self.wall_micros(now) < self.stands_until
     }
 
     /// Microseconds since 1970.
     pub fn micros(&self, now: Instant) -> u64 {
-        let (since_wall, since_ceiling) = (self.wall.passed(now), self.ceiling.passed(now));
-        let wall = self.wall.micros.saturating_add(since_wall);
-        wall.max(self.ceiling.micros.saturating_add(since_ceiling - since_ceiling / SLOWER_PARTS))
+        let wall = self.wall_micros(now);
+        if self.stands_until > 0 {
+            return wall.max(self.stands_until);
+        }
+        let passed = self.ceiling.passed(now);
+        wall.max(self.ceiling.micros.saturating_add(passed - passed / SLOWER_PARTS))
+    }
+
+    fn wall_micros(&self, now: Instant) -> u64 {
+        self.wall.micros.saturating_add(self.wall.passed(now))
     }
 }
 
@@ -67,16 +87,29 @@ mod tests {
 
     // A12, G2
     #[test]
-    fn a_clock_that_began_ahead_comes_back_to_the_wall_clock_without_going_back() {
+    fn a_clock_stands_still_at_its_ceiling_until_the_wall_clock_is_there() {
         let mut clock = Clock::new(Instant(0), WALL);
         clock.begin_above(Instant(0), ClusterTime(WALL + 10_000));
+        for second in 0..20 {
+            let now = Instant(0) + Duration::from_secs(second);
+            assert_eq!(clock.micros(now), (WALL + 10_000.max(second * 1000)) * 1000);
+            assert_eq!(clock.is_standing(now), second < 10);
+        }
+    }
+
+    // A12, G2
+    #[test]
+    fn a_clock_that_is_far_ahead_comes_back_to_the_wall_clock_without_going_back() {
+        let mut clock = Clock::new(Instant(0), WALL);
+        clock.begin_above(Instant(0), ClusterTime(WALL + 85_000));
+        assert!(!clock.is_standing(Instant(0)));
         let mut last = 0;
-        for second in (0..200_000).step_by(100) {
+        for second in (0..900_000).step_by(100) {
             let now = Instant(0) + Duration::from_secs(second);
             let shown = clock.micros(now);
             assert!(shown > last);
             let ahead = shown - (WALL * 1000 + second * 1_000_000);
-            assert_eq!(ahead, 10_000_000u64.saturating_sub(second * 100));
+            assert_eq!(ahead, 85_000_000u64.saturating_sub(second * 100));
             last = shown;
         }
     }

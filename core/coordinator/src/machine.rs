@@ -283,7 +283,8 @@ impl Coordinator {
     pub(crate) fn time_micros(&mut self, now: Instant) -> u64 {
         let micros = self.clock.micros(now);
         let time = ClusterTime(micros / 1000);
-        if time.0 + TIME_STEP_MILLIS / 2 > self.state.meta.time_ceiling.0 {
+        // Standing at its ceiling it needs no higher one, and each start would add to it.
+        if !self.clock.is_standing(now) && time.0 + TIME_STEP_MILLIS / 2 > self.state.meta.time_ceiling.0 {
             self.state.meta.time_ceiling = ClusterTime(time.0 + TIME_STEP_MILLIS);
             self.outbox.touch(Key::Meta);
             if self.time_raised.is_none() {
@@ -302,7 +303,7 @@ impl Coordinator {
 
     /// Whether a time is below the ceiling that nobody can forget.
     pub(crate) fn tells_time_at_once(&self, micros: u64) -> bool {
-        micros / 1000 <= self.time_stored.0
+        micros / 1000 < self.time_stored.0
     }
 
     /// For those who test what servers make of it.

@@ -27,11 +27,8 @@ impl Coordinator {
         let micros = self.time_micros(now);
         let pong = Pong { server: ServerId::NONE, list_version: 0, time_micros: None };
         // The sooner an answer comes, the more it says about the time.
-        if self.tells_time_at_once(micros) {
-            self.outbox.reply_at_once(to, header, &Pong { time_micros: Some(micros), ..pong });
-        } else {
-            self.outbox.show(to, header, &pong);
-        }
+        let is_told = !self.clock().is_standing(now) && self.tells_time_at_once(micros);
+        self.outbox.reply_at_once(to, header, &Pong { time_micros: is_told.then_some(micros), ..pong });
         Ok(())
     }
 

@@ -6,7 +6,8 @@
 //! middle; others only keep the clock within the span. So one quick answer of many is enough, and the error is about half
 //! of the shortest round trip.
 //!
-//! A coordinator that starts again may begin up to ten seconds ahead. An answer that contradicts the span replaces it.
+//! An answer that contradicts the span replaces it. A time that comes without a question only says that it is at least so
+//! late, and a coordinator that has just started may say too much: it bounds the span from below, and replaces it never.
 //!
 //! Invariant: the time that is told never goes back. When the clock is set to before what was told already, it goes on at
 //! half speed until the time has caught up.
@@ -20,6 +21,8 @@ use std::time::Duration;
 /// a coordinator that has begun ahead and goes slower. Clocks that drift more are set right by every contradiction.
 const DRIFT_PARTS: u64 = 5_000;
 const NANOS_PER_MILLI: u64 = 1_000_000;
+/// How late a time that came without a question may be, as far as anything is said.
+const TOLD_LATE_NANOS: u64 = 10_000 * NANOS_PER_MILLI;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ClusterClock {
@@ -44,9 +47,14 @@ impl ClusterClock {
     /// The coordinator's clock showed `time` at some moment before now.
     pub fn told(&mut self, now: Instant, time: ClusterTime) {
         let least = time.0.saturating_mul(NANOS_PER_MILLI);
-        // Without a question nothing bounds it from above; what was known before does, unless it is contradicted.
-        let most = self.most_at(now).max(least);
-        self.narrow(now, least, most);
+        if self.most == 0 {
+            // The first that is known, and nothing bounds it from above.
+            let most = least.saturating_add(TOLD_LATE_NANOS);
+            *self = ClusterClock { at: now, least, most, set: least, floor: 0 };
+            return;
+        }
+        let most = self.most_at(now);
+        self.narrow(now, least.min(most), most);
     }
 
     /// The cluster time.
@@ -160,8 +168,18 @@ mod tests {
         assert_eq!(last, start + 99 * MILLI, "20 ms later it is right again");
     }
 
+    // A12
     #[test]
-    fn a_coordinator_that_started_ahead_is_followed() {
+    fn a_time_without_a_question_that_is_ahead_is_not_followed() {
+        let mut clock = ClusterClock::default();
+        clock.answered(Instant(0), Instant(MILLI), START_MICROS);
+        clock.told(Instant(2 * MILLI), ClusterTime(START_MICROS / 1000 + 9_000));
+        let after = clock.nanos_at(Instant(2 * MILLI)) - START_MICROS * 1000;
+        assert!(after < 4 * MILLI, "{after}");
+    }
+
+    #[test]
+    fn an_answer_that_is_ahead_is_followed() {
         let mut clock = ClusterClock::default();
         clock.answered(Instant(0), Instant(MILLI), START_MICROS);
         clock.answered(Instant(5 * MILLI), Instant(6 * MILLI), START_MICROS + 9_000_000);

@@ -575,7 +575,7 @@ impl System for Cluster {
     }
 
     /// The cluster time of two servers differs by much: a server hears it late (a frame that is held, a process that
-    /// stands still), and a coordinator that starts begins at the ceiling that it had stored, up to 10 s ahead. All that
+    /// stands still), and who enlists soon after a coordinator's start is told the ceiling, up to 10 s ahead. All that
     /// is in the facts; to it comes what the servers' own clocks drift apart in the meantime, and rounding.
     fn clock_spread(&self, world: &World<Actor<Process, ClusterSession>>) -> u64 {
         let offsets = world.facts.iter().filter_map(|fact| {

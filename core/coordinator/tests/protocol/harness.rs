@@ -182,7 +182,8 @@ impl World {
     }
 
     fn start(&mut self) {
-        self.step(Input::Start { wall_millis: 1_700_000_000_000 });
+        let wall_millis = 1_700_000_000_000 + self.now.0 / 1_000_000;
+        self.step(Input::Start { wall_millis });
         self.settle();
     }
 
