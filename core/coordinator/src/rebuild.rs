@@ -67,6 +67,8 @@ struct Reading {
     position: StatePosition,
     records: Vec<(String, Vec<u8>)>,
     retry: Retry,
+    /// Asked for the next part, and not answered.
+    is_asked: bool,
 }
 
 #[derive(Debug)]
@@ -112,6 +114,14 @@ impl Rebuilding {
             return held.next();
         }
         held.max_by_key(|(position, id)| (*position, std::cmp::Reverse(*id)))
+    }
+
+    /// The next one after a server that holds the same state, if another does.
+    fn next_holder(&self, position: StatePosition, after: ServerId) -> ServerId {
+        let holds = |heard: &Heard| heard.told.is_some_and(|told| told.held == Some(position));
+        let mut holders = self.servers.iter().filter(|(_, heard)| holds(heard)).map(|(id, _)| *id);
+        let first = holders.clone().next();
+        holders.find(|id| *id > after).or(first).unwrap_or(after)
     }
 
     /// Who is missing of those who may hold something newer than what was found.
@@ -258,6 +268,7 @@ impl Coordinator {
         let whole = part.records.into_iter().filter_map(|record| Some((record.key, record.value?)));
         reading.records.extend(whole);
         reading.retry = Retry::new(&self.config);
+        reading.is_asked = false;
         if !part.last {
             return;
         }
@@ -307,19 +318,26 @@ impl Coordinator {
         for (target, address) in due {
             self.ask_address(now, (address, Header { target, ..header }), Asked::Tell(target), &StateTell {});
         }
-        let Some(reading) = &mut rebuilding.reading else { return };
+        let Some(mut reading) = rebuilding.reading.take() else { return };
+        if reading.is_asked && reading.retry.next() <= now {
+            // It may have died since it told what it holds: another one is read, from the first record on.
+            let next = rebuilding.next_holder(reading.position, reading.from);
+            if next != reading.from {
+                (reading.from, reading.records) = (next, Vec::new());
+            }
+        }
+        let reading = rebuilding.reading.insert(reading);
         let Some(address) = rebuilding.servers.get(&reading.from).map(|server| server.address) else {
             return;
         };
         if reading.retry.take(now, &self.config) {
+            reading.is_asked = true;
             let after = reading.records.last().map(|(key, _)| key.clone()).unwrap_or_default();
             let message = StateRead { position: Some(reading.position), after };
             let (target, asked) = (reading.from, Asked::Part(reading.from));
             self.ask_address(now, (address, Header { target, ..header }), asked, &message);
         }
-        if let Some(reading) = &rebuilding.reading {
-            rebuilding.wake = rebuilding.wake.min(reading.retry.next());
-        }
+        rebuilding.wake = rebuilding.wake.min(reading.retry.next());
     }
 
     fn look_at_found(&mut self, now: Instant, rebuilding: &mut Rebuilding) {
@@ -334,7 +352,8 @@ impl Coordinator {
             if rebuilding.reading.as_ref().is_none_or(|reading| reading.position != newest) {
                 let retry = Retry::new(&self.config);
                 let records = Vec::new();
-                rebuilding.reading = Some(Reading { from: holder, position: newest, records, retry });
+                rebuilding.reading =
+                    Some(Reading { from: holder, position: newest, records, retry, is_asked: false });
                 rebuilding.wake = now;
             }
             return;

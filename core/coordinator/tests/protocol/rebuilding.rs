@@ -121,6 +121,17 @@ fn nothing_is_begun_while_a_server_of_the_newest_list_is_missing() {
     assert!(!world.reports.iter().any(|text| text.contains("may be missing")));
 }
 
+// G1: it has died since it told what it holds, or stands still.
+#[test]
+fn a_state_that_one_holder_does_not_hand_out_is_read_from_another() {
+    let mut world = cluster_with_table(4);
+    let before = world.state().clone();
+    world.server_mut(1).deaf.insert(ramhold_wire::Opcode::StateRead);
+    lose_store(&mut world, &[]);
+    assert!(world.coordinator.is_active(), "{}", world.reports.join("\n"));
+    assert_same(&before, world.state());
+}
+
 // G1
 #[test]
 fn a_server_that_is_given_up_and_answers_is_not_given_up() {
