@@ -20,18 +20,28 @@ impl Log {
         self.index.first_end()
     }
 
-    /// Adds the keys of one bucket's objects that are over by now. False: no bucket may hold any.
+    /// Adds the keys of one bucket's objects that are over by now, and tells how many bytes it has read for that. None: no
+    /// bucket may hold any.
     ///
     /// The bucket is not looked at again for those that are told: remove them, or say that they are still there
     /// (`look_again`). A damaged entry is looked at again at `again`, when it may be repaired.
-    pub fn find_ended(&mut self, now: ClusterTime, again: ClusterTime, found: &mut Vec<EndedKey>) -> bool {
-        let Some(number) = self.index.due(now) else { return false };
+    pub fn find_ended(
+        &mut self,
+        now: ClusterTime,
+        again: ClusterTime,
+        found: &mut Vec<EndedKey>,
+    ) -> Option<u64> {
+        let number = self.index.due(now)?;
+        let mut read_bytes = 0;
         let mut entries = Vec::new();
         self.index.entries_of(number, &mut entries);
         let mut bound = None;
         for (_, at) in entries.into_iter().filter(|(what, _)| *what == What::Object) {
             let end = match self.memory.intact_record(at) {
-                Some(record) => record.expires,
+                Some(record) => {
+                    read_bytes += u64::from(record.entry_bytes);
+                    record.expires
+                }
                 None => Some(again),
             };
             match end {
@@ -44,7 +54,7 @@ impl Log {
             }
         }
         self.index.set_end(number, bound);
-        true
+        Some(read_bytes)
     }
 
     /// An object that was told as over is still there, and is to be told again from `again` on.

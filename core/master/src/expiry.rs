@@ -4,8 +4,9 @@
 //! knows when the next one ends, and removed in slices: at most `SLICE_OBJECTS` per `SLICE_INTERVAL` while there are
 //! requests, and slice after slice while there are none. Either way an object ends as if a client had removed it.
 //!
-//! Slices wait while a log is replayed here, because clients wait for that, and while `REMOVALS_MAX` removals of a stream
-//! are not durable yet, so that a stream that stands still gathers no more of them.
+//! Slices wait while a log is replayed here, because clients wait for that, and where there is no room for a removal: the
+//! cleaner makes room by itself, and removes what is over where it comes by. A stream of which `REMOVALS_MAX` removals are
+//! not durable yet gets no more of them, so that one that stands still gathers none; others go on.
 //!
 //! Not here: finding ended objects (log), what a removal is (`objects`). Rules: docs/protocols/cleaning.md, "Expiry".
 //! Catalogue: A12.
@@ -13,7 +14,7 @@
 use crate::Master;
 use crate::tablets::TabletState;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ClusterTime, Effects, Instant, Level, Status};
+use ramhold_base::{ClusterTime, Effects, Instant, Level};
 use ramhold_log::EndedKey;
 use ramhold_wire::View;
 use std::time::Duration;
@@ -22,12 +23,16 @@ use std::time::Duration;
 /// two microseconds, a look one.
 const SLICE_OBJECTS: usize = 64;
 const SLICE_BUCKETS: usize = 64;
+/// Bytes that it reads: each object of a bucket is read whole, to know that its end is not damaged.
+const SLICE_BYTES: u64 = 256 * 1024;
 /// Between slices while there are requests: removals then take a fifth of the shard's time, a quarter at most.
 const SLICE_INTERVAL: Duration = Duration::from_micros(500);
 /// Removals of one stream that may wait for their replicas. Readers of absent keys look through them.
 const REMOVALS_MAX: usize = 1024;
 /// How long slices are put off, and an object that could not be removed is left alone.
 const PAUSE: Duration = Duration::from_millis(100);
+/// The same after a slice that met a stream with too many removals: a device takes milliseconds for them.
+const CROWDED_PAUSE: Duration = Duration::from_millis(2);
 
 #[derive(Default)]
 pub(crate) struct Expiry {
@@ -76,31 +81,42 @@ impl Master {
 
     /// Removes what is over in the next buckets, and tells how long the next slice has to wait.
     fn expire_slice(&mut self, now: Instant, view: &View, effects: &mut Effects) -> Duration {
-        if !self.replays.is_empty()
-            || self.parked.values().any(|parked| parked.removal_count() >= REMOVALS_MAX)
-        {
+        if !self.replays.is_empty() {
             return PAUSE;
         }
         let time = view.time(now);
         let again = ClusterTime(time.0.saturating_add(PAUSE.as_millis() as u64));
         let mut ended = std::mem::take(&mut self.expiry.found);
+        let mut read_bytes = 0;
         for _ in 0..SLICE_BUCKETS {
-            if ended.len() >= SLICE_OBJECTS || !self.log.find_ended(time, again, &mut ended) {
+            if ended.len() >= SLICE_OBJECTS || read_bytes >= SLICE_BYTES {
                 break;
             }
+            let Some(bytes) = self.log.find_ended(time, again, &mut ended) else { break };
+            read_bytes += bytes;
         }
         if planted(Defect::ExpiredKept) {
             ended.clear();
         }
         let before = self.cleaning.counters.expired;
+        let (mut is_crowded, mut has_room) = (false, true);
         for (table, key) in ended.drain(..) {
             // Without a tablet here it is about to leave the index.
             let Some((tablet, hash)) = self.tablets.find(table, &key) else { continue };
-            let outcome = match tablet.state {
-                TabletState::Serving => self.expire_if_over(now, &tablet, table, hash, &key, view, effects),
-                TabletState::Recovering | TabletState::Taking => Err(Status::NotReady),
-            };
+            let removal_count = self.parked.get(&tablet.stream).map_or(0, |parked| parked.removal_count());
+            let is_full = removal_count >= REMOVALS_MAX;
+            is_crowded |= is_full;
+            let may_leave = tablet.state == TabletState::Serving && !self.migrating.blocks(table, hash);
+            if is_full || !may_leave || !has_room {
+                self.log.look_again(table, hash, again);
+                continue;
+            }
+            // Nobody waits for this removal, so no cleaning begins for it.
+            self.cleaning_runs = true;
+            let outcome = self.expire_if_over(now, &tablet, table, hash, &key, view, effects);
+            self.cleaning_runs = false;
             if outcome.is_err() {
+                has_room = false;
                 self.log.look_again(table, hash, again);
             }
         }
@@ -110,6 +126,11 @@ impl Master {
         self.expiry.found = ended;
         let requests = self.counters.reads + self.counters.writes;
         let is_idle = std::mem::replace(&mut self.expiry.requests, requests) == requests;
-        if is_idle { Duration::ZERO } else { SLICE_INTERVAL }
+        match (has_room, is_crowded, is_idle) {
+            (false, ..) => PAUSE,
+            (true, true, _) => CROWDED_PAUSE,
+            (true, false, true) => Duration::ZERO,
+            (true, false, false) => SLICE_INTERVAL,
+        }
     }
 }
