@@ -121,7 +121,19 @@ impl Master {
         let usage = self.log.usage();
         let frame = u64::from(self.config.geometry.segment_bytes);
         usage.free_bytes < usage.reserve_bytes + self.config.cleaning_runway_bytes
-            || (self.replicator.replicated_count() + HEADROOM_SEGMENTS) * frame > self.config.disk_bytes_max
+            || (self.replicator.replicated_count() + HEADROOM_SEGMENTS) * frame > self.disk_bytes_max()
+    }
+
+    /// What the frames of this log may take on each set of backups. Where all masters take no more than they give, frames
+    /// are left for heads and for what is recovered: without a frame for its next head a master can free none either.
+    fn disk_bytes_max(&self) -> u64 {
+        let replicas = u64::from(self.replicator.replicas_max());
+        let frame = u64::from(self.config.geometry.segment_bytes);
+        let fair = match (self.config.frames_max, replicas) {
+            (0, _) | (_, 0) => u64::MAX,
+            (frames, replicas) => (frames * 3 / 4 / replicas).saturating_mul(frame),
+        };
+        self.config.disk_bytes_max.min(fair)
     }
 
     pub(crate) fn cleaning_status(&self) -> CleaningStatus {
@@ -302,7 +314,7 @@ impl Master {
             is_whole: &|segment| replicator.is_complete(segment) && !scrub.is_damaged(segment),
             is_settled: &|segment| replicator.is_settled(segment),
             may_leave: &|segment| !self.is_settling(segment) || planted(Defect::SettlingCleaned),
-            disk_bytes_max: self.config.disk_bytes_max,
+            disk_bytes_max: self.disk_bytes_max(),
             is_two_level: self.config.two_level_cleaning,
             is_pressed: self.cleaning.is_pressed,
         };

@@ -81,6 +81,9 @@ pub struct MasterConfig {
     pub cleaning_runway_bytes: u64,
     /// What the frames of this log may take on each set of backups before only combined passes are made.
     pub disk_bytes_max: u64,
+    /// Frames that this server gives to others; its own segments take no more than three quarters of as many, all their
+    /// replicas counted, before only combined passes are made. 0: it gives none, and nothing is known.
+    pub frames_max: u64,
     /// Whether segments are compacted in memory before their replicas are cleaned too.
     pub two_level_cleaning: bool,
     pub replication: ReplicationConfig,
@@ -133,6 +136,7 @@ impl MasterConfig {
             // Twice what a pass frees: writes go on while one works.
             cleaning_runway_bytes: (log_bytes / 128).max(2 * segment),
             disk_bytes_max: u64::from(DISK_EXPANSION) * log_bytes,
+            frames_max: 0,
             two_level_cleaning: true,
             replication: ReplicationConfig::new(ShardId(0)),
             parked_count_max: 65_536,

@@ -143,6 +143,7 @@ pub struct Replicator {
     segments: BTreeMap<SegmentId, Segment>,
     /// Those of them that have replicas.
     replicated_count: u64,
+    replicas_max: u8,
     /// Segments with something left to do, but for copies; the heads are always in it.
     active: BTreeSet<SegmentId>,
     /// Primaries of this log on each backup, for placement.
@@ -176,6 +177,7 @@ impl Replicator {
             streams: BTreeMap::new(),
             segments: BTreeMap::new(),
             replicated_count: 0,
+            replicas_max: 0,
             active: BTreeSet::new(),
             primaries: BTreeMap::new(),
             copysets: CopysetCache::default(),
@@ -197,7 +199,13 @@ impl Replicator {
     pub fn add_stream(&mut self, stream: StreamId, durability: Durability, replicas: u8) {
         assert!(!self.streams.contains_key(&stream), "a stream is added once");
         assert_eq!(replicas == 0, durability == Durability::None);
+        self.replicas_max = self.replicas_max.max(replicas);
         self.streams.insert(stream, Stream::new(durability, replicas));
+    }
+
+    /// The most replicas that a stream has.
+    pub fn replicas_max(&self) -> u8 {
+        self.replicas_max
     }
 
     /// The log rolled the head of a stream: `segment` is the next head, and `opening` its tail right after the roll. If it

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 /// How long a cluster may take to come up, recoveries of a cold start not counted.
 const START_WITHIN: Duration = Duration::from_secs(60);
 /// A server's replicas take at most what the others' logs hold, three times over, and as much again during recoveries.
-const DISK_PER_MEMORY: u64 = 4;
+const DISK_PER_MEMORY: u64 = 8;
 
 /// For each process beside frames: the coordinator's store, logs, and what is written to measure the device.
 const OTHERS_BYTES: u64 = 16 << 20;
@@ -85,7 +85,7 @@ pub struct Dev {
     /// Memory of each server.
     #[arg(long, env = "RAMHOLD_MEMORY", value_name = "SIZE", default_value = "512MiB", value_parser = parse_bytes)]
     memory: u64,
-    /// Disk of each server; by default four times its memory, or its share of what the file system has free.
+    /// Disk of each server; by default eight times its memory, or its share of what the file system has free.
     #[arg(long, env = "RAMHOLD_DISK", value_name = "SIZE", value_parser = parse_bytes)]
     disk: Option<u64>,
     /// Where everything is kept. Without it: a temporary directory, removed at the end.

@@ -395,6 +395,7 @@ impl Prepared {
         master_config.replication.copy_bytes_per_second = arguments.copy_rate;
         master_config.scrub_bytes_per_second = arguments.scrub_rate;
         master_config.disk_bytes_max = u64::from(arguments.disk_expansion) * self.memory.log_bytes;
+        master_config.frames_max = u64::from(self.frames_max);
         ServerConfig {
             advertise,
             coordinator: self.coordinator,

@@ -33,8 +33,14 @@ impl Dev {
 
     /// Starts it, and waits for its banner, which it prints when it is healthy.
     fn start(&self, replicas: &str) -> Result<(Process, String), Failure> {
+        self.start_with(replicas, &[])
+    }
+
+    fn start_with(&self, replicas: &str, more: &[&str]) -> Result<(Process, String), Failure> {
         let log = self.scratch.dir().join(format!("dev-{replicas}.log"));
-        let process = Process::start("dev", &self.arguments(replicas), &log);
+        let mut arguments = self.arguments(replicas);
+        arguments.extend(more.iter().map(OsString::from));
+        let process = Process::start("dev", &arguments, &log);
         let banner = wait_for("the banner", START_WITHIN, || {
             if let Some(status) = process.ended() {
                 return Err(Failure(format!("dev has ended: {status}\n{}", printed(&log))));
@@ -127,6 +133,21 @@ fn a_table_gets_the_replicas_that_the_cluster_was_started_with() -> Result<(), F
         "what it has"
     );
     assert_eq!(dev.ask(&["get", "t", "hello"]), "world");
+    stop(process)
+}
+
+// B4, C7, D3: each time every master begins a segment, and what it holds of the one before is a result at most.
+#[test]
+fn tables_that_come_and_go_leave_frames_for_others() -> Result<(), Failure> {
+    let _machine = crate::machine();
+    let dev = Dev::new();
+    let (process, _) = dev.start_with("2", &["--disk", "256MiB"])?;
+    for round in 0..60 {
+        assert_eq!(dev.say("SET key 1"), "+OK", "round {round}");
+        assert_eq!(dev.say("FLUSHALL"), "+OK", "round {round}");
+    }
+    let status = dev.ask(&["status"]);
+    assert!(status.starts_with("healthy: 3 of 3 servers up"), "{status}");
     stop(process)
 }
 
