@@ -309,7 +309,10 @@ impl Backup {
         match () {
             () if self.failed.is_some() => 0,
             () if self.growth.is_short() => u64::from(self.space.frames_free()),
-            () => u64::from(self.space.frames_max).saturating_sub(self.space.frames_used()),
+            // A maximum that was lowered takes no frames away.
+            () => u64::from(self.space.frames_max)
+                .saturating_sub(self.space.frames_used())
+                .max(u64::from(self.space.frames_free())),
         }
     }
 

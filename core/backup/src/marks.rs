@@ -1,11 +1,11 @@
 //! Places in a backup's life where a crash is interesting, told as reports so that a simulator can strike there.
 //!
-//! A mark is a report of level `Debug` whose text is one of `MARKS`.
+//! A mark is a report of level `Debug`. `MARKS` are those at which a crash is interesting; others are counted alone.
 
 use ramhold_base::{Effects, Level};
 
-/// All marks: what has just happened.
-pub const MARKS: [&str; 15] = [
+/// What has just happened that a crash may catch half done.
+pub const MARKS: [&str; 13] = [
     OPENED,
     DATA_WRITTEN,
     CERTIFICATE_WRITTEN,
@@ -19,8 +19,6 @@ pub const MARKS: [&str; 15] = [
     RANGES_TOLD,
     SEGMENT_DIVIDED,
     SUPERBLOCK_WRITTEN,
-    SHORT_OF_FRAMES,
-    FRAMES_AGAIN,
 ];
 
 /// A replica exists in memory; nothing of it is written.
@@ -50,7 +48,7 @@ pub(crate) const SEGMENT_DIVIDED: &str = "mark:backup_segment_divided";
 /// The superblock is written, not yet on the device for certain.
 pub(crate) const SUPERBLOCK_WRITTEN: &str = "mark:backup_superblock_written";
 
-/// The device has no room for another frame.
+/// The device has no room for another frame. Nothing of it is durable, so a crash finds it as any other.
 pub(crate) const SHORT_OF_FRAMES: &str = "mark:backup_short_of_frames";
 /// There are enough free frames again after that.
 pub(crate) const FRAMES_AGAIN: &str = "mark:backup_frames_again";

@@ -110,25 +110,29 @@ impl StoreFile {
             return Ok(());
         }
         let wanted_to = length + length.max(SPARE_BYTES);
-        let reserved = loop {
-            // The length stays as the engine has set it.
-            match rustix::fs::fallocate(&self.plain, FallocateFlags::KEEP_SIZE, 0, wanted_to) {
-                Err(Errno::INTR) => {}
-                other => break other,
-            }
-        };
-        // A file that became shorter has lost what was reserved behind its end.
+        if self.allocate(wanted_to) {
+            self.reserved = (length, wanted_to);
+            return Ok(());
+        }
+        // A file that became shorter has lost what was reserved behind its end. Where there is less than wanted, a commit
+        // needs little, and the engine takes free pages of the file first.
         let is_enough = length > reserved_for && reserved_to >= length + COMMIT_ROOM_BYTES;
-        match reserved {
-            Err(Errno::NOSPC | Errno::DQUOT) if is_enough => Ok(()),
-            Err(Errno::NOSPC | Errno::DQUOT) => {
-                let free = rustix::fs::fstatvfs(&self.plain)
-                    .map_or(0, |space| space.f_bavail.saturating_mul(space.f_frsize));
-                Err(format!("{} of {} KiB free", free / 1024, length.max(SPARE_BYTES) / 1024))
-            }
-            Ok(()) | Err(_) => {
-                self.reserved = (length, wanted_to);
-                Ok(())
+        if is_enough || self.allocate(length + COMMIT_ROOM_BYTES) {
+            return Ok(());
+        }
+        let free = rustix::fs::fstatvfs(&self.plain)
+            .map_or(0, |space| space.f_bavail.saturating_mul(space.f_frsize));
+        Err(format!("{} of {} KiB free", free / 1024, COMMIT_ROOM_BYTES / 1024))
+    }
+
+    /// Reserves the file up to there; false when the device has no room for that.
+    fn allocate(&self, to: u64) -> bool {
+        loop {
+            // The length stays as the engine has set it.
+            match rustix::fs::fallocate(&self.plain, FallocateFlags::KEEP_SIZE, 0, to) {
+                Err(Errno::INTR) => {}
+                Err(Errno::NOSPC | Errno::DQUOT) => return false,
+                Ok(()) | Err(_) => return true,
             }
         }
     }

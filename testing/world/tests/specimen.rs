@@ -14,7 +14,7 @@ fn specimen(planted: Option<Planted>) -> Specimen {
 #[test]
 fn a_correct_store_passes_under_all_faults() {
     let mut tally = Tally::default();
-    for seed in 0..100 {
+    for seed in 0..300 {
         let report = run(&specimen(None), seed, &Plan::seconds(SECONDS), None);
         let found: Vec<String> =
             report.verdict.violations.iter().map(|v| v.describe(&report.history)).collect();

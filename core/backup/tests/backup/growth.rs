@@ -104,8 +104,7 @@ fn a_backup_starts_on_a_full_device_and_holds_what_it_held() {
     rig.pass(A_WHILE);
     assert!(fill(&mut rig, 5) > 900);
 
-    let mut disk = Disk::default();
-    disk.frames_bytes_max = Some(0);
+    let disk = Disk { frames_bytes_max: Some(0), ..Disk::default() };
     let mut rig = Rig::on(roomy(), disk, 1);
     assert_eq!(rig.backup.status(rig.now).frames, 0);
     assert_eq!(fill(&mut rig, 1), 0);
