@@ -228,7 +228,10 @@ impl Coordinator {
         let mut anew: Vec<RecoveryId> = Vec::new();
         for owner in naming {
             if self.state.is_up(owner) {
-                let_go.insert(owner);
+                // R buffers had it; some may have died since, and found no frames elsewhere.
+                if self.lone_segments_of(owner) == Some(0) {
+                    let_go.insert(owner);
+                }
                 continue;
             }
             let Some(id) = self.state.recovery_of(owner).map(|record| record.id) else { continue };
@@ -318,21 +321,37 @@ impl Coordinator {
     }
 
     /// Whether the logs are proven that parts of this one are to be recovered from as well; those that are not are asked
-    /// for.
+    /// for. One of which something is at nobody who is there holds up only its own parts.
     pub(crate) fn has_earlier(&mut self, now: Instant, crashed: ServerId, recovery: &mut Recovery) -> bool {
         if recovery.plan.is_some() {
             return true;
         }
         let mut all = true;
+        recovery.lacking.clear();
         for server in self.earlier_logs_of(crashed) {
             let Some(id) = self.state.recovery_of(server).map(|record| record.id) else { continue };
             let kept = self.recoveries.entry(id).or_insert_with(|| Recovery::new(now, Instant::ZERO));
-            all &= kept.is_proven(now, &self.config);
+            if kept.is_lacking() {
+                recovery.lacking.insert(server);
+            } else {
+                all &= kept.is_proven(now, &self.config);
+            }
         }
-        if !all {
+        if !all || !recovery.lacking.is_empty() {
             recovery.wake = recovery.wake.min(now + EARLIER_INTERVAL);
         }
         all
+    }
+
+    /// Whether a dead owner's range is to be recovered from one of these logs as well.
+    pub(crate) fn is_recovered_from_any(
+        &self,
+        crashed: ServerId,
+        range: &PartitionRange,
+        logs: &BTreeSet<ServerId>,
+    ) -> bool {
+        let piece = (!logs.is_empty()).then(|| self.piece_of(crashed, range)).flatten();
+        piece.is_some_and(|piece| piece.earlier_positions().any(|earlier| logs.contains(&earlier.server)))
     }
 
     /// Takes over what is known by now of the logs that a division is recovered from as well. If they are not what they

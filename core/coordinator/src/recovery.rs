@@ -48,6 +48,8 @@ pub(crate) struct Recovery {
     /// What was last reported as missing.
     missing_told: Vec<Missing>,
     pub(crate) plan: Option<Plan>,
+    /// Earlier logs of some tablets that lack something: the others are divided without those tablets.
+    pub(crate) lacking: BTreeSet<ServerId>,
     /// Whether it may be replayed; see `room`.
     pub(crate) admission: Admission,
     /// Until then the dead server may answer reads: as far as backups and coordinators have told what they granted.
@@ -91,6 +93,7 @@ impl Recovery {
             missing: Vec::new(),
             missing_told: Vec::new(),
             plan: None,
+            lacking: BTreeSet::new(),
             admission: Admission::None,
             lease_until,
             lease_over: false,
@@ -123,6 +126,11 @@ impl Recovery {
     pub(crate) fn is_proven(&self, now: Instant, config: &crate::CoordinatorConfig) -> bool {
         let patient = self.complete_since.map(|since| since + config.ask_wait);
         patient.is_some_and(|until| until <= now || self.all_answered())
+    }
+
+    /// Whether something of its log is at nobody who is there.
+    pub(crate) fn is_lacking(&self) -> bool {
+        !self.missing.is_empty() && !self.changed && self.all_answered()
     }
 
     /// Whether what is known of its log is what everybody in the list of this version has told.
@@ -269,6 +277,10 @@ impl Coordinator {
             }
         }
         self.refresh_earlier(now, recovery);
+        if !recovery.lacking.is_empty() && recovery.plan.as_ref().is_some_and(Plan::is_live) {
+            // What was left out comes next, as soon as its logs are there.
+            recovery.plan = None;
+        }
         let may_divide = self.may_divide(now, id, recovery, cold_ready)
             && self.has_earlier(now, crashed, recovery)
             && self.admit(now, id, recovery);
@@ -475,7 +487,8 @@ impl Coordinator {
         let Some(proof) = recovery.proof.clone() else { return };
         let Some(crashed) = self.state.recoveries.get(&id).map(|r| r.crashed) else { return };
         let time = self.time(now);
-        let tablets = self.dead_tablets(crashed, &proof);
+        let mut tablets = self.dead_tablets(crashed, &proof);
+        tablets.retain(|tablet| !self.is_recovered_from_any(crashed, &tablet.range, &recovery.lacking));
         if tablets.is_empty() {
             return;
         }

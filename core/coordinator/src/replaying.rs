@@ -135,6 +135,11 @@ impl Plan {
         self.partitions.iter().any(|partition| matches!(partition.state, Replay::Running { .. }))
     }
 
+    /// Whether all of it is live.
+    pub fn is_live(&self) -> bool {
+        self.partitions.iter().all(|partition| matches!(partition.state, Replay::Live))
+    }
+
     /// Whether a partition that is not live has ranges of this table.
     pub fn has_pending(&self, table: TableId) -> bool {
         let pending =

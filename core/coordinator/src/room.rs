@@ -135,6 +135,11 @@ impl Coordinator {
         }
     }
 
+    /// Segments of what was recovered at a server that are in its memory alone, as it has told.
+    pub(crate) fn lone_segments_of(&self, server: ServerId) -> Option<u64> {
+        self.rooms.reports.get(&server).map(|report| report.lone_segments)
+    }
+
     /// Free frames that a server has told of.
     pub(crate) fn frames_of(&self, server: ServerId) -> Option<u64> {
         self.rooms.reports.get(&server).map(|report| report.frames)

@@ -92,7 +92,12 @@ impl Coordinator {
 
     fn recovery_report(&self, record: &RecoveryRecord) -> RecoveryReport {
         let live = self.recoveries.get(&record.id);
-        let missing = live.map_or(&[][..], |r| &r.missing);
+        let missing = live.map_or(&[][..], |r| &r.missing).iter().map(|m| m.to_string());
+        // What parts of it are recovered from as well, and lacks something.
+        let earlier = live.iter().flat_map(|r| &r.lacking).filter_map(|server| {
+            let first = self.recoveries.get(&self.state.recovery_of(*server)?.id)?.missing.first()?;
+            Some(format!("of the log of {server}, which parts of it are in as well: {first}"))
+        });
         RecoveryReport {
             recovery: record.id,
             crashed: record.crashed,
@@ -107,7 +112,7 @@ impl Coordinator {
             segments: record.segments,
             bytes: record.bytes,
             records: record.records,
-            missing: missing.iter().take(MISSING_COUNT_MAX).map(|m| m.to_string()).collect(),
+            missing: missing.chain(earlier).take(MISSING_COUNT_MAX).collect(),
             failed_attempts: record.failed_attempts,
             tablets: record.tablets,
             cause: record.cause.clone(),
@@ -175,7 +180,7 @@ pub(crate) fn phase(recovery: &Recovery) -> RecoveryPhase {
         RecoveryPhase::WaitingForRoom
     } else if recovery.plan.is_some() {
         RecoveryPhase::Replaying
-    } else if !recovery.missing.is_empty() {
+    } else if !recovery.missing.is_empty() || !recovery.lacking.is_empty() {
         RecoveryPhase::Incomplete
     } else {
         RecoveryPhase::Asking

@@ -109,6 +109,13 @@ impl Master {
         self.unsettled().next().is_some() || self.replays.values().any(|replay| replay.is_live())
     }
 
+    /// Segments of positions that R buffers had, and of which no backup has the whole now.
+    pub fn lone_segments(&self) -> u64 {
+        let told = self.settling.positions.iter().filter(|p| !p.is_new && !p.is_flushed);
+        let is_lone = |segment: &SegmentId| !self.replicator.replicas_of(*segment).any(|seen| seen.closed);
+        told.flat_map(|position| &position.segments).filter(|segment| is_lone(segment)).count() as u64
+    }
+
     /// For what backups are to be asked.
     pub(crate) fn settling_wishes(&self) -> Vec<FlushWish> {
         self.unsettled().filter(|p| !p.is_flushed).flat_map(|p| self.wishes_to_settle(p)).collect()

@@ -74,6 +74,7 @@ impl ServerNode {
                 let report = RoomReport {
                     frames: self.backup.frames_left(),
                     log_bytes: self.master.as_ref().map_or(0, Master::room_bytes),
+                    lone_segments: self.master.as_ref().map_or(0, Master::lone_segments),
                 };
                 match status {
                     Ok(()) => reply_with(effects, to, header, Status::Ok, &report),

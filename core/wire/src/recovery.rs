@@ -313,6 +313,10 @@ pub struct RoomReport {
     /// Memory of the log that is neither live nor held in reserve, in bytes; 0: it is no master.
     #[n(1)]
     pub log_bytes: u64,
+    /// Segments of what was recovered here that no backup has as a whole any more, though R had them.
+    #[n(2)]
+    #[cbor(default)]
+    pub lone_segments: u64,
 }
 
 impl Message for Room {

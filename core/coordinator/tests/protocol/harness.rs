@@ -709,7 +709,7 @@ impl World {
             has_failed: false,
             lease_millis: 0,
             copyset_rings: None,
-            room: RoomReport { frames: 1 << 20, log_bytes: 1 << 40 },
+            room: RoomReport { frames: 1 << 20, log_bytes: 1 << 40, lone_segments: 0 },
             weights: Vec::new(),
             weights_asked: 0,
             worked: RecoveryWorked::default(),

@@ -313,7 +313,7 @@ fn masters_with_more_room_get_more_of_several_dead_logs() {
         for port in left.clone() {
             let server = world.server_mut(port);
             let log_bytes = if port == 6 { 10_000_000 } else { 1_000_000 };
-            (server.diligent, server.room) = (false, RoomReport { frames, log_bytes });
+            (server.diligent, server.room) = (false, RoomReport { frames, log_bytes, lone_segments: 0 });
         }
         world.run_until("all are dead", |w| w.state().recoveries.len() == usize::from(dead));
         for number in 1..=dead {

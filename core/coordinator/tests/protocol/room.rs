@@ -56,7 +56,7 @@ fn report_of(world: &mut World, crashed: ServerId) -> RecoveryReport {
 }
 
 fn room(frames: u64, log_bytes: u64) -> RoomReport {
-    RoomReport { frames, log_bytes }
+    RoomReport { frames, log_bytes, lone_segments: 0 }
 }
 
 fn finish_one(world: &mut World) {
@@ -357,6 +357,56 @@ fn an_older_log_is_let_go_for_want_of_frames_when_two_backups_have_the_whole_one
     assert!(is_listed(&world, second));
     let piece = live_piece(&world);
     assert!(piece.owner == third && piece.is_recovered_from(second));
+}
+
+// D2: those that had it have died, and others have no frames.
+#[test]
+fn a_kept_log_stays_while_its_piece_is_in_one_memory_alone() {
+    let mut world = World::cluster(6);
+    world.create("users", buffered(2, 1));
+    (2..=6).for_each(|port| world.server_mut(port).diligent = false);
+    let owner = pass_on(&mut world, ServerId(1));
+    world.tell_settled(false);
+    (2..=6).for_each(|port| world.server_mut(port).room = RoomReport { lone_segments: 1, ..room(0, 0) });
+    world.run(Duration::from_secs(60));
+    assert!(is_listed(&world, ServerId(1)) && live_piece(&world).owner == owner);
+    (2..=6).for_each(|port| world.server_mut(port).room = room(0, 0));
+    world.run(Duration::from_secs(30));
+    assert!(!is_listed(&world, ServerId(1)), "its frames are free");
+}
+
+// F6: one piece of the dead owner is in an older log too, and that lacks something. Its other tablets do not wait for it.
+#[test]
+fn an_older_log_that_lacks_something_holds_up_its_own_pieces_alone() {
+    let mut world = World::cluster(6);
+    world.create("users", buffered(2, 6));
+    (1..=6).for_each(|port| world.server_mut(port).diligent = false);
+    let owner = pass_on(&mut world, ServerId(1));
+    let away = (2..=6).find(|port| world.server_mut(*port).id != owner).expect("four others");
+    let away_id = world.server_mut(away).id;
+    leave_log_to(&mut world, ServerId(1), &[away]);
+    pass_on(&mut world, away_id);
+    let named =
+        |world: &World| world.state().tables.values().flat_map(|t| t.tablets.clone()).collect::<Vec<_>>();
+    let is_of_both = |piece: &TabletRecord| piece.owner == owner && piece.is_recovered_from(ServerId(1));
+    assert!(named(&world).iter().any(is_of_both));
+    assert!(named(&world).iter().any(|piece| piece.owner == owner && !is_of_both(piece)));
+
+    kill_owner(&mut world, owner);
+    world.run(Duration::from_secs(3));
+    let (at, recover) = at_work(&world).into_iter().find(|(_, r)| r.crashed == owner).expect("divided");
+    world.finish(at, &recover);
+    world.run(Duration::from_secs(3));
+    assert!(named(&world).iter().filter(|piece| piece.owner == owner).all(is_of_both));
+    let missing = report_of(&mut world, owner).missing;
+    assert!(missing.iter().any(|text| text.contains("of the log of s1")), "{missing:?}");
+
+    world.enlist_again(away, Some(away_id));
+    world.give_head(ServerId(1), 2, &[away]);
+    world.run_until("recovered", |w| w.is_over(owner));
+    let is_from_both =
+        |piece: &TabletRecord| piece.is_recovered_from(owner) && piece.is_recovered_from(ServerId(1));
+    assert_eq!(named(&world).iter().filter(|piece| is_from_both(piece)).count(), 1);
 }
 
 // D2: should its owner die, the rest of what is live stands in the older log alone.
