@@ -730,7 +730,8 @@ impl Coordinator {
             | Opcode::TabletWeights
             | Opcode::StateCopy
             | Opcode::StateTell
-            | Opcode::Publish => Err(Status::UnknownOpcode),
+            | Opcode::Publish
+            | Opcode::Listeners => Err(Status::UnknownOpcode),
         }
     }
 

@@ -4,7 +4,7 @@ use crate::server::{Phase, ServerNode};
 use ramhold_base::{ConnId, Effects, Instant, Level, Peer, ServerId, Status};
 use ramhold_master::Master;
 use ramhold_wire::membership::{ServerListReached, ServerListUpdate, ServerState};
-use ramhold_wire::pubsub::{Publish, Published};
+use ramhold_wire::pubsub::{Listeners, ListenersTold, Publish, Published};
 use ramhold_wire::recovery::RoomReport;
 use ramhold_wire::status::{Pong, ProcessStatus, Reach};
 use ramhold_wire::{Header, Opcode, ReplicaPlacement, Standing, decode, reply, reply_with};
@@ -103,6 +103,20 @@ impl ServerNode {
                         reply_with(effects, to, header, Status::Ok, &published);
                     }
                     (Ok(_), None) => reply_with(effects, to, header, Status::Ok, &Published { heard: 0 }),
+                    (Err(status), _) => reply(effects, to, header, status),
+                }
+            }
+            Opcode::Listeners => {
+                if let Err(status) = self.check_serving(header) {
+                    return reply(effects, to, header, status);
+                }
+                match (decode::<Listeners>(body), &self.resp) {
+                    (Ok(message), Some(resp)) => {
+                        reply_with(effects, to, header, Status::Ok, &resp.on_listeners(&message));
+                    }
+                    (Ok(_), None) => {
+                        reply_with(effects, to, header, Status::Ok, &ListenersTold { names: Vec::new() });
+                    }
                     (Err(status), _) => reply(effects, to, header, status),
                 }
             }

@@ -95,6 +95,7 @@ opcodes! {
 
     // Servers to servers (J1).
     Publish = 70;
+    Listeners = 71;
 
     // Operators to the coordinator (F2).
     LossAccept = 80;

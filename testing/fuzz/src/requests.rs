@@ -104,6 +104,7 @@ const OTHERS: &[Through] = &[
     message::<status::LossAccept>,
     message::<status::Reach>,
     message::<pubsub::Publish>,
+    message::<pubsub::Listeners>,
     message::<copies::StateCopy>,
     message::<copies::StateTell>,
     message::<copies::StateRead>,

@@ -176,7 +176,7 @@ pub const PUBSUB: Command = Command {
             complexity: "O(N) with N the shard channels that clients listen to",
             usage: "[pattern]",
             summary: "Lists the shard channels that clients listen to.",
-            note: "Of the server that is asked.",
+            note: "",
             run: Run::Front(Front::PubSubShardChannels),
             ..Command::BASE
         },
@@ -189,7 +189,7 @@ pub const PUBSUB: Command = Command {
             complexity: "O(N) with N the shard channels named",
             usage: "[shardchannel [shardchannel ...]]",
             summary: "Tells how many connections listen to each shard channel that is named.",
-            note: "Of the server that is asked.",
+            note: "",
             run: Run::Front(Front::PubSubShardNumSub),
             ..Command::BASE
         },

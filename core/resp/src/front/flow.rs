@@ -394,7 +394,7 @@ impl Resp {
                 running.work = if is_over { Work::Done } else { Work::Walk(walk) };
                 running.reply = reply;
             }
-            Work::Publish(_) => {}
+            Work::Others(_) => {}
             Work::Cluster(front) => {
                 let mut reply = Vec::new();
                 let writer = Reply::new(&mut reply, connection.protocol);

@@ -1,7 +1,7 @@
 //! Messages for whoever listens, across the cluster.
 //!
 //! Each server knows the subscribers that are connected to it. Who publishes has all servers told, and hears from each how
-//! many there were. A message is told at most once, as in Redis: a subscriber that is away, or whose server is, misses it.
+//! many there were; who asks with `PUBSUB` what is listened to hears of those of all servers. A message is told at most once, as in Redis: a subscriber that is away, or whose server is, misses it.
 //! Messages to shard channels take the same way, since a subscriber may be connected to any server.
 //!
 //! A transaction's messages go out when its commit is done. `EXEC` then does not wait for other servers: it tells how many
@@ -9,24 +9,77 @@
 
 use super::connection::Connection;
 use super::flow::Taking;
+use super::immediate::is_publication;
 use super::running::Work;
 use super::subscriptions::Kind;
 use super::{Host, PATTERN_BYTES_MAX, PATTERN_TOO_LONG, PUBLISH_ROLE, Resp, send};
 use crate::glob::{Case, matches};
 use crate::{Command, Fault, Front, Reply};
 use ramhold_base::{ConnId, Effects, Input, Instant, Lost, Peer, Status};
-use ramhold_wire::pubsub::{Publish as Message, Published};
+use ramhold_wire::control::Message as Request;
+use ramhold_wire::pubsub::{
+    Listened, Listeners, ListenersTold, NAMES_BYTES_MAX, Name, Publish as Message, Published,
+};
 use ramhold_wire::{calls, decode, frame, request};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// How long a server is waited for that should say how many heard.
 const WITHIN: Duration = Duration::from_secs(1);
+const TOO_LONG: Fault = Fault::fixed("ERR the channels that are asked for have at most 1048576 bytes");
 
-/// A message that other servers are being told.
+/// What other servers are being told or asked.
 #[derive(Debug)]
-pub struct Publish {
+pub struct Asked {
+    front: Front,
     unanswered: usize,
-    heard: u64,
+    gathered: Gathered,
+}
+
+/// What is known of all servers so far.
+#[derive(Debug)]
+enum Gathered {
+    /// Subscribers that heard a message.
+    Heard(u64),
+    /// What is listened to, with how many do.
+    Names(BTreeMap<Vec<u8>, u64>),
+}
+
+impl Gathered {
+    /// What a server has answered; none: it does not.
+    fn add(&mut self, body: Option<&[u8]>) {
+        let Some(body) = body else { return };
+        match self {
+            Gathered::Heard(heard) => *heard += decode::<Published>(body).map_or(0, |told| told.heard),
+            Gathered::Names(names) => {
+                for Name { name, count } in
+                    decode::<ListenersTold>(body).map_or(Vec::new(), |told| told.names)
+                {
+                    *names.entry(name).or_default() += count;
+                }
+            }
+        }
+    }
+
+    fn reply(&self, front: Front, args: &[&[u8]], reply: &mut Reply<'_>) {
+        match self {
+            Gathered::Heard(heard) => reply.integer(*heard as i64),
+            Gathered::Names(names) => match front {
+                Front::PubSubNumPat => reply.integer(names.len() as i64),
+                Front::PubSubNumSub | Front::PubSubShardNumSub => {
+                    reply.array(2 * (args.len() - 2));
+                    for name in &args[2..] {
+                        reply.bulk(name);
+                        reply.integer(names.get(*name).copied().unwrap_or(0) as i64);
+                    }
+                }
+                _ => {
+                    reply.array(names.len());
+                    names.keys().for_each(|name| reply.bulk(name));
+                }
+            },
+        }
+    }
 }
 
 /// What a command listens to or asks for.
@@ -90,31 +143,28 @@ impl Resp {
                     "ERR unknown subcommand or wrong number of arguments for '{name}'. Try PUBSUB HELP."
                 )));
             }
-            Front::PubSubChannels | Front::PubSubShardChannels => {
-                let is_asked =
-                    |name: &&Vec<u8>| args.get(2).is_none_or(|pattern| matches(pattern, name, Case::Matters));
-                let names: Vec<&Vec<u8>> = self.subscribers.names(kind).filter(is_asked).collect();
-                reply.array(names.len());
-                names.into_iter().for_each(|name| reply.bulk(name));
+            Front::PubSubNumSub | Front::PubSubShardNumSub
+                if args[2..].iter().map(|name| name.len()).sum::<usize>() > NAMES_BYTES_MAX =>
+            {
+                reply.fault(&TOO_LONG);
             }
-            Front::PubSubNumSub | Front::PubSubShardNumSub => {
-                reply.array(2 * (args.len() - 2));
-                for name in &args[2..] {
-                    reply.bulk(name);
-                    reply.integer(self.subscribers.count(kind, name) as i64);
-                }
-            }
-            Front::PubSubNumPat => reply.integer(self.subscribers.names(kind).count() as i64),
             _ => {
                 let seq = self.next_seq();
-                let message = message(kind, args);
-                let others = self.tell_others(now, (conn, seq), &message, host, effects);
-                let own = if connection.is_subscribed() { Some((conn, &*connection)) } else { None };
-                let heard = self.tell(&message, own, effects);
-                if others == 0 {
-                    reply.integer(heard as i64);
+                let (others, gathered) = if is_publication(front) {
+                    let message = message(kind, args);
+                    let others = self.tell_others(now, (conn, seq), &message, host, effects);
+                    let own = if connection.is_subscribed() { Some((conn, &*connection)) } else { None };
+                    (others, Gathered::Heard(self.tell(&message, own, effects)))
                 } else {
-                    let work = Work::Publish(Publish { unanswered: others, heard });
+                    let message = question(front, kind, args);
+                    let others = self.tell_others(now, (conn, seq), &message, host, effects);
+                    let own = self.on_listeners(&message).names.into_iter();
+                    (others, Gathered::Names(own.map(|named| (named.name, named.count)).collect()))
+                };
+                if others == 0 {
+                    gathered.reply(front, args, &mut reply);
+                } else {
+                    let work = Work::Others(Asked { front, unanswered: others, gathered });
                     self.run_front(connection, (row, seq), args, work);
                     return Taking::Done;
                 }
@@ -139,12 +189,12 @@ impl Resp {
         }
     }
 
-    /// Has the other servers told; how many there are. `waits`: whose command waits for what they say.
+    /// Has the other servers told or asked; how many there are. `waits`: whose command waits for what they say.
     fn tell_others(
         &mut self,
         now: Instant,
         waits: (ConnId, u64),
-        message: &Message,
+        message: &impl Request,
         host: &mut impl Host,
         effects: &mut Effects,
     ) -> usize {
@@ -180,7 +230,34 @@ impl Resp {
         Published { heard: self.tell(message, None, effects) }
     }
 
-    /// Answers of other servers to what was published, or that none will come.
+    /// What clients of this server listen to.
+    pub fn on_listeners(&self, message: &Listeners) -> ListenersTold {
+        let kind = match message.kind {
+            Listened::Channels => Kind::Channels,
+            Listened::Patterns => Kind::Patterns,
+            Listened::ShardChannels => Kind::ShardChannels,
+        };
+        let counted =
+            |name: &Vec<u8>| Name { name: name.clone(), count: self.subscribers.count(kind, name) as u64 };
+        if let Some(names) = &message.names {
+            return ListenersTold { names: names.iter().map(|named| counted(&named.name)).collect() };
+        }
+        let pattern = message.pattern.as_ref();
+        let fits = |name: &&Vec<u8>| pattern.is_none_or(|pattern| matches(pattern, name, Case::Matters));
+        let mut left = NAMES_BYTES_MAX;
+        let has_room = |name: &&Vec<u8>| match left.checked_sub(name.len()) {
+            Some(after) => {
+                left = after;
+                true
+            }
+            None => false,
+        };
+        ListenersTold {
+            names: self.subscribers.names(kind).filter(fits).take_while(has_room).map(counted).collect(),
+        }
+    }
+
+    /// Answers of other servers to what was published or asked, or that none will come.
     pub(super) fn on_calls(&mut self, now: Instant, input: &Input<'_>) {
         let mut over = Vec::new();
         match input {
@@ -190,39 +267,36 @@ impl Resp {
                     return;
                 }
                 if let Some(call) = self.calls.answered(header.rpc) {
-                    let heard = match header.status() {
-                        Status::Ok => decode::<Published>(body).map_or(0, |published| published.heard),
-                        _ => 0,
-                    };
-                    over.push((call.context, heard));
+                    over.push((call.context, Some(body).filter(|_| header.status() == Status::Ok)));
                 }
             }
             Input::Lost { addr, how: Lost::Refused | Lost::Broken } => {
-                over.extend(self.calls.lost(*addr).into_iter().map(|call| (call.context, 0)));
+                over.extend(self.calls.lost(*addr).into_iter().map(|call| (call.context, None)));
             }
             _ => {
                 while let Some(call) = self.calls.overdue(now) {
-                    over.push((call.context, 0));
+                    over.push((call.context, None));
                 }
             }
         }
-        for ((conn, seq), heard) in over {
-            self.on_heard(conn, seq, heard);
+        for ((conn, seq), body) in over {
+            self.on_heard(conn, seq, body);
         }
     }
 
-    fn on_heard(&mut self, conn: ConnId, seq: u64, heard: u64) {
+    fn on_heard(&mut self, conn: ConnId, seq: u64, body: Option<&[u8]>) {
         let Some(connection) = self.connections.get_mut(&conn) else { return };
         let protocol = connection.protocol;
         let Some(at) = connection.find(seq) else { return };
         let running = &mut connection.running[at];
-        let Work::Publish(publish) = &mut running.work else { return };
-        publish.heard += heard;
-        publish.unanswered -= 1;
-        if publish.unanswered == 0 {
-            let heard = publish.heard;
-            Reply::new(&mut running.reply, protocol).integer(heard as i64);
-            running.work = Work::Done;
+        let Work::Others(asked) = &mut running.work else { return };
+        asked.gathered.add(body);
+        asked.unanswered -= 1;
+        if asked.unanswered == 0
+            && let Work::Others(asked) = std::mem::replace(&mut running.work, Work::Done)
+        {
+            let reply = &mut Reply::new(&mut running.reply, protocol);
+            asked.gathered.reply(asked.front, &running.args.list(), reply);
             connection.reply_bytes += connection.running[at].reply.len();
             if at == 0 {
                 self.touched.push(conn);
@@ -233,6 +307,20 @@ impl Resp {
 
 /// Waits for no answer; no connection of a process has this number.
 const NOBODY: (ConnId, u64) = (ConnId(u64::MAX), 0);
+
+fn question(front: Front, kind: Kind, args: &[&[u8]]) -> Listeners {
+    let is_counted = matches!(front, Front::PubSubNumSub | Front::PubSubShardNumSub);
+    let named = |name: &&[u8]| Name { name: name.to_vec(), count: 0 };
+    Listeners {
+        kind: match kind {
+            Kind::Channels => Listened::Channels,
+            Kind::Patterns => Listened::Patterns,
+            Kind::ShardChannels => Listened::ShardChannels,
+        },
+        names: is_counted.then(|| args[2..].iter().map(named).collect()),
+        pattern: args.get(2).filter(|_| !is_counted).map(|pattern| pattern.to_vec()),
+    }
+}
 
 fn message(kind: Kind, args: &[&[u8]]) -> Message {
     let shard = (kind == Kind::ShardChannels).then_some(true);

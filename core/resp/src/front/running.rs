@@ -2,7 +2,7 @@
 
 use super::fast::FastWork;
 use super::keyspace::Walk;
-use super::pubsub::Publish;
+use super::pubsub::Asked;
 use super::transact::Transact;
 use crate::{Command, Front};
 use ramhold_base::Instant;
@@ -51,7 +51,8 @@ pub enum Work {
     Fast(FastWork),
     Transact(Box<Transact>),
     Walk(Box<Walk>),
-    Publish(Publish),
+    /// Other servers are told or asked something.
+    Others(Asked),
     /// `CLUSTER …`, which tells of the table.
     Cluster(Front),
 }

@@ -10,6 +10,7 @@ mod full;
 mod full_disk;
 mod histories;
 mod hostile;
+mod listeners;
 mod network;
 mod pages;
 mod rounds;

@@ -72,6 +72,9 @@ struct Arguments {
     /// seeds twice, to compare their traces.
     #[arg(long)]
     demand: bool,
+    /// With --demand: so many seeds more at most, until every crash point is met. Some are met once in hundreds of seeds.
+    #[arg(long, default_value_t = 0)]
+    further: u64,
     /// Gives the servers so little memory that the clients fill it: writes are refused, all else has to go on.
     #[arg(long)]
     tight: bool,
@@ -212,9 +215,16 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     let seeds = arguments.replay.map_or(arguments.seeds.clone(), |seed| seed..seed + 1);
+    let further = if arguments.demand { arguments.further } else { 0 };
+    let cluster = Cluster::default();
+    let points = [cluster.crash_points(Role::Server), cluster.crash_points(Role::Coordinator)].concat();
     let begun = Instant::now();
     let mut tally = Tally::default();
-    for seed in seeds {
+    for seed in seeds.start..seeds.end.saturating_add(further) {
+        let is_met = |point: &&str| *point == RARE || tally.sum(&format!("crash point.{point}")) > 0;
+        if seed >= seeds.end && points.iter().all(is_met) {
+            break;
+        }
         let result =
             run_seed(&system, seed, arguments.seconds, arguments.verbose && arguments.replay.is_some());
         let why = match &result {
@@ -262,8 +272,6 @@ fn main() -> ExitCode {
         }
     }
     if arguments.demand {
-        let cluster = Cluster::default();
-        let points = [cluster.crash_points(Role::Server), cluster.crash_points(Role::Coordinator)].concat();
         let rare = |point: &&str| *point != RARE || tally.sum("seeds") >= 5000;
         let points: Vec<&str> = points.into_iter().filter(rare).collect();
         lacks = tally.shortfalls(&FAULTS, &points);
