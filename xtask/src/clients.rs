@@ -11,7 +11,7 @@ const FOLDER: &str = "testing/clients";
 /// What there is to play, and what is left out.
 struct Prepared {
     sessions: Vec<String>,
-    /// Of tests that expect one Redis: against one server.
+    /// Tests that expect one Redis run against one server.
     lone_sessions: Vec<String>,
     writer: Option<String>,
     skipped: Vec<String>,

@@ -41,7 +41,7 @@ pub fn command() -> Parsed {
     let everywhere: Vec<Arg> = command.get_arguments().filter(|arg| arg.is_global_set()).cloned().collect();
     WITHOUT.iter().fold(command, |command, (name, options)| {
         command.mut_subcommand(name, |of| {
-            // What talks to a cluster below it takes them all the same.
+            // A command below it that talks to a cluster takes them all the same.
             let names: Vec<String> = of.get_subcommands().map(|below| below.get_name().to_owned()).collect();
             let of = names.iter().fold(of, |of, below| {
                 of.mut_subcommand(below, |below| below.args(everywhere.iter().cloned()))

@@ -1,4 +1,4 @@
-//! What `--resp-cross-slot` says: `strict` or `allow`.
+//! The values of `--resp-cross-slot`: `strict` or `allow`.
 
 use ramhold_node::CrossSlot;
 

@@ -14,7 +14,7 @@ pub enum Colour {
     Red,
 }
 
-/// What stdout is.
+/// Where stdout goes, and what may be written there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Screen {
     pub is_terminal: bool,

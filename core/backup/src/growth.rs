@@ -43,7 +43,7 @@ pub(crate) struct Growth {
 struct Shortage {
     since: Instant,
     try_at: Instant,
-    /// What the device had free at the last try.
+    /// Bytes that the device had free at the last try.
     free_bytes: u64,
 }
 

@@ -4,7 +4,7 @@
 
 use ramhold_base::{Effects, Level};
 
-/// What has just happened that a crash may catch half done.
+/// Events that a crash may catch half done.
 pub const MARKS: [&str; 13] = [
     OPENED,
     DATA_WRITTEN,

@@ -451,7 +451,7 @@ impl Session {
         self.end(now, id, outcome);
     }
 
-    /// What a mutation's table lacks, as the coordinator said last.
+    /// The shortage of a mutation's table, as the coordinator said last.
     fn shortage_for(&self, id: OperationId) -> Option<Shortage> {
         let operation = &self.running[&id].operation;
         match operation.place() {

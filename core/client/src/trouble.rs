@@ -53,7 +53,7 @@ impl Trouble {
 }
 
 impl Trouble {
-    /// What is missing, if that is the trouble.
+    /// The shortage, if that is the trouble.
     pub fn shortage(self) -> Option<Shortage> {
         match self.what {
             What::Lacks(shortage) => Some(shortage),

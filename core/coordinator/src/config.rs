@@ -52,7 +52,7 @@ pub struct CoordinatorConfig {
     pub rebuild: Option<Rebuild>,
 }
 
-/// What an operator says who has lost a coordinator's store (docs/protocols/rebuild.md).
+/// The word of an operator who has lost a coordinator's store (docs/protocols/rebuild.md).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rebuild {
     /// Servers that are switched off for good, and not waited for.

@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 /// Servers that hold copies. Five of them, so that two may stand still without holding anything up.
 pub(crate) const HOLDER_COUNT: usize = 5;
-/// Of so many or more holders, this many must have what anybody is told.
+/// The number of holders that must have what anybody is told, if there are more.
 const COPY_COUNT: usize = 3;
 
 /// The records of a state by their keys. Values are shared: whoever reads a whole state gets it as of one moment.

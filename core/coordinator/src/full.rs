@@ -34,7 +34,7 @@ const STORE_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct FullStore {
     since: Instant,
     reason: String,
-    /// What is to be asked again, and when; none: it is being asked.
+    /// The request to be asked again, and when; none: it is being asked.
     again: Option<(Instant, StoreToken, StoreRequest)>,
 }
 

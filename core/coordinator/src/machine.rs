@@ -273,7 +273,7 @@ impl Coordinator {
         }
     }
 
-    /// The cluster time. What has been told to anybody is below the stored ceiling, so it never goes back. The ceiling is
+    /// The cluster time. Every time told to anybody is below the stored ceiling, so it never goes back. The ceiling is
     /// raised early, so that the time can be told without waiting for the store (`tells_time_at_once`).
     pub(crate) fn time(&mut self, now: Instant) -> ClusterTime {
         ClusterTime(self.time_micros(now) / 1000)
@@ -895,7 +895,7 @@ impl Machine for Coordinator {
             self.note_time_stored(copied.min(self.outbox.stored_state()));
             self.outbox.flush(&self.state, copied, effects);
         }
-        // What is not stored was told to nobody.
+        // A change that is not stored was told to nobody.
         let may_stop = self.outbox.is_settled() || self.full_store.is_some();
         if matches!(self.phase, Phase::Stopping) && may_stop {
             self.end(EXIT_STOPPED, Level::Info, "stopped".into());

@@ -250,7 +250,7 @@ impl TableRecord {
         let old = self.tablets[at].clone();
         let was_whole = old.earlier.is_none_or(|earlier| earlier.replicated);
         let own = match origin {
-            // What was lost of the dead owner's log may be in older ones.
+            // Older logs may have what was lost of the dead owner's log.
             Origin::Logs { has_loss } => Some(position_in(dead, range, was_whole && !has_loss)),
             Origin::OlderLogs | Origin::Settled => None,
         };

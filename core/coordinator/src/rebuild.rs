@@ -78,7 +78,7 @@ struct Found {
     state: State,
 }
 
-/// What keeps a state from being begun with, or what is to be said when it is.
+/// Whether a state can be begun with: the reason against it, or the warning to be given.
 enum Standing {
     Waits(String),
     Complete(Option<String>),
@@ -100,7 +100,7 @@ impl Rebuilding {
         }
     }
 
-    /// What is said is said at once when it is another thing than before.
+    /// The reason is reported at once when it is another one than before.
     fn wait_for(&mut self, what: String, now: Instant) {
         if self.waits_for != what {
             (self.waits_for, self.report_at) = (what, now);
@@ -236,7 +236,7 @@ impl Coordinator {
                     return self.hear_term(rebuilding, told.term);
                 }
                 let heard = rebuilding.servers.get_mut(&server);
-                // Of a term that was given up meanwhile: somebody else may be followed since.
+                // The answer may be of a term that was given up meanwhile: somebody else may be followed since.
                 let is_bound = told.term == self.term && told.server == server;
                 if let Some(heard) = heard.filter(|_| status == Status::Ok && is_bound) {
                     heard.told = Some(told);

@@ -278,7 +278,7 @@ impl Coordinator {
         }
         self.refresh_earlier(now, recovery);
         if !recovery.lacking.is_empty() && recovery.plan.as_ref().is_some_and(Plan::is_live) {
-            // What was left out comes next, as soon as its logs are there.
+            // The tablets that were left out come next, as soon as their logs are there.
             recovery.plan = None;
         }
         let may_divide = self.may_divide(now, id, recovery, cold_ready)

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 const WARNING_COUNT_MAX: usize = 16;
 
 impl Coordinator {
-    /// What is missing for so many replicas; none while no master is up that could tell.
+    /// The failure domains missing for so many replicas; none while no master is up that could tell.
     pub(crate) fn shortage(&self, replicas: u8) -> Option<Shortage> {
         let up = self.places().into_iter().min()?;
         let backups = self.state.all_up().filter(|s| s.entry.backup).map(|s| &s.entry);

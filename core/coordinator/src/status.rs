@@ -93,7 +93,7 @@ impl Coordinator {
     fn recovery_report(&self, record: &RecoveryRecord) -> RecoveryReport {
         let live = self.recoveries.get(&record.id);
         let missing = live.map_or(&[][..], |r| &r.missing).iter().map(|m| m.to_string());
-        // What parts of it are recovered from as well, and lacks something.
+        // Older logs that parts of it are recovered from, and that lack something.
         let earlier = live.iter().flat_map(|r| &r.lacking).filter_map(|server| {
             let first = self.recoveries.get(&self.state.recovery_of(*server)?.id)?.missing.first()?;
             Some(format!("of the log of {server}, which parts of it are in as well: {first}"))

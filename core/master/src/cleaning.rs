@@ -124,7 +124,7 @@ impl Master {
             || (self.replicator.replicated_count() + HEADROOM_SEGMENTS) * frame > self.disk_bytes_max()
     }
 
-    /// What the frames of this log may take on each set of backups. Where all masters take no more than they give, frames
+    /// Bytes that the frames of this log may take on each set of backups. Where all masters take no more than they give, frames
     /// are left for heads and for what is recovered: without a frame for its next head a master can free none either.
     fn disk_bytes_max(&self) -> u64 {
         let replicas = u64::from(self.replicator.replicas_max());

@@ -31,7 +31,7 @@ struct Held {
     bytes: u64,
 }
 
-/// What has come since the last state, or of the first one.
+/// The changes that have come since the last state, or of the first one.
 struct Incoming {
     /// Whose messages these are.
     term: Term,
@@ -93,7 +93,7 @@ impl Copies {
         Status::Ok
     }
 
-    /// What has come makes a state.
+    /// The changes that have come make a state.
     fn reach(&mut self, position: StatePosition) {
         let Some(incoming) = &mut self.incoming else { return };
         let changes = std::mem::take(&mut incoming.records);

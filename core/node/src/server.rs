@@ -57,7 +57,7 @@ pub(crate) enum Context {
     Enlist,
     Verify,
     Suspect,
-    /// What the cluster time is.
+    /// The question for the cluster time.
     Time,
     /// For a question of the coordinator's.
     Reach {

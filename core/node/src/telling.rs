@@ -13,12 +13,12 @@ use std::time::Duration;
 /// From one message to the next: also when the coordinator does not answer.
 const TELL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What the coordinator knows.
+/// The coordinator's knowledge of this server's full disk.
 #[derive(Debug, Default)]
 pub(crate) struct Telling {
-    /// What the last answered message said.
+    /// The content of the last answered message.
     knows_full: bool,
-    /// What the message under way says.
+    /// The content of the message under way.
     says_full: bool,
     next: Instant,
 }

@@ -57,7 +57,7 @@ impl Replicator {
         let entry = &self.streams[&stream];
         let head = entry.order.front()?;
         let segment = &self.segments[head];
-        // What is full waits for the next head.
+        // A stream whose head is full waits for the next one.
         if entry.order.iter().take(2).any(|id| self.refusals.contains_key(id)) {
             return Some(self.waits_for_room(view));
         }
@@ -73,7 +73,7 @@ impl Replicator {
         None
     }
 
-    /// What is missing for a stream's replicas, if it is failure domains.
+    /// The failure domains that a stream's replicas lack, if they do.
     pub fn shortage(&self, stream: StreamId, view: &View) -> Option<Shortage> {
         shortage(view, self.replica_count(stream), self.config.local_allowed)
     }

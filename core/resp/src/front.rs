@@ -116,9 +116,9 @@ pub struct RespConfig {
     pub slow_count_max: usize,
     /// Commands that take at least this long are told by `LATENCY`; 0: none.
     pub latency_threshold: Duration,
-    /// What happens when keys that are to take effect together have different slots.
+    /// The treatment of keys that are to take effect together and have different slots.
     pub cross_slot: CrossSlot,
-    /// What `INFO` tells of the process.
+    /// Facts of the process for `INFO`.
     pub process: Process,
     /// Whether `DEBUG` is allowed.
     pub debug: bool,

@@ -124,7 +124,7 @@ fn keys_of_several_slots_are_refused_although_one_server_has_them() {
     assert_eq!(rig.shelf.asked, ["read a"], "only WATCH has looked at anything");
     // One tag is one slot, and a transaction that was refused is over.
     assert_eq!(rig.ask(A, "mset {t}a 1 {t}b 2\nrename {t}a {t}b\nget {t}b"), "+OK\r\n+OK\r\n$1\r\n1\r\n");
-    // What takes each key by itself takes any.
+    // A command that takes each key by itself takes any.
     assert_eq!(
         rig.ask(A, "mget a b\nexists a b\ntouch a b\ndel a b"),
         "*2\r\n$1\r\n1\r\n$1\r\n2\r\n:2\r\n:2\r\n:2\r\n"
@@ -224,7 +224,7 @@ fn a_client_of_the_cluster_port_walks_over_the_keys_of_its_server_alone() {
         let key = rig.ask(B, "randomkey");
         assert!(ours.iter().any(|ours| key.ends_with(&format!("\n{ours}\r\n"))), "{key}");
     }
-    // Whoever came to the server's own port sees all keys of the cluster.
+    // Clients of the server's own port see all keys of the cluster.
     assert_eq!(scanned(&mut rig, A).len(), 100);
     assert_eq!(rig.ask(A, "dbsize"), ":100\r\n");
     // A server without tablets has nothing to walk over.
@@ -275,7 +275,7 @@ fn replies_that_the_client_does_not_want_are_left_out() {
     assert_eq!(rig.said(A), "*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$5\r\nhello\r\n");
     assert!(rig.ask(A, "unsubscribe").starts_with("*3\r\n$11\r\nunsubscribe\r\n"));
     assert_eq!(rig.ask(A, "client reply skip\nclient reply on\nget a"), "+OK\r\n$1\r\n3\r\n");
-    // What is still under way keeps its place, and what is not wanted takes none.
+    // A command still under way keeps its place, and a reply that is not wanted takes none.
     rig.shelf.delays = true;
     assert_eq!(rig.ask(A, "get a\nclient reply skip\nget b\nget c"), "");
     rig.release();

@@ -31,9 +31,9 @@ pub struct ClusterClock {
     /// The coordinator's clock then, in nanoseconds since 1970: at least and at most.
     least: u64,
     most: u64,
-    /// What the clock was set to.
+    /// The time that the clock was set to.
     set: u64,
-    /// What was told when the span changed last.
+    /// The time that was told when the span changed last.
     floor: u64,
 }
 

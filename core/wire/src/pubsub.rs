@@ -30,7 +30,7 @@ impl Message for Publish {
     type Reply = Published;
 }
 
-/// What is listened to: each kind has names of its own.
+/// Kinds of names that are listened to, each with names of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Listened {
@@ -50,7 +50,7 @@ pub struct Listeners {
     /// Names to be counted, in the order of the answer; none: all that there are.
     #[n(1)]
     pub names: Option<Vec<Name>>,
-    /// Of all that there are those that fit this pattern.
+    /// Only names that fit this pattern.
     #[n(2)]
     #[cbor(with = "minicbor::bytes")]
     pub pattern: Option<Vec<u8>>,

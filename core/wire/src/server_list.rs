@@ -183,7 +183,7 @@ impl View {
         Header { term: self.least_term(), ..self.to_server(ServerId::NONE) }
     }
 
-    /// Whoever has a lower term is no coordinator any more.
+    /// A process with a lower term is no coordinator any more.
     pub fn least_term(&self) -> Term {
         self.term.max(self.bound)
     }

@@ -7,7 +7,7 @@ use crate::membership::ServerEntry;
 use minicbor::{Decode, Encode};
 use std::fmt;
 
-/// What has to be another one for each replica.
+/// The kind of failure domain that each replica needs one of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum DomainLevel {
@@ -67,7 +67,7 @@ impl Shortage {
         u32::from(self.replicas).saturating_sub(self.up)
     }
 
-    /// What ends the shortage: "start one more server".
+    /// The way out of the shortage: "start one more server".
     pub fn remedy(&self) -> String {
         match (self.missing(), self.level) {
             (0 | 1, DomainLevel::Server) => "start one more server".into(),

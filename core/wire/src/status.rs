@@ -243,7 +243,7 @@ pub struct DiskFull {
     /// As of the last try to reserve a frame.
     #[n(1)]
     pub free_bytes: u64,
-    /// What the backup would reserve at once if it could.
+    /// Bytes that the backup would reserve at once if it could.
     #[n(2)]
     pub wanted_bytes: u64,
     /// Replicas that it can still take: frames that it reserved before.

@@ -20,7 +20,7 @@ pub trait Role: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// What an operator should mend although it serves, in one sentence; none: nothing.
+    /// Trouble that an operator should mend although it serves, in one sentence; none: nothing.
     fn degraded(&self) -> Option<String>;
 
     fn write(&self, page: &mut Page);

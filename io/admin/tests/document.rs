@@ -229,7 +229,7 @@ fn check(family: &Family) {
         "role",
         "version",
         "cluster",
-        // Of at most 256 servers that are gone.
+        // A line for each of at most 256 servers that are gone.
         "server",
         "address",
     ];

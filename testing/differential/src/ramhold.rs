@@ -25,7 +25,7 @@ impl Ramhold {
         let output = ramhold.command(&["dev", "--detach"], |command| {
             command.args(["--servers", &servers.to_string(), "--port", &first.to_string()]);
             command.args(["--resp-port", &resp.to_string()]);
-            // What commands mean is compared, not which keys they may have together.
+            // The meaning of commands is compared, not which keys they may have together.
             command.args(["--resp-cross-slot", "allow"]);
         })?;
         if !output.status.success() {

@@ -190,7 +190,7 @@ impl Faults {
         }
     }
 
-    /// What there is from the beginning on.
+    /// Faults that are there from the beginning on.
     pub fn begin<T: System>(&mut self, system: &T, world: &mut World<Actor<T::Process, T::Session>>) {
         if self.swarm.begins_full {
             self.strike(FaultKind::FillDisks, system, world);

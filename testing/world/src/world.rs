@@ -240,7 +240,7 @@ impl<M: Machine> World<M> {
         &self.stores[store]
     }
 
-    /// What a node's own clock shows.
+    /// The time on a node's own clock.
     pub fn local_now(&self, node: usize) -> Instant {
         self.nodes[node].clock.local(self.now)
     }

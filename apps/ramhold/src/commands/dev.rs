@@ -209,7 +209,7 @@ fn prepare(arguments: &Dev, dir: &Path) -> Result<Plan, Failure> {
     })
 }
 
-/// What each server may take on the device. All of them share its file system, so it is their sum that must fit; what a
+/// The bytes that each server may take on the device. All of them share its file system, so it is their sum that must fit; what a
 /// cluster holds already counts as room, and one that holds something starts however full the file system is.
 fn disk_of_each(dir: &Path, arguments: &Dev) -> Result<u64, Failure> {
     let free = ramhold_runtime::free_space(dir).map_err(|error| Failure::local(dir, &error))?;
@@ -221,7 +221,7 @@ fn disk_of_each(dir: &Path, arguments: &Dev) -> Result<u64, Failure> {
         .map_err(|text| Failure::usage(format!("the file system of {} {text}", dir.display())))
 }
 
-/// What a file system has for the servers of one cluster, in bytes.
+/// The room of a file system for the servers of one cluster, in bytes.
 #[derive(Clone, Copy, Debug)]
 struct Room {
     free: u64,

@@ -14,7 +14,7 @@ use std::io::{BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Of a key that is shown to a person.
+/// Bytes of a key that are shown to a person.
 const KEY_WIDTH_MIN: usize = 8;
 const KEY_WIDTH_MAX: usize = 36;
 
@@ -79,7 +79,7 @@ pub struct Export {
     pass_lost: bool,
 }
 
-/// What base64 stands for.
+/// The bytes that a base64 text stands for.
 #[derive(Clone, Debug)]
 struct Bytes(Vec<u8>);
 

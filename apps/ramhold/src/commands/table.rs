@@ -230,7 +230,7 @@ impl Wish {
         }
     }
 
-    /// What a table has otherwise than it was said. What was not said may be as it is.
+    /// The options in which a table differs from what was said. An option that was not said may be as it is.
     fn differences(&self, table: &TableDescription) -> Vec<TableDifference> {
         let mut differences = TableDifference::all(table, &self.options, self.left_open);
         differences.retain(|difference| match difference {

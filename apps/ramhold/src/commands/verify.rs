@@ -209,7 +209,7 @@ impl Run {
         let exact = self.exact.take();
         let is_exact = exact.as_ref().is_none_or(Exact::is_right);
         let told = self.tell(global, exact, seconds, rate);
-        // What was found is the answer, also when nobody has read all of the text.
+        // The matches found are the answer, also when nobody has read all of the text.
         if !self.missing.is_empty() || !self.different.is_empty() || !is_exact {
             Err(Failure::told(failure::NOT_FOUND))
         } else if self.failed > 0 {

@@ -4,7 +4,7 @@ use crate::binary::Directory;
 use crate::played::{Mischief, Played};
 use std::process::{Command, Output, Stdio};
 
-/// What a shell prints for this line, with the program as `$R`.
+/// The text that a shell prints for this line, with the program as `$R`.
 fn shell(played: &Played, line: &str) -> Output {
     let mut command = Command::new("bash");
     command.args(["-o", "pipefail", "-c", line]).env("R", env!("CARGO_BIN_EXE_ramhold"));
@@ -82,7 +82,7 @@ fn prefixes_are_bytes() {
     assert!(typed.status.success() && typed.stdout.is_empty(), "{typed:?}");
 }
 
-// Whoever reads what a command prints may go at any time.
+// The reader of what a command prints may go at any time.
 #[test]
 fn a_reader_that_goes_away_is_no_panic() {
     let (played, directory) = (with_objects(), Directory::new());

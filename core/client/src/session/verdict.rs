@@ -16,7 +16,7 @@ pub enum Verdict {
         version: Option<Version>,
         /// Which object of a commit it is about.
         item: Option<u16>,
-        /// Of `TooFewBackups`.
+        /// The shortage that `TooFewBackups` tells of.
         shortage: Option<Shortage>,
     },
     /// Without effect: ask the same process again after a pause.

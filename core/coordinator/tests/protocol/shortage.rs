@@ -13,7 +13,7 @@ fn create(name: &str, replicas: u8) -> TableCreate {
     TableCreate { name: name.into(), options: buffered(replicas, 0), left_open: None }
 }
 
-/// What is missing, as an update under this number is refused.
+/// The shortage for which an update under this number is refused.
 fn refused<M: Message>(world: &mut World, header: Header, message: &M) -> Option<Shortage> {
     let rpc = world.push(CLIENT, header, message);
     world.settle();
@@ -83,7 +83,7 @@ fn a_table_is_not_altered_to_more_replicas_than_can_be_kept() {
     assert_eq!(anew(&mut world, &alter(None, 5)), lacks(5, 4));
     assert_eq!(world.describe("users").options.replicas, 3);
     assert_eq!(world.describe("users").migrating, 0);
-    // What a table has already it keeps.
+    // A table keeps what it has already.
     world.kill(5);
     world.kill(4);
     world.run_until("their deaths are known", |w| [4, 5].iter().all(|id| !w.state().is_up(ServerId(*id))));

@@ -8,7 +8,7 @@ use super::{Host, Resp};
 use crate::{Command, Fault, Front, Reply, Run, find};
 use ramhold_base::{ConnId, Effects, Instant};
 
-/// What `CLIENT REPLY` has said.
+/// The setting that `CLIENT REPLY` has made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Replies {
     Sent,

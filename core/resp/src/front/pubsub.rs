@@ -28,7 +28,7 @@ use std::time::Duration;
 const WITHIN: Duration = Duration::from_secs(1);
 const TOO_LONG: Fault = Fault::fixed("ERR the channels that are asked for have at most 1048576 bytes");
 
-/// What other servers are being told or asked.
+/// A message or question that other servers have not all answered.
 #[derive(Debug)]
 pub struct Asked {
     front: Front,
@@ -36,17 +36,17 @@ pub struct Asked {
     gathered: Gathered,
 }
 
-/// What is known of all servers so far.
+/// The answers of all servers so far.
 #[derive(Debug)]
 enum Gathered {
     /// Subscribers that heard a message.
     Heard(u64),
-    /// What is listened to, with how many do.
+    /// Names that are listened to, with the number of listeners.
     Names(BTreeMap<Vec<u8>, u64>),
 }
 
 impl Gathered {
-    /// What a server has answered; none: it does not.
+    /// Adds a server's answer; none: it does not answer.
     fn add(&mut self, body: Option<&[u8]>) {
         let Some(body) = body else { return };
         match self {
@@ -82,7 +82,7 @@ impl Gathered {
     }
 }
 
-/// What a command listens to or asks for.
+/// The kind of names that a command listens to or asks for.
 fn kind_of(front: Front) -> Kind {
     match front {
         Front::PSubscribe | Front::PUnsubscribe | Front::PubSubNumPat => Kind::Patterns,
@@ -230,7 +230,7 @@ impl Resp {
         Published { heard: self.tell(message, None, effects) }
     }
 
-    /// What clients of this server listen to.
+    /// Names that clients of this server listen to.
     pub fn on_listeners(&self, message: &Listeners) -> ListenersTold {
         let kind = match message.kind {
             Listened::Channels => Kind::Channels,

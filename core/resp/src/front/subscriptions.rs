@@ -1,4 +1,4 @@
-//! What each connection listens to: channels, patterns of channels, and shard channels.
+//! The names that each connection listens to: channels, patterns of channels, and shard channels.
 //!
 //! Invariant: a name is among a connection's own subscriptions exactly if the connection is among the name's subscribers.
 //!

@@ -12,7 +12,7 @@ use crate::{Command, Fault, Transaction};
 use ramhold_base::Version;
 use ramhold_base::hash::slot_of;
 
-/// What happens to a command or transaction whose keys have different slots.
+/// The treatment of a command or transaction whose keys have different slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum CrossSlot {
     /// It is refused.

@@ -57,7 +57,7 @@ impl Dev {
         output.expect("the program can be started")
     }
 
-    /// What a command tells that must be refused.
+    /// The error of a command that must be refused.
     fn refused(&self, words: &[&str]) -> String {
         let output = self.run(words);
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -76,7 +76,7 @@ impl Dev {
         line.trim_end().to_owned()
     }
 
-    /// What a command prints that must succeed.
+    /// The output of a command that must succeed.
     fn ask(&self, words: &[&str]) -> String {
         let output = self.run(words);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();

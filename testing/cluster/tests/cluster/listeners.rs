@@ -1,4 +1,4 @@
-//! What `PUBSUB` tells is the same at every server: a client does not choose where its connections go.
+//! `PUBSUB` tells the same at every server: a client does not choose where its connections go.
 
 use ramhold_cluster_tests::{Cluster, Failure, Options};
 use std::io::{Read, Write};

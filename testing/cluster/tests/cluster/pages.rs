@@ -1,4 +1,4 @@
-//! What the pages for users and operators tell to type is typed, as it stands there.
+//! Commands of the pages for users and operators are run as they stand there.
 
 use ramhold_cluster_tests::{
     Failure, Network, Process, Scratch, free_ports, is_network_possible, program, wait_for,
@@ -148,7 +148,7 @@ impl Hosts {
         [("RAMHOLD_CLUSTER", Network::address(0).to_string())]
     }
 
-    /// What a line prints that must succeed, within a while: servers may be on their way.
+    /// The output of a line that must succeed, within a while: servers may be on their way.
     fn ask(&self, line: &str) -> Result<String, Failure> {
         wait_for(line, WITHIN, || {
             let output = shell(&self.translate(line), self.scratch.dir(), &self.variables());

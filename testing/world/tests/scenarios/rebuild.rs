@@ -97,7 +97,7 @@ fn a_coordinator_on_an_old_copy_of_its_store_does_nothing() {
     stage.fill(table, "key", 10);
     stage.wait("servers hold copies", is_copied);
     let old = stage.world.store(0).clone();
-    // What the copy does not know: a table, a death, a new life.
+    // Changes that the copy does not know: a table, a death, a new life.
     let other = stage.table("u", 3);
     stage.fill(other, "key", 10);
     let master = stage.owner(table).unwrap();

@@ -19,7 +19,7 @@ fn shortage_of(outcome: &Outcome) -> Option<Shortage> {
     }
 }
 
-/// What streams of any server wait for.
+/// Reasons for which streams of any server wait.
 fn waits(stage: &Stage) -> Vec<String> {
     let mut waits = Vec::new();
     for node in (0..stage.servers.len()).filter_map(|server| stage.node(server)) {

@@ -50,7 +50,7 @@ impl Forget {
     }
 }
 
-/// What the cluster says of a server that it does not forget.
+/// The reason why the cluster does not forget a server.
 fn why_not(server: ServerId, status: &ClusterStatus) -> Failure {
     let listed = status.servers.iter().find(|entry| entry.id == server && !entry.kept);
     match listed.map(|entry| entry.state) {

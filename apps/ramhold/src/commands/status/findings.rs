@@ -1,4 +1,4 @@
-//! What an operator should know of a cluster, each with what to do: from "nothing" to "writes may be gone".
+//! Findings that an operator should know of a cluster, each with what to do: from "nothing" to "writes may be gone".
 //!
 //! Everything that is wrong becomes a finding here, whoever told it: the coordinator by its warnings and reports, a server by
 //! its figures. The verdict is the gravest of them.
@@ -172,7 +172,7 @@ pub fn since_text(since: ClusterTime, now: ClusterTime) -> String {
     format!("{minute} UTC ({ago})")
 }
 
-/// What keeps a server from acknowledging or from being safe.
+/// Findings of one server: why it does not acknowledge, or is not safe.
 fn of_server(server: &ServerEntry, process: &ProcessStatus, found: &mut Vec<Finding>) {
     let id = server.id;
     if let Some(copying) = process.copying.filter(|copying| copying.segments > 0) {

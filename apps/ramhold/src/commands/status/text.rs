@@ -13,7 +13,7 @@ use ramhold_wire::ReplicaPlacement;
 /// How much is shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Breadth {
-    /// What fits 80 columns.
+    /// Only columns that fit into 80 characters.
     Narrow,
     Wide,
 }
