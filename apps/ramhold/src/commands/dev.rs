@@ -30,7 +30,8 @@ use std::time::{Duration, Instant};
 
 /// How long a cluster may take to come up, recoveries of a cold start not counted.
 const START_WITHIN: Duration = Duration::from_secs(60);
-/// A server's replicas take at most what the others' logs hold, three times over, and as much again during recoveries.
+/// A server's replicas take what the others' logs hold, three times over, with what is dead and not cleaned yet, and a
+/// quarter is left for recoveries.
 const DISK_PER_MEMORY: u64 = 8;
 
 /// For each process beside frames: the coordinator's store, logs, and what is written to measure the device.
