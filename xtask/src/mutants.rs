@@ -83,6 +83,7 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
     ("EarlyInOldHead", "ramhold-world", "scenarios", "kept::an_owner_that_dies"),
     ("EarlierLogIgnored", "ramhold-world", "scenarios", "kept::power_that_goes"),
     ("OlderLogsForgotten", "ramhold-coordinator", "protocol", "recoveries::what_is_not_settled"),
+    ("ShortTailTold", "ramhold-master", "master", "once::a_result_from_a_short_tail"),
     ("FenceToldUnsynced", "ramhold-backup", "backup", "synced::a_fence_is_answered"),
     ("LiveKeepsFrames", "ramhold-master", "master", "recovery::what_is_live_is_replicated_in_its_turn"),
     ("TurnsForAll", "ramhold-world", "scenarios", "scarce::and_with_few_frames_and_recovery"),

@@ -194,6 +194,8 @@ defects! {
     EarlierLogIgnored;
     /// A piece that is recovered from several logs notes only the newest of them.
     OlderLogsForgotten;
+    /// A result that a single backup may have is told again before R backups have it.
+    ShortTailTold;
     /// A backup answers a fence before its device has the replicas of synced streams.
     FenceToldUnsynced;
     /// The partitions of all dead logs are replicated at once, however few frames there are.

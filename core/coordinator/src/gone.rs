@@ -49,6 +49,10 @@ impl Coordinator {
         let Some(record) = self.state.recoveries.get(&id) else { return };
         let Some(server) = self.state.servers.get(&crashed) else { return };
         let directory = server.entry.directory;
+        // A late copy of an older life's enlisting is a life by its number alone: who lives counts, whatever its number.
+        if self.state.all_up().any(|other| other.entry.directory == directory) {
+            return;
+        }
         let listed = self.state.servers.values().map(|other| (other.entry.directory, other.entry.id));
         let noted = self.state.gone.values().map(|gone| (gone.directory, gone.server));
         // A later life may be over already, and its recovery ended before this one.

@@ -83,6 +83,9 @@ pub struct StreamProof {
     /// Of the head.
     pub stats: Vec<TabletStat>,
     pub loss: Option<StreamLoss>,
+    /// Fewer backups than the stream has replicas hold the last head, up to its end, or the one before it: what is there may
+    /// never have been acknowledged.
+    pub tail_short: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -258,6 +261,9 @@ fn segments_of(
     ends: &[EndRecord],
 ) -> Result<StreamProof, Vec<Missing>> {
     let StreamRecord { shard, stream, durability, .. } = *record;
+    let mut tail_short = false;
+    // The head before may have been closed on some of its backups alone.
+    let mut before_head_short = false;
     let mut segments = Vec::new();
     let mut missing = Vec::new();
     let digest: BTreeSet<SegmentId> = opening.digest.iter().copied().collect();
@@ -270,6 +276,12 @@ fn segments_of(
         };
         if sources.is_empty() && planted(Defect::MissingLeftOut) {
             continue;
+        }
+        let is_short = sources.len() < usize::from(record.replicas);
+        if end != u32::MAX {
+            tail_short |= is_short;
+        } else if replicas.iter().any(|r| !r.report.side) {
+            before_head_short = is_short;
         }
         if !sources.is_empty() {
             segments.push(SegmentProof { segment, end, sources });
@@ -285,7 +297,8 @@ fn segments_of(
         return Err(missing);
     }
     let (ends, stats) = (ends.to_vec(), opening.stats.clone());
-    Ok(StreamProof { shard, stream, durability, ends, segments, stats, loss: None })
+    let tail_short = tail_short || before_head_short;
+    Ok(StreamProof { shard, stream, durability, ends, segments, stats, loss: None, tail_short })
 }
 
 fn is_whole(report: &ReplicaReport) -> bool {
@@ -358,5 +371,6 @@ fn stream_after_loss(
 
 fn nothing_found(record: &StreamRecord, ends: Vec<EndRecord>) -> StreamProof {
     let StreamRecord { shard, stream, durability, .. } = *record;
-    StreamProof { shard, stream, durability, ends, segments: Vec::new(), stats: Vec::new(), loss: None }
+    let (segments, stats) = (Vec::new(), Vec::new());
+    StreamProof { shard, stream, durability, ends, segments, stats, loss: None, tail_short: false }
 }

@@ -179,7 +179,18 @@ impl Plan {
             version_floor: self.version_floor(coordinator, crashed, partition),
             earlier: Vec::new(),
             early: self.is_early(partition),
+            tail_short: self.is_tail_short(partition),
         }
+    }
+
+    /// Whether one of the logs that a partition is recovered from has a short tail.
+    fn is_tail_short(&self, partition: u32) -> bool {
+        let here = |ranges: &[PartitionRange], proof: &Proof| {
+            let own = ranges.iter().filter(|range| range.partition == partition);
+            let streams: Streams = own.map(|range| (range.shard, range.stream)).collect();
+            proof.streams.iter().any(|s| s.tail_short && streams.contains(&(s.shard, s.stream)))
+        };
+        here(&self.ranges, &self.proof) || self.earlier.iter().any(|log| here(&log.ranges, &log.proof))
     }
 
     /// Of its own log, and of those that parts of it are recovered from as well.

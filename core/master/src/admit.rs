@@ -74,6 +74,15 @@ impl Master {
                 self.counters.dropped += 1;
                 return None;
             }
+            // Its client would take for safe what a single backup may have. Who asks again is waited for, as with a new write.
+            Recalled::Done { .. } if self.is_tail_short(table, hash) && !planted(Defect::ShortTailTold) => {
+                effects.report(Level::Debug, "mark:result_waits");
+                if !header.repeated {
+                    self.counters.dropped += 1;
+                    return None;
+                }
+                Status::Retry
+            }
             Recalled::Done { outcome, position } if !is_done_again(header, from) => {
                 self.counters.recalled += 1;
                 effects.report(Level::Debug, "mark:result_recalled");

@@ -22,8 +22,8 @@ use fetching::{Fetching, Source, micros};
 use ramhold_base::limits::REPLICA_COUNT_MAX;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{
-    ConnId, Effects, Instant, Level, Peer, RecoveryId, SegmentId, ServerId, Status, StreamId, TableId,
-    Version,
+    ConnId, Effects, Instant, KeyHash, Level, Peer, RecoveryId, SegmentId, ServerId, Status, StreamId,
+    TableId, Version,
 };
 use ramhold_log::{Cursor, HashRange, Ranges, SideId};
 use ramhold_replication::Segments;
@@ -117,6 +117,8 @@ pub(crate) struct PartitionReplay {
     /// It is reported when it is taken in, before anything is replicated; else when devices have it. And whether it is live.
     early: bool,
     is_live: bool,
+    /// Some of what it brings was at fewer backups than R.
+    tail_short: bool,
     /// All that was to be done for it is done.
     is_over: bool,
     /// It waits for memory until then; what is live does not give up.
@@ -391,6 +393,7 @@ impl Master {
             mine,
             early: recover.early,
             is_live: false,
+            tail_short: recover.tail_short,
             is_over: false,
             retry: None,
             has_turn: false,
@@ -695,6 +698,12 @@ impl Master {
             }
             _ => replay.report_unanswered(now),
         }
+    }
+
+    /// Whether the results of a key may have been at fewer backups than R, and are not at R yet.
+    pub(crate) fn is_tail_short(&self, table: TableId, hash: KeyHash) -> bool {
+        let mut short = self.replays.values().filter(|replay| replay.tail_short && replay.is_live);
+        short.any(|replay| replay.mine.iter().any(|range| hash_range(range).contains(table, hash)))
     }
 
     /// Drops a partition that has been entered into the log and will not be published.

@@ -155,6 +155,11 @@ pub struct Recover {
     #[n(9)]
     #[cbor(default)]
     pub early: bool,
+    /// Fewer backups than a log had replicas hold its last segment up to where it is replayed: what stands there may never have
+    /// been acknowledged. Results are not told again before the partition has R replicas of its own.
+    #[n(10)]
+    #[cbor(default)]
+    pub tail_short: bool,
 }
 
 impl Message for Recover {
@@ -175,7 +180,7 @@ impl Recover {
 
     /// Encodes the message with this for its ranges and streams.
     pub fn encode_around(&self, common: &[u8], out: &mut Vec<u8>) {
-        minicbor::Encoder::new(&mut *out).array(10).expect("writing to a vector cannot fail");
+        minicbor::Encoder::new(&mut *out).array(11).expect("writing to a vector cannot fail");
         encode_into(out, &self.recovery);
         encode_into(out, &self.crashed);
         encode_into(out, &self.partition);
@@ -185,6 +190,7 @@ impl Recover {
         encode_into(out, &self.version_floor);
         encode_into(out, &self.earlier);
         encode_into(out, &self.early);
+        encode_into(out, &self.tail_short);
     }
 }
 

@@ -72,6 +72,31 @@ fn sources(proof: &Proof, segment: u64) -> Vec<u64> {
     found.sources.iter().map(|s| s.backup.raw()).collect()
 }
 
+// A3, D8: such results are not told again before R backups have them.
+#[test]
+fn a_tail_is_short_when_fewer_backups_hold_it_than_the_stream_has_replicas() {
+    let is_short = |held: &Held| proven(stream(5, 0), held).unwrap().streams[0].tail_short;
+    let heads = |lengths: &[u32]| -> Held {
+        (1..).zip(lengths).map(|(backup, length)| (backup, open(5, 0, *length, &[4, 5]))).collect()
+    };
+    let old = |count: u64| (1..=count).map(|backup| (backup, closed(4)));
+    let with_old = |mut held: Held, count: u64| {
+        held.extend(old(count));
+        is_short(&held)
+    };
+    assert!(!with_old(heads(&[700, 900, 800]), 3), "all have it up to the end");
+    assert!(with_old(heads(&[700, 900]), 3), "the end is that of a replica which may be the longest");
+    assert!(with_old(heads(&[700, 900, 800]), 2), "the head before may not be closed on all");
+    let side = ReplicaReport { side: true, ..closed(3) };
+    let mut held: Held = (1..=3).map(|backup| (backup, open(5, 0, 700, &[3, 4, 5]))).collect();
+    held.extend(old(3));
+    held.push((1, side));
+    assert!(!is_short(&held), "a side segment was whole before it counted");
+    let one = StreamRecord { replicas: 1, ..stream(5, 0) };
+    let held = vec![(1, open(5, 0, 700, &[4, 5])), (2, closed(4))];
+    assert!(!proven(one, &held).unwrap().streams[0].tail_short);
+}
+
 // F2
 #[test]
 fn a_head_and_its_closed_segments_are_a_whole_log() {

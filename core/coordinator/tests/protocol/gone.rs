@@ -1,7 +1,8 @@
 //! Servers that are dead for good leave a trace until they are back or forgotten.
 
 use crate::harness::*;
-use ramhold_base::{ServerId, Status};
+use ramhold_base::{ConnId, ServerId, Status};
+use ramhold_wire::Header;
 use ramhold_wire::status::ServerForget;
 use std::time::Duration;
 
@@ -78,6 +79,19 @@ fn a_server_that_is_back_with_its_directory_is_not_gone_any_more() {
     let second = world.enlist_again(2, Some(ServerId(2)));
     world.run_until("recovered", |w| w.is_over(ServerId(2)));
     assert!(world.state().is_up(second));
+    assert_eq!((expected(&mut world), gone(&mut world)), (5, vec![]));
+}
+
+// B1: seed 870 of the simulator with short tails.
+#[test]
+fn a_directory_that_is_up_is_not_gone_whatever_late_copies_of_older_lives_came_to() {
+    let mut world = World::cluster(5);
+    // An older life of the directory on port 1 had asked, and its question comes only now.
+    let late = World::enlist_message(1, 99, 1, None);
+    world.ask_as(ConnId(77), Header::default(), &late).unwrap().unwrap();
+    assert_eq!(world.state().meta.servers, ServerId(6), "nobody could know");
+    world.run_until("seen to be nobody", |w| !w.state().servers.contains_key(&ServerId(6)));
+    assert!(world.state().is_up(ServerId(1)));
     assert_eq!((expected(&mut world), gone(&mut world)), (5, vec![]));
 }
 

@@ -591,6 +591,7 @@ fn once_a_partition_is_live_the_end_is_fixed() {
     world.run_until("told", |w| running(w).is_some());
     let (at, first) = running(&world).unwrap();
     assert_eq!(first.streams[0].segments[0].end, Some(400));
+    assert!(first.tail_short, "one of two backups has it");
     world.finish(at, &first);
     world.settle();
     assert!(!world.is_over(ServerId(1)));
@@ -604,6 +605,7 @@ fn once_a_partition_is_live_the_end_is_fixed() {
         "longer replicas found later are cut at the end"
     );
     assert_eq!(second.streams[0].segments[0].sources.len(), 2);
+    assert!(!second.tail_short);
     let left: Vec<(KeyHash, KeyHash)> = second.ranges.iter().map(|r| (r.first, r.last)).collect();
     let live = first.ranges.iter().find(|r| r.partition == first.partition).unwrap();
     assert!(left.iter().all(|(first, last)| *last < live.first || *first > live.last));

@@ -424,6 +424,11 @@ fn a_table_without_replicas_remembers_increments_too() {
 
 /// A recovery of table 5 from one segment of server 3, whose records are these entries.
 fn recover(rig: &mut Rig, entries: &[Entry<'_>]) {
+    recover_as(rig, entries, false, false);
+}
+
+/// The same, live before it is replicated or not, from a log with a short tail or not.
+fn recover_as(rig: &mut Rig, entries: &[Entry<'_>], early: bool, tail_short: bool) {
     let range = PartitionRange {
         partition: 0,
         table: TABLE,
@@ -449,7 +454,8 @@ fn recover(rig: &mut Rig, entries: &[Entry<'_>]) {
         safe_version: Version(5),
         version_floor: Version(0),
         earlier: Vec::new(),
-        early: false,
+        early,
+        tail_short,
     };
     assert_eq!(rig.request(&recover), Status::Ok);
     let at = rig.asked.iter().position(|(h, _)| h.opcode() == Some(Opcode::RecoveryRead)).unwrap();
@@ -466,6 +472,45 @@ fn recover(rig: &mut Rig, entries: &[Entry<'_>]) {
     let (report, _) = rig.recovered().expect("it is recovered");
     rig.answer(&report, Status::Ok);
     assert!(rig.master.tablets_seen().all(|tablet| tablet.serving));
+}
+
+// A3, D8: a client takes for safe what it is told, and here a single backup may have it.
+#[test]
+fn a_result_from_a_short_tail_is_told_when_backups_have_it() {
+    let hash = PlacementHasher::new(PlacementSeed(1)).hash(b"k");
+    let (table, lease, version) = (TABLE, LeaseId(LEASE), Version(9));
+    let object = Object { table, version, time: 1, expires: None, key: b"k", value: b"before" };
+    let (sequence, floor) = (Sequence(51), Sequence(50));
+    let result = RpcResult { table, hash, lease, sequence, floor, status: Status::Ok, version, number: None };
+    let entries = [Entry::RpcResult(result), Entry::Object(object, OlderList::NONE)];
+    for tail_short in [false, true] {
+        let mut rig = Rig::new();
+        rig.lease_millis = 20_000;
+        rig.refused = |request| request.side;
+        recover_as(&mut rig, &entries, true, tail_short);
+        assert_eq!(value(&mut rig), (9, b"before".to_vec()), "whatever can be read is served");
+        let body = write(b"before", RejectRules::default());
+        let first = rig.send_as(Opcode::Write, &body, (LEASE, 51, 50));
+        let again = rig.repeat_as(Opcode::Write, &body, (LEASE, 51, 50));
+        rig.settle();
+        if tail_short {
+            assert!(rig.answer_to(first).is_none(), "a refusal would say that it was not done");
+            assert_eq!(answered(&rig, again).0, Status::Retry);
+        } else {
+            assert_eq!(answered(&rig, first), (Status::Ok, 9));
+            assert_eq!(answered(&rig, again), (Status::Ok, 9));
+        }
+        rig.refused = |_| false;
+        for _ in 0..20 {
+            rig.now = rig.now + Duration::from_millis(500);
+            rig.tick();
+            rig.settle();
+        }
+        let again = rig.repeat_as(Opcode::Write, &body, (LEASE, 51, 50));
+        rig.settle();
+        assert_eq!(answered(&rig, again), (Status::Ok, 9));
+        rig.master.log().check_invariants();
+    }
 }
 
 #[test]

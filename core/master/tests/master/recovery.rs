@@ -41,6 +41,7 @@ fn recover(attempt: u32, segments: Vec<RecoverySegment>) -> Recover {
         version_floor: Version(0),
         earlier: Vec::new(),
         early: false,
+        tail_short: false,
     }
 }
 fn unusable() -> Vec<RecoverySegment> {
