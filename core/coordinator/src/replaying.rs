@@ -130,6 +130,11 @@ impl Plan {
         self.ranges.iter().filter(move |r| r.partition == partition)
     }
 
+    /// Of one partition, if all weigh the same.
+    pub fn partition_bytes(&self) -> u64 {
+        self.partition_bytes
+    }
+
     /// Whether some master is at work on it.
     pub fn is_running(&self) -> bool {
         self.partitions.iter().any(|partition| matches!(partition.state, Replay::Running { .. }))
@@ -295,6 +300,11 @@ impl Work {
 }
 
 impl Partition {
+    /// Whether so many turns have failed since the log was divided.
+    pub fn has_failed_times(&self, count: usize) -> bool {
+        self.failures as usize >= count
+    }
+
     /// The master's turn is over without success.
     pub fn fail(&mut self, now: Instant, config: &CoordinatorConfig) {
         if let Replay::Running { master, .. } = self.state {

@@ -140,7 +140,7 @@ impl Memory {
             return Err(refusal);
         }
         let wanted = (end as u32).div_ceil(self.seglet_bytes()).saturating_sub(segment.seglet_count());
-        if !self.may_take(wanted, floor) {
+        if wanted > 0 && !self.may_take(wanted, floor) {
             return Err(AppendRefusal::OutOfMemory);
         }
         let segment = self.segments.at_mut(slot);

@@ -170,6 +170,19 @@ impl Log {
         bytes <= self.group_bytes_max() && self.memory.free_count() >= self.in_seglets(bytes)
     }
 
+    /// The same for several heads one after the other, with a roll left for a cleaning pass.
+    pub fn may_roll_beside_cleaning(&self, more: impl Iterator<Item = usize>) -> bool {
+        let mut wanted = self.roll_seglets();
+        for more in more {
+            let bytes = self.roll_bytes(more);
+            if bytes > self.group_bytes_max() {
+                return false;
+            }
+            wanted += self.in_seglets(bytes);
+        }
+        self.memory.free_count() >= wanted
+    }
+
     /// Seglets that the opening of any stream's next head takes.
     pub(crate) fn roll_seglets(&self) -> u32 {
         self.in_seglets(self.roll_bytes(PASS_SEGMENTS).min(self.group_bytes_max()))

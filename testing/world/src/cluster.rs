@@ -18,7 +18,7 @@ use crate::system::{
     Ask, Change, End, MakeProcess, MakeSession, Member, Met, Part, Request, Role, Session, System, Tolerance,
 };
 use crate::watch::Watch;
-use crate::workload::{Workload, sum_of};
+use crate::workload::{MANY_TAGS_FROM, Workload, sum_of};
 use crate::world::World;
 use dividing::Dividing;
 use door::Door;
@@ -446,6 +446,7 @@ impl System for Cluster {
         // Enough keys and writes to fill the memory within a few seconds, and to stay at the limit.
         Workload {
             cold_keys: rng.between(900, 2000) as u32,
+            cold_from: MANY_TAGS_FROM,
             hot_percent: rng.below(20),
             reads: rng.between(1, 2),
             writes: rng.between(4, 6),

@@ -14,6 +14,8 @@ use std::time::Duration;
 pub struct Workload {
     pub hot_keys: u32,
     pub cold_keys: u32,
+    /// The first of the cold keys; see `MANY_TAGS_FROM`.
+    pub cold_from: u32,
     /// Of 100 operations, how many go to hot keys.
     pub hot_percent: u64,
     pub reads: u64,
@@ -37,8 +39,10 @@ pub struct Workload {
 
 impl Workload {
     pub fn draw(rng: &mut Rng) -> Workload {
+        let hot_keys = rng.between(1, 6) as u32;
         Workload {
-            hot_keys: rng.between(1, 6) as u32,
+            hot_keys,
+            cold_from: hot_keys,
             cold_keys: rng.between(20, 400) as u32,
             hot_percent: rng.between(10, 80),
             reads: rng.between(1, 6),
@@ -78,7 +82,7 @@ impl Workload {
         if rng.chance(self.hot_percent, 100) {
             rng.below(u64::from(self.hot_keys)) as u32
         } else {
-            self.hot_keys + rng.below(u64::from(self.cold_keys)) as u32
+            self.cold_from + rng.below(u64::from(self.cold_keys)) as u32
         }
     }
 
@@ -172,8 +176,12 @@ pub fn amount_of(key: u32, place: u8) -> Number {
     if key.is_multiple_of(2) { Number::Integer(amount) } else { Number::Float(amount as f64) }
 }
 
+/// From here up to the counters keys have more tags. The smallest part of a recovery is a slot, so where keys fill the memory
+/// of all servers they must not be in four slots: each would be as large as a server, and fit no other.
+pub const MANY_TAGS_FROM: u32 = 1 << 20;
+
 fn tag_of(key: u32) -> u32 {
-    key % 4
+    if (MANY_TAGS_FROM..COUNTERS).contains(&key) { key % 256 } else { key % 4 }
 }
 
 /// The bytes of a key; their length varies.

@@ -1,10 +1,10 @@
 //! Several recoveries at once, and not enough room for all of them.
 
 use crate::harness::*;
-use ramhold_base::{RecoveryId, ServerId};
-use ramhold_coordinator::TabletRecord;
+use ramhold_base::{KeyHash, RecoveryId, ServerId};
+use ramhold_coordinator::{CoordinatorConfig, TabletRecord};
 use ramhold_wire::Opcode;
-use ramhold_wire::recovery::{Recover, RecoveryOutcome, ReplicaReport, RoomReport};
+use ramhold_wire::recovery::{Recover, RecoveryOutcome, ReplicaReport, RoomReport, TabletStat};
 use ramhold_wire::status::{RecoveryPhase, RecoveryReport};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -215,13 +215,56 @@ fn and_to_nobody_that_does_not_fit() {
     let mut world = three_dead(room(1000, MEMORY));
     (4..=6).for_each(|port| world.server_mut(port).room.log_bytes = MEMORY / 2);
     world.run(Duration::from_secs(1));
-    for attempt in 2..6 {
+    for _ in 2..6 {
+        let told = turns_of(&world, ServerId(1));
         find_no_room(&mut world, ServerId(1));
-        world.run_until("the oldest is tried again", |w| {
-            at_work(w).iter().any(|(_, it)| it.crashed == ServerId(1) && it.attempt == attempt)
-        });
+        world.run_until("the oldest is tried again", |w| turns_of(w, ServerId(1)) > told);
     }
     assert_eq!([2, 3].map(|dead| turns_of(&world, ServerId(dead))), [0, 0]);
+}
+
+// F7: seeds 342 and 581 of `--tight`: all servers together have room, and none has enough for a partition.
+#[test]
+fn what_fits_nobody_is_divided_into_smaller_parts() {
+    let config = CoordinatorConfig { partition_bytes_min: 40_000, ..CoordinatorConfig::new(addr(7400)) };
+    let mut world = World::cluster(4);
+    world.config = CoordinatorConfig { segment_bytes: 4096, ..config };
+    world.restart();
+    world.run(Duration::from_secs(1));
+    let table = world.create("users", buffered(2, 1));
+    let everything =
+        TabletStat { table, first: KeyHash(0), last: KeyHash(u64::MAX), bytes: 30_000, records: 300 };
+    let head = head_report(2, 1, 0, 400, &[1], &[everything]);
+    for port in 2..=4 {
+        let server = world.server_mut(port);
+        server.replicas.insert(ServerId(1), vec![head.clone()]);
+        server.diligent = false;
+        server.room = room(1000, 12_000);
+    }
+    world.kill(1);
+    let parts = |w: &World| at_work(w).first().map(|(_, it)| it.ranges.len());
+    world.run_until("told", |w| parts(w) == Some(1));
+    for attempt in 1..=3 {
+        world.run_until("told", |w| at_work(w)[0].1.attempt == attempt);
+        assert_eq!(parts(&world), Some(1), "another may have more room");
+        find_no_room(&mut world, ServerId(1));
+    }
+    world.run_until("divided anew", |w| parts(w) != Some(1));
+    let (halves, ranges) = (parts(&world).unwrap(), at_work(&world)[0].1.ranges.clone());
+    assert!((2..=3).contains(&halves), "{halves}");
+    assert_eq!((ranges[0].first, ranges[halves - 1].last), (KeyHash(0), KeyHash(u64::MAX)));
+    let division = at_work(&world)[0].1.recovery;
+    let turn_of = |w: &World, partition: u32| {
+        let told =
+            w.servers.iter().flat_map(|(at, server)| server.recovers.iter().map(|it| (*at, it.clone())));
+        told.filter(|(_, it)| (it.recovery, it.partition) == (division, partition)).last()
+    };
+    for partition in 0..halves as u32 {
+        world.run_until("told", |w| turn_of(w, partition).is_some());
+        let (at, recover) = turn_of(&world, partition).unwrap();
+        world.finish(at, &recover);
+    }
+    world.run_until("over", |w| w.is_over(ServerId(1)));
 }
 
 /// Server 1 dies, and then the one that has taken over from it before devices have it. So there are two logs, of which the

@@ -62,6 +62,35 @@ fn a_full_log_refuses_writes_serves_reads_and_removes_and_recovers_when_freed() 
     harness.check();
 }
 
+// C7: seeds 9 and 33 of `--tight`. Less is free than cleaning needs, as after a head that a recovery needed.
+#[test]
+fn removes_fill_what_their_head_has_however_little_is_free_and_writes_do_not() {
+    let config = LogConfig { cleaning_reserve_bytes: 4 * 1024, ..config(64 * 1024) };
+    let mut harness = Harness::new(config);
+    fill(&mut harness);
+    while harness.log.usage().free_bytes >= 4 * 1024 {
+        harness.log.roll_entering(STREAM, harness.now, &[]).unwrap();
+    }
+    assert!(!harness.log.may_roll_beside_cleaning([1, 1, 1, 1].into_iter()));
+    assert_eq!(harness.write(TABLE, b"one more", b"v"), Err(AppendRefusal::OutOfMemory));
+    let keys: Vec<Key> = harness.model.keys().cloned().collect();
+    for (table, key) in keys.iter().filter(|(table, _)| stream_of(*table) == STREAM).take(5) {
+        harness.remove(*table, key).expect("a tombstone fits the seglet of the head");
+    }
+    harness.check();
+}
+
+// C7: a pass that waits to be entered gives back more than it takes, but for that it must be entered.
+#[test]
+fn what_is_entered_beside_a_cleaning_pass_leaves_it_a_roll() {
+    let mut harness = Harness::new(config(64 * 1024));
+    fill(&mut harness);
+    while harness.log.may_roll_beside_cleaning([1].into_iter()) {
+        harness.log.roll_entering(STREAM, harness.now, &[]).unwrap();
+    }
+    assert!(harness.log.may_roll(1), "the pass");
+}
+
 // C2, C7
 #[test]
 fn a_full_index_refuses_new_keys_and_takes_overwrites() {

@@ -99,8 +99,9 @@ impl Master {
         // A head for every stream must be possible before anything is entered.
         let needed: u64 =
             replay.sides.iter().map(|side| self.opening_bytes(side.stream, side.begun.len())).sum();
-        let side_segments = replay.sides.iter().map(|side| side.begun.len()).sum();
-        if replay.is_live && !self.log.may_roll(side_segments) {
+        // Passes that wait to be entered give back more than they take, but for that they must be entered.
+        let mut side_segments = replay.sides.iter().map(|side| side.begun.len());
+        if replay.is_live && !self.log.may_roll_beside_cleaning(&mut side_segments) {
             replay.retry = Some(now + MEMORY_PAUSE);
             return;
         }
@@ -119,7 +120,7 @@ impl Master {
                 Some(held) => self.roll_held(now, side.stream, held, view, effects),
                 None => self.roll(now, side.stream, view, effects),
             };
-            // What is live is entered with the last memory that there is, as what cleaning leaves.
+            // What is live is entered with the last memory that there is beside what cleaning needs.
             let rolled = match rolled {
                 None if replay.is_live => self.roll_entering(now, side.stream, view, effects),
                 rolled => rolled,
