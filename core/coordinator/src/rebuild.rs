@@ -33,7 +33,8 @@ const TERM_STEP: u64 = 1 << 20;
 /// More than can have been given out, or told, of anything after the newest state that is left.
 const ID_STEP: u32 = 10_000;
 const LEASE_STEP: u64 = 1 << 20;
-const TIME_STEP_MILLIS: u64 = 60_000;
+/// As a coordinator raises its ceiling; what was told is below that, or below the wall clock.
+const TIME_STEP_MILLIS: u64 = 10_000;
 /// Servers and lives that are remembered; bounds memory.
 const HEARD_COUNT_MAX: usize = 16_384;
 
