@@ -128,22 +128,26 @@ impl Rebuilding {
     /// Who is missing of those who may hold something newer than what was found.
     fn standing(&self, found: &Found, given_up: &BTreeSet<ServerId>) -> Standing {
         let (mut waits, mut missing, mut unnamed) = (Vec::new(), Vec::new(), Vec::new());
+        let has_told = |id: &ServerId| self.servers.get(id).is_some_and(|server| server.told.is_some());
         for record in found.state.all_up() {
-            let id = record.entry.id;
-            let life = self.lives.get(&record.entry.directory);
-            let has_told = self.servers.get(&id).is_some_and(|server| server.told.is_some());
+            let (id, directory) = (record.entry.id, record.entry.directory);
+            let life = self.lives.get(&directory);
+            // Whoever was taken in later with its directory, and answers, has the lock of that.
+            let mut later = found.state.all_up().filter(|other| other.entry.directory == directory);
+            let is_succeeded = later.any(|other| other.entry.id > id && has_told(&other.entry.id));
+            let has_told = has_told(&id);
             match (has_told, life) {
                 (true, _) if given_up.contains(&id) => waits.push(format!("{id} is given up, and answers")),
                 (true, _) => {}
                 // It was never told its id, so it holds nothing.
                 (false, Some(token)) if *token == record.token => {}
                 (false, _) if given_up.contains(&id) => missing.push(id),
-                (false, Some(_)) => {
+                (false, _) if life.is_some() || is_succeeded => {
                     missing.push(id);
                     unnamed.push(id);
                 }
                 (false, None) if planted(Defect::RebuiltWithoutAll) => {}
-                (false, None) => waits.push(format!("{id} at {}", record.entry.address.0)),
+                (false, _) => waits.push(format!("{id} at {}", record.entry.address.0)),
             }
         }
         let newer = |told: &StateTold| {

@@ -677,16 +677,27 @@ impl World {
     }
 
     pub fn enlist_again(&mut self, port: u16, replaces: Option<ServerId>) -> ServerId {
-        self.enlist_as(port, replaces, Vec::new())
+        self.enlist_as(port, port, replaces, Vec::new())
+    }
+
+    /// A server on this port with the directory of another.
+    pub fn enlist_with_directory_of(&mut self, other: u16, port: u16) -> ServerId {
+        self.enlist_as(port, other, None, Vec::new())
     }
 
     pub fn enlist_labelled(&mut self, port: u16, labels: Vec<Label>) -> ServerId {
-        self.enlist_as(port, None, labels)
+        self.enlist_as(port, port, None, labels)
     }
 
-    fn enlist_as(&mut self, port: u16, replaces: Option<ServerId>, labels: Vec<Label>) -> ServerId {
+    fn enlist_as(
+        &mut self,
+        port: u16,
+        directory: u16,
+        replaces: Option<ServerId>,
+        labels: Vec<Label>,
+    ) -> ServerId {
         let token = 77_000_000 + self.rpc;
-        let message = World::enlist_message(port, token, u64::from(port), replaces);
+        let message = World::enlist_message(port, token, u64::from(directory), replaces);
         let message = Enlist { labels, ..message };
         // The new process listens before it has an id.
         let server = Server {

@@ -190,6 +190,20 @@ fn servers_that_were_started_again_are_not_waited_for_unless_they_are_too_many()
     }
 }
 
+// G1: seed 20518 of the simulator. The verdict on the life before was not spoken yet when the store was lost.
+#[test]
+fn a_life_whose_directory_another_server_has_is_not_waited_for() {
+    let mut world = cluster_with_table(5);
+    let before = world.enlist(6);
+    world.server_mut(6).mood = Mood::Silent;
+    let later = world.enlist_with_directory_of(6, 7);
+    assert!(world.state().is_up(before) && world.state().is_up(later), "no verdict yet");
+    lose_store(&mut world, &[]);
+    assert!(world.coordinator.is_active(), "{}", world.reports.join("\n"));
+    world.run_until("the verdict", |w| !w.state().is_up(before));
+    assert!(world.state().is_up(later));
+}
+
 // G1: the process that was taken for lost lives, with its store, and hears nothing of the other one.
 #[test]
 fn the_coordinator_of_before_can_do_nothing_any_more() {
