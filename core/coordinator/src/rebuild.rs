@@ -182,9 +182,11 @@ impl Rebuilding {
 impl Coordinator {
     /// Requests are refused; but they tell who is there.
     pub(crate) fn on_rebuild_request(&mut self, rebuilding: &mut Rebuilding, header: &Header, body: &[u8]) {
+        // A life that had asked to be taken in, and has not heard of it, does not know the cluster either.
+        let is_new = header.opcode() == Some(Opcode::Enlist) && header.cluster.is_none();
         let is_ours =
             |cluster| !header.cluster.is_none() && (cluster == ClusterId::NONE || cluster == header.cluster);
-        if !is_ours(rebuilding.cluster)
+        if !(is_new || is_ours(rebuilding.cluster))
             || rebuilding.servers.len() + rebuilding.lives.len() >= HEARD_COUNT_MAX
         {
             return;
@@ -192,7 +194,9 @@ impl Coordinator {
         match header.opcode() {
             Some(Opcode::Enlist) => {
                 let Ok(message) = decode::<Enlist>(body) else { return };
-                rebuilding.cluster = header.cluster;
+                if !is_new {
+                    rebuilding.cluster = header.cluster;
+                }
                 rebuilding.lives.insert(message.directory, message.token);
             }
             Some(Opcode::MembershipVerify) if !header.sender.is_none() => {

@@ -201,6 +201,8 @@ pub struct Log {
     safe_version: Version,
     /// An object that expires was appended at some time.
     pub(crate) may_expire: bool,
+    /// The latest time from which on an ended object is to be told again.
+    pub(crate) looked_again: ClusterTime,
     /// What is on its way from one stream to another.
     pub(crate) migration: Option<Migration>,
 }
@@ -272,6 +274,7 @@ impl Log {
             results: Results::default(),
             safe_version: Version(1),
             may_expire: false,
+            looked_again: ClusterTime::default(),
             migration: None,
         }
     }

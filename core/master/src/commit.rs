@@ -195,7 +195,7 @@ impl Master {
                 Err(unreadable) => return Err(self.unreadable(now, unreadable, view, effects)),
             };
             let object = there.filter(is_object);
-            let depends_on = self.depends_on(tablet, item.table, *hash, object.as_ref());
+            let depends_on = self.depends_on(now, tablet, item.table, *hash, object.as_ref(), view);
             judged.position = judged.position.max(depends_on);
             let current = object.map(|object| object.version);
             let is_skipped = number > 0 && planted(Defect::CommitRulesSkipped);

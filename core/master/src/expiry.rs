@@ -12,11 +12,12 @@
 //! Catalogue: A12.
 
 use crate::Master;
-use crate::tablets::TabletState;
+use crate::tablets::{Tablet, TabletState};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ClusterTime, Effects, Instant, Level};
+use ramhold_base::{ClusterTime, Effects, Instant, KeyHash, Level, Status};
 use ramhold_log::EndedKey;
 use ramhold_wire::View;
+use ramhold_wire::data::KeyRequest;
 use std::time::Duration;
 
 /// Objects that a slice removes, but for the rest of its last bucket; and buckets that it looks at. A removal takes one to
@@ -69,6 +70,44 @@ impl Master {
         });
     }
 
+    /// The same as `expire_if_over` for who only reads. Where there is no room for a removal, or it could not be durable, the
+    /// object stays, and is told as absent when its time is past for all who may own it later: `true`.
+    pub(crate) fn expire_for_reader(
+        &mut self,
+        now: Instant,
+        tablet: &Tablet,
+        request: &KeyRequest<'_>,
+        hash: KeyHash,
+        view: &View,
+        effects: &mut Effects,
+    ) -> Result<bool, Status> {
+        let (table, key) = (request.table, request.key);
+        let is_blocked = self.is_blocked(now, tablet.stream);
+        let refusal = if is_blocked && self.log.peek_expiry(table, hash, key).is_some() {
+            Status::Retry
+        } else {
+            match self.expire_if_over(now, tablet, table, hash, key, view, effects) {
+                Err(status @ (Status::Retry | Status::OutOfMemory)) => status,
+                ended => return ended.map(|()| false),
+            }
+        };
+        let found = match self.log.lookup(table, hash, key) {
+            Ok(found) => found.and_then(|found| Some((found.expires?, found.position()))),
+            Err(unreadable) => return Err(self.unreadable(now, unreadable, view, effects)),
+        };
+        match found {
+            None => Ok(false),
+            Some((end, _)) if end > view.time(now) => Ok(false),
+            // What it replaced would come back with the next owner if it is lost itself.
+            Some((end, at))
+                if is_past_for_all(end, now, view) && at <= self.replicator.durable(tablet.stream) =>
+            {
+                Ok(true)
+            }
+            Some(_) => Err(refusal),
+        }
+    }
+
     /// A slice, if one is due.
     pub(crate) fn expire_when_due(&mut self, now: Instant, view: &View, effects: &mut Effects) {
         if self.expiry.at.is_some_and(|at| at <= now) {
@@ -106,7 +145,10 @@ impl Master {
             let removal_count = self.parked.get(&tablet.stream).map_or(0, |parked| parked.removal_count());
             let is_full = removal_count >= REMOVALS_MAX;
             is_crowded |= is_full;
-            let may_leave = tablet.state == TabletState::Serving && !self.migrating.blocks(table, hash);
+            let may_leave = tablet.state == TabletState::Serving
+                && !self.migrating.blocks(table, hash)
+                // Its removal would not be durable, and whoever waits for all of the stream would wait for it, too.
+                && !self.is_blocked(now, tablet.stream);
             if is_full || !may_leave || !has_room {
                 self.log.look_again(table, hash, again);
                 continue;
@@ -133,4 +175,9 @@ impl Master {
             (true, false, false) => SLICE_INTERVAL,
         }
     }
+}
+
+/// Whether no later owner would take an object with this end for one that is there.
+pub(crate) fn is_past_for_all(end: ClusterTime, now: Instant, view: &View) -> bool {
+    view.past_for_all(now).is_some_and(|past| end <= past)
 }

@@ -46,15 +46,16 @@ impl Master {
         };
         self.counters.reads += 1;
         let is_leased = self.is_leased(now);
-        if let Err(status) =
-            self.expire_if_over(now, &tablet, request.table, hash, request.key, view, effects)
-        {
-            let is_told = status == Status::Corrupt && !is_leased;
-            let status = if is_told { Status::NotLeased } else { status };
-            return self.refuse(from, header, status, effects);
-        }
+        let is_over = match self.expire_for_reader(now, &tablet, request, hash, view, effects) {
+            Ok(is_over) => is_over,
+            Err(status) => {
+                let is_told = status == Status::Corrupt && !is_leased;
+                let status = if is_told { Status::NotLeased } else { status };
+                return self.refuse(from, header, status, effects);
+            }
+        };
         let found = match self.log.lookup(request.table, hash, request.key) {
-            Ok(found) => found.filter(is_object),
+            Ok(found) => found.filter(|found| is_object(found) && !is_over),
             Err(unreadable) => {
                 let status = self.unreadable(now, unreadable, view, effects);
                 let is_told = status == Status::Corrupt && !is_leased;
@@ -64,7 +65,7 @@ impl Master {
         };
         let version = found.map(|f| f.version);
         let refusal = request.rules.check(version).err().or(version.is_none().then_some(Status::NotFound));
-        let mut position = self.depends_on(&tablet, request.table, hash, found.as_ref());
+        let mut position = self.depends_on(now, &tablet, request.table, hash, found.as_ref(), view);
         if planted(Defect::ReadEarly) && found.is_some() {
             position = Position::default();
         }
@@ -352,6 +353,7 @@ impl Master {
         let Some(found) = found.filter(|f| f.expires.is_some_and(|end| end <= view.time(now))) else {
             return Ok(());
         };
+        let (end, object) = (found.expires.unwrap_or_default(), found.position());
         let removal = (found.at, self.next_version(tablet, Some(found.version)), None);
         self.take_out(now, tablet, table, hash, key, removal, view, effects).map_err(
             |status| match status {
@@ -360,6 +362,9 @@ impl Master {
                 other => other,
             },
         )?;
+        if let Some(parked) = self.parked.get_mut(&tablet.stream).filter(|_| !tablet.unreplicated) {
+            parked.was_over(end, object);
+        }
         self.cleaning.counters.expired += 1;
         effects.report(Level::Debug, "mark:expired");
         Ok(())
@@ -395,10 +400,12 @@ impl Master {
     /// Up to where the stream must be durable before anybody may hear what was found.
     pub(crate) fn depends_on(
         &self,
+        now: Instant,
         tablet: &Tablet,
         table: TableId,
         hash: KeyHash,
         found: Option<&Found<'_>>,
+        view: &View,
     ) -> Position {
         if tablet.unreplicated || self.migrating.is_led(table, hash) {
             return Position::default();
@@ -408,7 +415,7 @@ impl Master {
             None => self
                 .parked
                 .get(&tablet.stream)
-                .and_then(|p| p.removal(parked_key(table, hash)))
+                .and_then(|p| p.removal(parked_key(table, hash), view.past_for_all(now)))
                 .unwrap_or_default(),
         }
     }

@@ -5,7 +5,7 @@
 use crate::Master;
 use crate::multi::{Asker, Multis};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Effects, Instant, Position, Status, StreamId, Version};
+use ramhold_base::{ClusterTime, Effects, Instant, Position, Status, StreamId, Version};
 use ramhold_log::Remembered;
 use ramhold_wire::Header;
 use ramhold_wire::data::{IncrementReply, encode_version};
@@ -50,9 +50,20 @@ struct Waiting {
 #[derive(Debug, Default)]
 pub(crate) struct Parked {
     queue: VecDeque<Waiting>,
+    /// Those of them that are to reads.
+    read_count: usize,
     bytes: usize,
     /// Keys whose removal is not durable yet, by (table, hash): a miss on one of them waits.
-    removes: VecDeque<(Position, (u32, u64))>,
+    removes: VecDeque<Removed>,
+}
+
+/// A removal that is not durable yet.
+#[derive(Debug)]
+struct Removed {
+    position: Position,
+    key: (u32, u64),
+    /// Its object's time was over: when, and where the object was.
+    over: Option<(ClusterTime, Position)>,
 }
 
 impl Parked {
@@ -65,12 +76,15 @@ impl Parked {
         self.bytes
     }
 
-    /// Where the last undurable removal of this key ends, if there is one.
-    pub fn removal(&self, key: (u32, u64)) -> Option<Position> {
+    /// Up to where the stream must be durable before anybody may hear that this key is absent, if its last removal is not
+    /// durable. When its time is past for all, the object must be durable, its removal need not: no later owner would show it.
+    pub fn removal(&self, key: (u32, u64), past: Option<ClusterTime>) -> Option<Position> {
         if planted(Defect::MissEarly) {
             return None;
         }
-        self.removes.iter().rev().find(|(_, k)| *k == key).map(|(position, _)| *position)
+        let removed = self.removes.iter().rev().find(|removed| removed.key == key)?;
+        let over = removed.over.filter(|(end, _)| past.is_some_and(|past| *end <= past));
+        Some(over.map_or(removed.position, |(_, object)| object))
     }
 
     /// Removals that are not durable yet.
@@ -78,8 +92,25 @@ impl Parked {
         self.removes.len()
     }
 
+    /// Those who read wait no more.
+    fn take_reads(&mut self) -> VecDeque<Waiting> {
+        let queue = std::mem::take(&mut self.queue).into_iter();
+        let (reads, others): (VecDeque<_>, _) = queue.partition(|w| w.needs == Needs::DurableAndLease);
+        self.queue = others;
+        self.read_count = 0;
+        self.bytes -= reads.iter().map(|read| read.answer.bytes()).sum::<usize>();
+        reads
+    }
+
     pub fn remember_removal(&mut self, position: Position, key: (u32, u64)) {
-        self.removes.push_back((position, key));
+        self.removes.push_back(Removed { position, key, over: None });
+    }
+
+    /// The last removal was of an object that stood at `object` and whose time was over.
+    pub fn was_over(&mut self, end: ClusterTime, object: Position) {
+        if let Some(removed) = self.removes.back_mut() {
+            removed.over = Some((end, object));
+        }
     }
 }
 
@@ -122,7 +153,8 @@ impl Master {
         self.park(stream, position, Needs::Durable, to, request, answer);
     }
 
-    /// The same for what a read is answered, which needs the read lease too.
+    /// The same for what a read is answered, which needs the read lease too. Where nothing becomes durable until a server more
+    /// is there, a read is refused instead, so that whoever asked hears of it, and asks again.
     pub(crate) fn answer_read(
         &mut self,
         now: Instant,
@@ -135,6 +167,9 @@ impl Master {
     ) {
         if position <= self.durable(stream) || planted(Defect::AnsweredEarly) {
             return self.answer_when_leased(now, now, to, request, answer, effects);
+        }
+        if self.is_blocked(now, stream) {
+            return self.refuse(to, request, Status::Retry, effects);
         }
         self.park(stream, position, Needs::DurableAndLease, to, request, answer);
     }
@@ -152,6 +187,7 @@ impl Master {
         let parked = self.parked.entry(stream).or_default();
         let position = parked.queue.back().map_or(position, |last| position.max(last.position));
         parked.bytes += answer.bytes();
+        parked.read_count += usize::from(needs == Needs::DurableAndLease);
         parked.queue.push_back(Waiting {
             since: self.multis.now,
             position,
@@ -165,6 +201,14 @@ impl Master {
     pub(crate) fn release_parked(&mut self, now: Instant, effects: &mut Effects) {
         self.multis.now = now;
         let mut reads = Vec::new();
+        let waits_in_vain =
+            |stream: &StreamId, parked: &Parked| parked.read_count > 0 && self.is_blocked(now, *stream);
+        let blocked: Vec<StreamId> = self
+            .parked
+            .iter()
+            .filter(|(stream, parked)| waits_in_vain(stream, parked))
+            .map(|(s, _)| *s)
+            .collect();
         for (stream, parked) in &mut self.parked {
             if parked.queue.is_empty() && parked.removes.is_empty() {
                 continue;
@@ -178,15 +222,23 @@ impl Master {
                         self.multis.answered.waited(waiting.header.opcode, waiting.since, now);
                         waiting.answer.send(&mut self.multis, waiting.to, &waiting.header, effects);
                     }
-                    Needs::DurableAndLease => reads.push(waiting),
+                    Needs::DurableAndLease => {
+                        parked.read_count -= 1;
+                        reads.push(waiting);
+                    }
                 }
             }
-            while parked.removes.front().is_some_and(|(position, _)| *position <= durable) {
+            while parked.removes.front().is_some_and(|removed| removed.position <= durable) {
                 parked.removes.pop_front();
             }
         }
         for read in reads {
             self.answer_when_leased(now, read.since, read.to, &read.header, read.answer, effects);
+        }
+        for stream in blocked {
+            for read in self.parked.get_mut(&stream).map(Parked::take_reads).unwrap_or_default() {
+                self.refuse(read.to, &read.header, Status::Retry, effects);
+            }
         }
     }
 }

@@ -9,11 +9,13 @@
 //! Not here: the order (log), where a scan stands (client). Catalogue: A6.
 
 use crate::Master;
+use crate::expiry::is_past_for_all;
 use crate::multi::Asker;
 use crate::parked::Answer;
+use crate::tablets::Tablet;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ConnId, Effects, Instant, Level, Peer, Position, Status, Version};
-use ramhold_log::{HashRange, Unreadable};
+use ramhold_base::{ClusterTime, ConnId, Effects, Instant, Level, Peer, Position, Status, Version};
+use ramhold_log::{HashRange, Scanned, Unreadable};
 use ramhold_wire::scan::{
     PAGE_BYTES_ALWAYS, PAGE_BYTES_MAX, PAGE_COUNT_MAX, PAGE_HEAD_BYTES, PAGE_OBJECT_BYTES, ScanHead,
     ScanRequest, encode_object_head,
@@ -47,7 +49,7 @@ impl Master {
         self.counters.reads += 1;
         let last = request.last.min(tablet.last_with(request.first));
         let range = HashRange { table: request.table, first: request.first, last };
-        let page = match self.page(now, range, &request, tablet.unreplicated, view, effects) {
+        let page = match self.page(now, range, &request, &tablet, view, effects) {
             Ok(page) => page,
             // It is for good, and so as much an answer as a page.
             Err(Status::Corrupt) => {
@@ -74,10 +76,11 @@ impl Master {
         now: Instant,
         range: HashRange,
         request: &ScanRequest,
-        unreplicated: bool,
+        tablet: &Tablet,
         view: &View,
         effects: &mut Effects,
     ) -> Result<Vec<u8>, Status> {
+        let is_blocked = self.is_blocked(now, tablet.stream);
         let hasher = self.tablets.hasher(range.table).ok_or(Status::WrongOwner)?;
         let hash_of = |key: &[u8]| hasher.hash(key);
         let count_max = request.count.min(PAGE_COUNT_MAX);
@@ -90,13 +93,21 @@ impl Master {
             found.clear();
             let after = self.log.scan_step(range, from, BUCKETS_AT_ONCE, &hash_of, &mut found);
             let after = after.map_err(|at| self.unreadable(now, Unreadable::Damaged(at), view, effects))?;
-            if unreplicated && !request.pass_lost && self.log.has_lost_between(from, after) {
+            if tablet.unreplicated && !request.pass_lost && self.log.has_lost_between(from, after) {
                 return Err(Status::Corrupt);
             }
-            let is_over = |end: &ramhold_base::ClusterTime| *end <= view.time(now);
+            let is_over = |end: &ClusterTime| *end <= view.time(now);
             let over = found.iter().filter(|scanned| scanned.expires.as_ref().is_some_and(is_over));
             let over: Vec<_> = over.map(|scanned| (scanned.hash, self.log.key_of(scanned.at).1)).collect();
-            if !over.is_empty() {
+            if !over.is_empty() && is_blocked {
+                // They cannot be removed durably: they are left out, if no later owner would show them.
+                let is_there = |scanned: &Scanned| scanned.expires.is_none_or(|end| end > view.time(now));
+                let is_past = |end: &ClusterTime| is_past_for_all(*end, now, view);
+                found.retain(|scanned| is_there(scanned) || !scanned.expires.as_ref().is_some_and(is_past));
+                if !found.iter().all(is_there) {
+                    return Err(Status::Retry);
+                }
+            } else if !over.is_empty() {
                 rounds += 1;
                 if rounds > ROUNDS_MAX {
                     return Err(Status::Retry);

@@ -23,6 +23,9 @@ const DRIFT_PARTS: u64 = 5_000;
 const NANOS_PER_MILLI: u64 = 1_000_000;
 /// How late a time that came without a question may be, as far as anything is said.
 const TOLD_LATE_NANOS: u64 = 10_000 * NANOS_PER_MILLI;
+/// How far behind the coordinator's clock another server may be that was not asked for long, beside what two clocks drift
+/// apart: between two questions after a coordinator's start.
+const BEHIND_NANOS: u64 = 1_000 * NANOS_PER_MILLI;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ClusterClock {
@@ -35,6 +38,8 @@ pub struct ClusterClock {
     set: u64,
     /// The time that was told when the span changed last.
     floor: u64,
+    /// The coordinator has answered a question.
+    is_answered: bool,
 }
 
 impl ClusterClock {
@@ -42,6 +47,7 @@ impl ClusterClock {
     pub fn answered(&mut self, sent: Instant, now: Instant, micros: u64) {
         let least = micros.saturating_mul(1000);
         self.narrow(now, least, least.saturating_add(nanos(now.since(sent))));
+        self.is_answered = true;
     }
 
     /// The coordinator's clock showed `time` at some moment before now.
@@ -50,7 +56,7 @@ impl ClusterClock {
         if self.most == 0 {
             // The first that is known, and nothing bounds it from above.
             let most = least.saturating_add(TOLD_LATE_NANOS);
-            *self = ClusterClock { at: now, least, most, set: least, floor: 0 };
+            *self = ClusterClock { at: now, least, most, set: least, floor: 0, is_answered: false };
             return;
         }
         let most = self.most_at(now);
@@ -60,6 +66,14 @@ impl ClusterClock {
     /// The cluster time.
     pub fn time(&self, now: Instant) -> ClusterTime {
         ClusterTime(self.nanos_at(now) / NANOS_PER_MILLI)
+    }
+
+    /// A time that is past for every server that may serve from now on, by its own clock. Unlike `time` it may go back. None: the
+    /// coordinator has not answered yet, and this clock may be ahead of all others.
+    pub fn past_for_all(&self, now: Instant) -> Option<ClusterTime> {
+        let span = self.most_at(now).saturating_sub(self.least_at(now));
+        let past = self.least_at(now).saturating_sub(span).saturating_sub(BEHIND_NANOS);
+        self.is_answered.then_some(ClusterTime(past / NANOS_PER_MILLI))
     }
 
     /// How far apart the earliest and the latest time are that the coordinator's clock may show.
@@ -81,7 +95,7 @@ impl ClusterClock {
         let (least, most) =
             if is_contradicted { (least, most) } else { (least.max(known_least), most.min(known_most)) };
         let set = if is_contradicted || is_better { least.midpoint(most) } else { set.clamp(least, most) };
-        *self = ClusterClock { at: now, least, most, set, floor };
+        *self = ClusterClock { at: now, least, most, set, floor, ..*self };
     }
 
     fn least_at(&self, now: Instant) -> u64 {
@@ -136,6 +150,26 @@ mod tests {
                 let error = clock.nanos_at(Instant(now)).abs_diff(coordinator_micros(now, ppm) * 1000);
                 assert!(second < 30 || error < MILLI, "{error} ns after {second} s, {ppm} ppm, seed {seed}");
             }
+        }
+    }
+
+    // A12: two servers whose clocks drift to either side, for a day without a coordinator.
+    #[test]
+    fn what_is_past_for_all_is_past_by_every_clock() {
+        let mut clocks = [ClusterClock::default(); 2];
+        assert_eq!(clocks[0].past_for_all(Instant(0)), None);
+        for clock in &mut clocks {
+            clock.told(Instant(0), ClusterTime(START_MICROS / 1000 + 10_000));
+            assert_eq!(clock.past_for_all(Instant(0)), None, "it may be ahead");
+            clock.answered(Instant(MILLI), Instant(3 * MILLI), START_MICROS + 2000);
+        }
+        for second in [1, 60, 3600, 86_400] {
+            let now = second * 1000 * MILLI;
+            let (fast, slow) = (Instant(now + now / 10_000), Instant(now - now / 10_000));
+            let past = clocks[0].past_for_all(fast).expect("it was answered");
+            let (behind, true_time) = (clocks[1].time(slow), START_MICROS / 1000 + now / MILLI);
+            assert!(past < behind, "{past:?} {behind:?} after {second} s");
+            assert!(true_time - past.0 < 1010 + second, "no more than need be");
         }
     }
 

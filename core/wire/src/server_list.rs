@@ -173,6 +173,11 @@ impl View {
         self.clock.time(now)
     }
 
+    /// A time that is past for every server that may serve from now on; none: not known yet.
+    pub fn past_for_all(&self, now: Instant) -> Option<ClusterTime> {
+        self.clock.past_for_all(now)
+    }
+
     /// A header with this server's identity, for a request to another server.
     pub fn to_server(&self, target: ServerId) -> Header {
         Header { cluster: self.cluster, term: self.term, sender: self.me, target, ..Header::default() }

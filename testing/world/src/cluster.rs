@@ -556,6 +556,11 @@ impl System for Cluster {
             && missing + 2 < up.len().min(4)
     }
 
+    /// All but one of those that hold a segment's replicas. With little memory the others might have no room.
+    fn may_stay_dead(&self) -> usize {
+        if self.tight { 0 } else { usize::from(self.replicas) - 1 }
+    }
+
     fn is_in_charge(&self, world: &World<Actor<Process, ClusterSession>>) -> bool {
         crate::audit::in_charge(world).is_some()
     }

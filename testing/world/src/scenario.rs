@@ -41,6 +41,8 @@ pub struct Plan {
     pub read_back_max: u64,
     /// For coming to rest after that.
     pub settle_max: u64,
+    /// For reading everything back once more, when some servers are dead for good.
+    pub bereaved_max: u64,
 }
 
 impl Plan {
@@ -51,6 +53,7 @@ impl Plan {
             heal_max: 60 * SECOND,
             read_back_max: 120 * SECOND,
             settle_max: 120 * SECOND,
+            bereaved_max: 20 * SECOND,
         }
     }
 }
@@ -90,8 +93,11 @@ impl Report {
 /// Runs one seed. `log` gets a line for everything that is worth one.
 pub fn run<T: System>(system: &T, seed: u64, plan: &Plan, log: Option<Log>) -> Report {
     let mut scenario = Scenario::new(system, seed, log);
-    let stuck = scenario.live(plan).err();
+    let mut stuck = scenario.live(plan).err();
     let mut findings = if stuck.is_none() { system.audit(&scenario.world) } else { Vec::new() };
+    if stuck.is_none() {
+        stuck = scenario.be_bereaved(plan.bereaved_max).err();
+    }
     let Scenario { world, history, watch, .. } = scenario;
     let (mut torn, mut seen) = (Vec::new(), Seen::default());
     let history = bind(&history.borrow(), &mut torn, &mut seen);
@@ -225,6 +231,24 @@ impl<'a, T: System> Scenario<'a, T> {
         self.heal(plan.heal_max)?;
         self.read_back(plan.read_back_max)?;
         self.settle(plan.settle_max)
+    }
+
+    /// Some servers die at once and stay dead: whatever can be read is served, whether R copies can be held or not.
+    fn be_bereaved(&mut self, limit: u64) -> Result<(), String> {
+        // A replica that has rotted is found when it is read, and so it may be the only one that is left.
+        let rotten = usize::from(self.world.faults.contains_key("bit rot"));
+        let most = self.system.may_stay_dead().saturating_sub(rotten);
+        if most == 0 {
+            return Ok(());
+        }
+        let count = self.rng.between(1, most as u64) as usize;
+        let mut living = self.servers.clone();
+        for _ in 0..count {
+            let node = living.remove(self.rng.below(living.len() as u64) as usize);
+            self.world.crash(node);
+        }
+        self.world.note_fault("dead for good", living[0]);
+        self.read_back(limit).map_err(|why| format!("{count} servers are dead for good: {why}"))
     }
 
     fn settle(&mut self, limit: u64) -> Result<(), String> {

@@ -223,6 +223,11 @@ pub trait System {
         true
     }
 
+    /// How many servers may die at once at rest, and stay dead, with everything readable soon after.
+    fn may_stay_dead(&self) -> usize {
+        0
+    }
+
     /// The named crash points of a role's processes: marks that they report.
     fn crash_points(&self, role: Role) -> Vec<&'static str> {
         let _ = role;

@@ -190,6 +190,27 @@ fn servers_that_were_started_again_are_not_waited_for_unless_they_are_too_many()
     }
 }
 
+// G1: seed 40010 of the simulator. It was stored, and the coordinator was lost before it said so.
+#[test]
+fn a_server_that_was_never_told_its_id_is_not_waited_for() {
+    let mut world = cluster_with_table(4);
+    let before = world.state().servers.len();
+    let cluster = world.state().meta.cluster;
+    let message = World::enlist_message(5, 4711, 5, None);
+    // It has not got its id, so it knows of no cluster.
+    world.ask_as(ConnId(5), Header::default(), &message);
+    assert_eq!(world.state().servers.len(), before + 1);
+    world.store.clear();
+    world.config.rebuild = Some(Rebuild::default());
+    world.restart();
+    for _ in 0..8 {
+        servers_speak(&mut world, cluster);
+        world.push(ConnId(5), Header::default(), &message);
+        world.run(Duration::from_secs(1));
+    }
+    assert!(world.coordinator.is_active(), "{}", world.reports.join("\n"));
+}
+
 // G1: seed 20518 of the simulator. The verdict on the life before was not spoken yet when the store was lost.
 #[test]
 fn a_life_whose_directory_another_server_has_is_not_waited_for() {

@@ -2,12 +2,14 @@
 //!
 //! Catalogue: A4, A12.
 
-use crate::rig::Rig;
+use crate::rig::{Rig, entry};
 use ramhold_base::limits::EXPIRY_MILLIS_MAX;
 use ramhold_base::*;
+use ramhold_log::HashRange;
 use ramhold_wire::Opcode;
 use ramhold_wire::count::{CountReply, CountRequest};
 use ramhold_wire::data::{Expiry, KeyRequest, ReadReply, RejectRules, WriteRequest, decode_version};
+use ramhold_wire::membership::{ServerEntry, ServerListUpdate, ServerState};
 
 const TABLE: TableId = TableId(5);
 const START: ClusterTime = ClusterTime(1_700_000_000_000);
@@ -298,6 +300,108 @@ fn a_stream_that_stands_still_gathers_few_removals() {
     rig.settle();
     rig.wait_until_idle(1500);
     assert_eq!((rig.count(), rig.expired()), (0, 3000));
+}
+
+impl Rig {
+    /// One of the two backups is dead for good, so nothing becomes durable any more.
+    fn lose_backup(&mut self) {
+        let version = self.view.list.version();
+        self.view.list.apply(&ServerListUpdate {
+            from: version,
+            to: version + 1,
+            changed: vec![ServerEntry { state: ServerState::Crashed, kept: true, ..entry(2) }],
+            removed: vec![],
+            issued: ServerId(9),
+            time: Default::default(),
+            coordinator: None,
+            copyset_rings: None,
+        });
+        let mut effects = Effects::new();
+        self.master.on_list(self.now, &self.view, &mut effects);
+        self.take(effects);
+        self.settle();
+    }
+
+    /// The coordinator says what the time is.
+    fn hear_time(&mut self) {
+        let micros = START.0 * 1000 + self.now.0 / 1000;
+        self.view.answer_time(self.now, self.now, micros);
+    }
+}
+
+// A12, D2: a cache goes on to answer, whatever R can be held.
+#[test]
+fn what_is_over_is_told_as_absent_though_its_removal_cannot_be_durable() {
+    for is_time_known in [false, true] {
+        let mut rig = rig();
+        if is_time_known {
+            rig.hear_time();
+        }
+        rig.plain_write(after(100));
+        rig.write_key(b"stays", None);
+        rig.lose_backup();
+        rig.pass_until(1050);
+        rig.tick();
+        let ended = rig.expired();
+        let read = |rig: &mut Rig| {
+            let rpc = rig.send_key(Opcode::Read, RejectRules::default());
+            rig.settle();
+            rig.answer_to(rpc).map(|(status, _)| status)
+        };
+        assert_eq!(read(&mut rig), Some(Status::Retry), "a clock that is behind may not have got there");
+        rig.pass_until(1200);
+        let expected = if is_time_known { Status::NotFound } else { Status::Retry };
+        assert_eq!(read(&mut rig), Some(expected), "known: {is_time_known}");
+        rig.wait_until_idle(3000);
+        assert_eq!(rig.expired(), ended, "others would wait for its removal");
+        assert_eq!(rig.master.log().object_count(whole()), Some(2));
+    }
+}
+
+// A12: its removal is on its way, and the object that it removes may still be lost itself.
+#[test]
+fn a_removal_that_is_not_durable_need_not_be_when_its_object_is() {
+    for is_object_durable in [true, false] {
+        let mut rig = rig();
+        rig.hear_time();
+        let write = rig.send_write(RejectRules::default(), after(100));
+        if is_object_durable {
+            rig.settle();
+            assert!(rig.answer_to(write).is_some());
+        }
+        // Keepalives are answered: it has the read lease.
+        rig.unanswered = |request| !request.data.is_empty();
+        rig.pass_until(100);
+        let first = rig.send_key(Opcode::Read, RejectRules::default());
+        assert_eq!(rig.answer_to(first), None);
+        rig.pass_until(1110);
+        let second = rig.send_key(Opcode::Read, RejectRules::default());
+        rig.settle();
+        let answer = rig.answer_to(second).map(|(status, _)| status);
+        assert_eq!(answer, is_object_durable.then_some(Status::NotFound));
+    }
+}
+
+// A12, D2
+#[test]
+fn reads_that_wait_are_refused_when_nothing_becomes_durable_any_more() {
+    let mut rig = rig();
+    rig.plain_write(None);
+    rig.lose_backup();
+    let write = rig.send_write(RejectRules::default(), None);
+    let read = rig.send_key(Opcode::Read, RejectRules::default());
+    rig.settle();
+    assert_eq!((rig.answer_to(write), rig.answer_to(read)), (None, None));
+    rig.pass_until(1500);
+    rig.tick();
+    assert_eq!(rig.answer_to(read).map(|(status, _)| status), Some(Status::Retry));
+    assert_eq!(rig.answer_to(write), None, "it has taken effect here");
+    let read = rig.send_key(Opcode::Read, RejectRules::default());
+    assert_eq!(rig.answer_to(read).map(|(status, _)| status), Some(Status::Retry));
+}
+
+fn whole() -> HashRange {
+    HashRange { table: TABLE, first: KeyHash(0), last: KeyHash(u64::MAX) }
 }
 
 // A12

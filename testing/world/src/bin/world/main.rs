@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 /// Fault kinds that a set of seeds must have met.
-const FAULTS: [&str; 19] = [
+const FAULTS: [&str; 20] = [
     "bit rot",
     "broken connection",
     "clog",
@@ -29,6 +29,7 @@ const FAULTS: [&str; 19] = [
     "crash between effects",
     "crash of all",
     "cut of some links",
+    "dead for good",
     "doubled frame",
     "held frame",
     "lost frame",
