@@ -112,6 +112,7 @@ pub fn measure() -> String {
         version_floor: Version(0),
         earlier: Vec::new(),
         early: false,
+        tail_short: false,
     };
     [
         told("RecoveryRead", &read(&[])),

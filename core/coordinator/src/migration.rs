@@ -14,7 +14,7 @@
 use crate::machine::{Asked, Coordinator};
 use crate::membership::{check_durability, sender_of};
 use crate::retry::Retry;
-use crate::state::{Key, TableRecord, TabletRecord, UpdateResult};
+use crate::state::{Key, StreamRecord, TableRecord, TabletRecord, UpdateResult};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, KeyHash, Level, Peer, ServerId, Status, TableId};
 use ramhold_wire::Header;
@@ -45,7 +45,8 @@ impl Coordinator {
         if (table.options.durability, table.options.replicas) == (durability, replicas) {
             return Ok(result);
         }
-        if let Some(shortage) = self.shortage(replicas) {
+        let left = self.streams_left(table, (durability, replicas)).map(|stream| stream.replicas);
+        if let Some(shortage) = left.chain([replicas]).max().and_then(|replicas| self.shortage(replicas)) {
             return Ok(UpdateResult::Lacking(shortage));
         }
         let record = self.state.tables.get_mut(&message.table).expect("found above");
@@ -58,6 +59,21 @@ impl Coordinator {
         self.outbox.touch(Key::Table(message.table));
         self.want_migrated(message.table);
         Ok(result)
+    }
+
+    /// The streams that a table leaves when it is to be of this class. One that lacks a backup cannot be left: what was
+    /// written to it and is not acknowledged is durable nowhere.
+    fn streams_left(
+        &self,
+        table: &TableRecord,
+        class: (Durability, u8),
+    ) -> impl Iterator<Item = &StreamRecord> {
+        let stream_of = |piece: &TabletRecord| {
+            let mut streams = self.state.servers.get(&piece.owner)?.streams.iter();
+            streams.find(|stream| (stream.shard, stream.stream) == (piece.shard, piece.stream))
+        };
+        let streams = table.tablets.iter().filter_map(stream_of);
+        streams.filter(move |stream| (stream.durability, stream.replicas) != class)
     }
 
     /// Whether a piece lies in a stream in which it is kept as the table's options say.

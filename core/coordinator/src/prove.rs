@@ -277,7 +277,8 @@ fn segments_of(
         if sources.is_empty() && planted(Defect::MissingLeftOut) {
             continue;
         }
-        let is_short = sources.len() < usize::from(record.replicas);
+        let backups: BTreeSet<ServerId> = sources.iter().map(|source| source.backup).collect();
+        let is_short = backups.len() < usize::from(record.replicas);
         if end != u32::MAX {
             tail_short |= is_short;
         } else if replicas.iter().any(|r| !r.report.side) {

@@ -53,7 +53,7 @@ impl Coordinator {
                 let why: String = reason.chars().take(200).collect();
                 self.fail_partition(now, id, partition, &format!("{server} failed: {}", why.escape_debug()));
                 if no_room {
-                    self.on_no_room(now, id, partition);
+                    self.on_no_room(now, id, partition, server);
                 }
                 self.ask_anew(id);
             }

@@ -132,17 +132,17 @@ impl Rebuilding {
         for record in found.state.all_up() {
             let (id, directory) = (record.entry.id, record.entry.directory);
             let life = self.lives.get(&directory);
-            // Whoever was taken in later with its directory, and answers, has the lock of that.
-            let mut later = found.state.all_up().filter(|other| other.entry.directory == directory);
-            let is_succeeded = later.any(|other| other.entry.id > id && has_told(&other.entry.id));
+            // Whoever was taken in with its directory as well, and answers, has the lock of that.
+            let mut others = found.state.all_up().filter(|other| other.entry.directory == directory);
+            let is_anothers = others.any(|other| other.entry.id != id && has_told(&other.entry.id));
             let has_told = has_told(&id);
             match (has_told, life) {
                 (true, _) if given_up.contains(&id) => waits.push(format!("{id} is given up, and answers")),
                 (true, _) => {}
-                // It was never told its id, so it holds nothing.
-                (false, Some(token)) if *token == record.token => {}
                 (false, _) if given_up.contains(&id) => missing.push(id),
-                (false, _) if life.is_some() || is_succeeded => {
+                // Also with the token of the record: most likely it was never told its id, and holds nothing. But a late copy of
+                // its question may be all that is heard of one that was.
+                (false, _) if life.is_some() || is_anothers => {
                     missing.push(id);
                     unnamed.push(id);
                 }

@@ -60,8 +60,8 @@ pub(crate) struct Recovery {
     pub(crate) leaves_to_others_until: Instant,
     /// How often it found none since something of it went live.
     pub(crate) fruitless: u32,
-    /// How often its partitions were made half as large, since nobody had room for one.
-    pub(crate) halvings: u32,
+    /// What a partition is to have at most, as nobody had room for a larger one since something went live.
+    pub(crate) partition_bytes_max: Option<u64>,
     /// Results of recovery masters that came before that.
     pub(crate) early: Vec<(Peer, Header, Recovered)>,
     /// Tablets of `none` tables may still name the dead server.
@@ -101,7 +101,7 @@ impl Recovery {
             lease_over: false,
             leaves_to_others_until: Instant::ZERO,
             fruitless: 0,
-            halvings: 0,
+            partition_bytes_max: None,
             early: Vec::new(),
             retake: true,
             check_done: true,
@@ -112,6 +112,7 @@ impl Recovery {
     /// Something of it went live: there was room.
     pub(crate) fn found_room(&mut self) {
         self.fruitless = 0;
+        self.partition_bytes_max = None;
     }
 
     /// Whether every backup that is Up refuses the dead server.
@@ -496,7 +497,7 @@ impl Coordinator {
             return;
         }
         let weight = tablets.iter().map(DeadTablet::bytes).fold(0, u64::saturating_add);
-        let ranges = divide(&tablets, &self.bounds(weight, recovery.halvings));
+        let ranges = divide(&tablets, &self.bounds(weight, recovery.partition_bytes_max));
         let plan_id = self.state.meta.recoveries.next();
         self.state.meta.recoveries = plan_id;
         let earlier = self.divide_earlier(crashed, time, &ranges);
@@ -525,8 +526,8 @@ impl Coordinator {
         recovery.plan = Some(plan);
     }
 
-    /// Of the partitions of a log of so many live bytes, made half as large so many times.
-    pub(crate) fn bounds(&self, weight: u64, halvings: u32) -> Bounds {
+    /// Of the partitions of a log of so many live bytes, and of so many at most.
+    pub(crate) fn bounds(&self, weight: u64, most: Option<u64>) -> Bounds {
         let masters = self.state.all_up().filter(|s| s.entry.master).count() as u64;
         // As many masters as there are share the work, but for scraps. Parts do not come out even, least of all between
         // slots: a sixteenth is room for that.
@@ -537,7 +538,7 @@ impl Coordinator {
         let share = share.saturating_add(u64::from(self.config.segment_bytes));
         let wanted = share.max(self.config.partition_bytes_min).min(self.config.partition_bytes_max);
         Bounds {
-            bytes_wanted: (wanted >> halvings).max(1),
+            bytes_wanted: wanted.min(most.unwrap_or(u64::MAX)).max(1),
             bytes_max: self.config.partition_bytes_max,
             records_max: self.config.partition_records_max,
             segment_bytes: self.config.segment_bytes,

@@ -72,6 +72,8 @@ pub(crate) struct Partition {
     pub not_before: Instant,
     /// Masters that failed it.
     avoid: BTreeSet<ServerId>,
+    /// Masters that had no room for it since the log was divided.
+    pub lacked_room: BTreeSet<ServerId>,
 }
 
 /// What a master has to do.
@@ -110,6 +112,7 @@ impl Plan {
             failures: 0,
             not_before: Instant::ZERO,
             avoid: BTreeSet::new(),
+            lacked_room: BTreeSet::new(),
         };
         let partitions = (0..count).map(|_| partition()).collect();
         let partition_bytes = bytes / u64::from(count.max(1));
@@ -300,11 +303,6 @@ impl Work {
 }
 
 impl Partition {
-    /// Whether so many turns have failed since the log was divided.
-    pub fn has_failed_times(&self, count: usize) -> bool {
-        self.failures as usize >= count
-    }
-
     /// The master's turn is over without success.
     pub fn fail(&mut self, now: Instant, config: &CoordinatorConfig) {
         if let Replay::Running { master, .. } = self.state {

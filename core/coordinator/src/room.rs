@@ -39,8 +39,7 @@ const NO_ROOM_PAUSE: Duration = Duration::from_secs(1);
 /// what it gave back, and those who wait have looked at it; twice as long each time, up to three times.
 const OTHERS_TURN: Duration = Duration::from_secs(2);
 
-/// How often partitions for which nobody has room are made half as large, at most down to so small a part of a segment.
-const HALVINGS_MAX: u32 = 16;
+/// Partitions for which nobody has room are made smaller, down to so small a part of a segment.
 const SEGMENT_PARTS_MAX: u64 = 64;
 
 #[derive(Debug, Default)]
@@ -285,32 +284,35 @@ impl Coordinator {
         bytes.reduce(u64::saturating_add).map(|bytes| Need { bytes })
     }
 
-    /// All masters have tried a partition in vain: what is left of its log is divided into parts half as large, as far as it
-    /// can be.
+    /// No master that is up had memory for a partition: what is left of its log is divided into parts half as large, as far
+    /// as it can be.
     fn divide_finer(&mut self, id: RecoveryId) {
         let least = u64::from(self.config.segment_bytes) / SEGMENT_PARTS_MAX;
         let Some(recovery) = self.recoveries.get_mut(&id) else { return };
         let Some(plan) = recovery.plan.as_ref().filter(|plan| !plan.is_running()) else { return };
-        if plan.partition_bytes() <= least || recovery.halvings >= HALVINGS_MAX {
+        let half = plan.partition_bytes() / 2;
+        if half < least {
             return;
         }
-        recovery.halvings += 1;
+        recovery.partition_bytes_max = Some(half);
         recovery.plan_anew();
         self.outbox.report(Level::Debug, "mark:recovery_divided_finer");
     }
 
     /// A recovery master had no room for a partition after all. If it was the only one at work it lets others try: one that
     /// needs less, or frees what others need.
-    pub(crate) fn on_no_room(&mut self, now: Instant, id: RecoveryId, partition: u32) {
-        let masters = self.masters().count();
+    pub(crate) fn on_no_room(&mut self, now: Instant, id: RecoveryId, partition: u32, server: ServerId) {
+        let masters: BTreeSet<ServerId> = self.masters().map(|master| master.entry.id).collect();
         let plan = self.recoveries.get_mut(&id).and_then(|recovery| recovery.plan.as_mut());
         let mut fits_nobody = false;
         if let Some(partition) = plan.and_then(|plan| plan.partitions.get_mut(partition as usize)) {
             partition.not_before = partition.not_before.max(now + NO_ROOM_PAUSE);
-            fits_nobody = partition.has_failed_times(masters);
+            partition.lacked_room.insert(server);
+            fits_nobody = masters.is_subset(&partition.lacked_room);
         }
         self.rooms.is_scarce = true;
-        if fits_nobody {
+        // Frames that are short are no matter of size.
+        if fits_nobody && self.rooms.frames_short_since.is_none() {
             self.divide_finer(id);
         }
         let at_work = self.recoveries.iter().filter(|(_, recovery)| recovery.is_at_work());

@@ -38,7 +38,7 @@ pub(crate) struct Record<'a> {
     pub(crate) value: Pieces<'a>,
 }
 
-/// How many seglets an append must leave free.
+/// How many seglets an append that takes one must leave free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Floor(pub(crate) u32);
 

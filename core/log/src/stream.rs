@@ -170,9 +170,9 @@ impl Log {
         bytes <= self.group_bytes_max() && self.memory.free_count() >= self.in_seglets(bytes)
     }
 
-    /// The same for several heads one after the other, with a roll left for a cleaning pass.
-    pub fn may_roll_beside_cleaning(&self, more: impl Iterator<Item = usize>) -> bool {
-        let mut wanted = self.roll_seglets();
+    /// The same for several heads one after the other, and with a roll left for a cleaning pass.
+    pub fn may_roll_all(&self, more: impl Iterator<Item = usize>, beside_cleaning: bool) -> bool {
+        let mut wanted = if beside_cleaning { self.roll_seglets() } else { 0 };
         for more in more {
             let bytes = self.roll_bytes(more);
             if bytes > self.group_bytes_max() {

@@ -8,7 +8,7 @@ use crate::multi::Asker;
 use crate::parked::Answer;
 use crate::tablets::Tablet;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Effects, Instant, KeyHash, Level, Status, StreamId, TableId};
+use ramhold_base::{Effects, Instant, KeyHash, Level, Position, Status, StreamId, TableId};
 use ramhold_log::{Recalled, Unreadable};
 use ramhold_wire::control::encode_into;
 use ramhold_wire::{Header, Opcode, View};
@@ -74,8 +74,12 @@ impl Master {
                 self.counters.dropped += 1;
                 return None;
             }
-            // Its client would take for safe what a single backup may have. Who asks again is waited for, as with a new write.
-            Recalled::Done { .. } if self.is_tail_short(table, hash) && !planted(Defect::ShortTailTold) => {
+            // What was recovered has no position. Its client would take for safe what a single backup may have. Who asks again is waited for, as with a new write.
+            Recalled::Done { position, .. }
+                if position == Position::default()
+                    && self.is_tail_short(table, hash)
+                    && !planted(Defect::ShortTailTold) =>
+            {
                 effects.report(Level::Debug, "mark:result_waits");
                 if !header.repeated {
                     self.counters.dropped += 1;

@@ -11,6 +11,7 @@
 //!
 //! Not here: choosing and copying (log). Rules: docs/protocols/cleaning.md. Catalogue: C4-C7.
 
+use crate::expiry::Over;
 use crate::tablets::TabletState;
 use crate::{LogSegments, Master};
 use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
@@ -107,6 +108,11 @@ pub(crate) struct Cleaning {
 impl Cleaning {
     fn is_waiting(&self) -> bool {
         !self.entering.is_empty() || !self.retiring.is_empty() || !self.swapping.is_empty()
+    }
+
+    /// Whether a pass is to be entered yet, which takes a roll.
+    pub fn is_under_way(&self) -> bool {
+        self.active.is_some() || !self.entering.is_empty()
     }
 
     fn waiting_count(&self) -> usize {
@@ -393,23 +399,15 @@ impl Master {
     fn expire_at(&mut self, now: Instant, at: Reference, view: &View, effects: &mut Effects) -> bool {
         let (table, key) = self.log.key_of(at);
         let Some((tablet, hash)) = self.tablets.find(table, &key) else { return false };
-        if tablet.state != TabletState::Serving {
+        if tablet.state != TabletState::Serving || self.is_blocked(now, tablet.stream) {
             return false;
         }
-        let Some(version) =
-            self.log.lookup(table, hash, &key).ok().flatten().filter(|f| f.at == at).map(|f| f.version)
-        else {
-            return false;
-        };
+        let found = self.log.lookup(table, hash, &key).ok().flatten().filter(|found| found.at == at);
+        let Some(over) = found.as_ref().map(Over::of) else { return false };
         // Without room it moves: a pass under way cannot wait for another.
         self.cleaning_runs = true;
-        let removal = (at, self.next_version(&tablet, Some(version)), None);
-        let outcome = self.take_out(now, &tablet, table, hash, &key, removal, view, effects);
+        let outcome = self.take_out_over(now, &tablet, table, hash, &key, over, view, effects);
         self.cleaning_runs = false;
-        if outcome.is_ok() {
-            self.cleaning.counters.expired += 1;
-            effects.report(Level::Debug, "mark:expired");
-        }
         outcome.is_ok()
     }
 

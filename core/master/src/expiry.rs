@@ -14,8 +14,8 @@
 use crate::Master;
 use crate::tablets::{Tablet, TabletState};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ClusterTime, Effects, Instant, KeyHash, Level, Status};
-use ramhold_log::EndedKey;
+use ramhold_base::{ClusterTime, Effects, Instant, KeyHash, Level, Position, Status, TableId, Version};
+use ramhold_log::{EndedKey, Found, Reference};
 use ramhold_wire::View;
 use ramhold_wire::data::KeyRequest;
 use std::time::Duration;
@@ -32,6 +32,9 @@ const SLICE_INTERVAL: Duration = Duration::from_micros(500);
 const REMOVALS_MAX: usize = 1024;
 /// How long slices are put off, and an object that could not be removed is left alone.
 const PAUSE: Duration = Duration::from_millis(100);
+/// How long an object is left alone whose removal could not be durable: so long that those of other streams have their turns,
+/// however many there are.
+const BLOCKED_PAUSE: Duration = Duration::from_secs(10);
 /// The same after a slice that met a stream with too many removals: a device takes milliseconds for them.
 const CROWDED_PAUSE: Duration = Duration::from_millis(2);
 
@@ -46,6 +49,22 @@ pub(crate) struct Expiry {
     /// Requests that had come when the last slice was done.
     requests: u64,
     found: Vec<EndedKey>,
+}
+
+/// An object whose time is over.
+#[derive(Clone, Copy)]
+pub(crate) struct Over {
+    at: Reference,
+    version: Version,
+    end: ClusterTime,
+    position: Position,
+}
+
+impl Over {
+    pub fn of(found: &Found<'_>) -> Over {
+        let end = found.expires.unwrap_or_default();
+        Over { at: found.at, version: found.version, end, position: found.position() }
+    }
 }
 
 impl Master {
@@ -87,7 +106,7 @@ impl Master {
             Status::Retry
         } else {
             match self.expire_if_over(now, tablet, table, hash, key, view, effects) {
-                Err(status @ (Status::Retry | Status::OutOfMemory)) => status,
+                Err(Status::Retry) => Status::Retry,
                 ended => return ended.map(|()| false),
             }
         };
@@ -108,6 +127,28 @@ impl Master {
         }
     }
 
+    /// Takes out an object whose time is over, with a tombstone. The object was found in this turn.
+    pub(crate) fn take_out_over(
+        &mut self,
+        now: Instant,
+        tablet: &Tablet,
+        table: TableId,
+        hash: KeyHash,
+        key: &[u8],
+        Over { at, version, end, position }: Over,
+        view: &View,
+        effects: &mut Effects,
+    ) -> Result<(), Status> {
+        let removal = (at, self.next_version(tablet, Some(version)), None);
+        self.take_out(now, tablet, table, hash, key, removal, view, effects)?;
+        if let Some(parked) = self.parked.get_mut(&tablet.stream).filter(|_| !tablet.unreplicated) {
+            parked.was_over(end, position);
+        }
+        self.cleaning.counters.expired += 1;
+        effects.report(Level::Debug, "mark:expired");
+        Ok(())
+    }
+
     /// A slice, if one is due.
     pub(crate) fn expire_when_due(&mut self, now: Instant, view: &View, effects: &mut Effects) {
         if self.expiry.at.is_some_and(|at| at <= now) {
@@ -120,11 +161,12 @@ impl Master {
 
     /// Removes what is over in the next buckets, and tells how long the next slice has to wait.
     fn expire_slice(&mut self, now: Instant, view: &View, effects: &mut Effects) -> Duration {
-        if !self.replays.is_empty() {
+        if self.replays.values().any(|replay| !replay.is_live()) {
             return PAUSE;
         }
         let time = view.time(now);
         let again = ClusterTime(time.0.saturating_add(PAUSE.as_millis() as u64));
+        let much_later = ClusterTime(time.0.saturating_add(BLOCKED_PAUSE.as_millis() as u64));
         let mut ended = std::mem::take(&mut self.expiry.found);
         let mut read_bytes = 0;
         for _ in 0..SLICE_BUCKETS {
@@ -143,12 +185,15 @@ impl Master {
             // Without a tablet here it is about to leave the index.
             let Some((tablet, hash)) = self.tablets.find(table, &key) else { continue };
             let removal_count = self.parked.get(&tablet.stream).map_or(0, |parked| parked.removal_count());
+            // Its removal would not be durable, and whoever waits for all of the stream would wait for it, too.
+            if self.is_blocked(now, tablet.stream) {
+                self.log.look_again(table, hash, much_later);
+                is_crowded = true;
+                continue;
+            }
             let is_full = removal_count >= REMOVALS_MAX;
             is_crowded |= is_full;
-            let may_leave = tablet.state == TabletState::Serving
-                && !self.migrating.blocks(table, hash)
-                // Its removal would not be durable, and whoever waits for all of the stream would wait for it, too.
-                && !self.is_blocked(now, tablet.stream);
+            let may_leave = tablet.state == TabletState::Serving && !self.migrating.blocks(table, hash);
             if is_full || !may_leave || !has_room {
                 self.log.look_again(table, hash, again);
                 continue;

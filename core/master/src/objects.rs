@@ -4,11 +4,12 @@
 //! repeats the mutation gets it again (docs/protocols/exactly-once.md).
 
 use crate::Master;
+use crate::expiry::Over;
 use crate::multi::Asker;
 use crate::parked::Answer;
 use crate::tablets::{Tablet, TabletState};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Effects, Instant, KeyHash, Level, Position, Status, TableId, Version};
+use ramhold_base::{Effects, Instant, KeyHash, Position, Status, TableId, Version};
 use ramhold_log::{
     AppendRefusal, Found, Kind, Object, Purpose, Reference, Removal, RpcResult, Unreadable, Written,
 };
@@ -353,21 +354,14 @@ impl Master {
         let Some(found) = found.filter(|f| f.expires.is_some_and(|end| end <= view.time(now))) else {
             return Ok(());
         };
-        let (end, object) = (found.expires.unwrap_or_default(), found.position());
-        let removal = (found.at, self.next_version(tablet, Some(found.version)), None);
-        self.take_out(now, tablet, table, hash, key, removal, view, effects).map_err(
+        let over = Over::of(&found);
+        self.take_out_over(now, tablet, table, hash, key, over, view, effects).map_err(
             |status| match status {
                 // It is not there any more, but until its tombstone has room nobody may be told so.
                 Status::OutOfMemory => Status::Retry,
                 other => other,
             },
-        )?;
-        if let Some(parked) = self.parked.get_mut(&tablet.stream).filter(|_| !tablet.unreplicated) {
-            parked.was_over(end, object);
-        }
-        self.cleaning.counters.expired += 1;
-        effects.report(Level::Debug, "mark:expired");
-        Ok(())
+        )
     }
 
     /// The tablet of a key, if it is served here.

@@ -1,6 +1,7 @@
 //! Answers that wait until their stream is durable up to a position.
 //!
-//! Invariant: positions in a queue never fall, so releasing looks at the front only.
+//! Invariant: positions in a queue never fall, so releasing looks at the front only; but for when nothing becomes durable any
+//! more, and those who read are told.
 
 use crate::Master;
 use crate::multi::{Asker, Multis};

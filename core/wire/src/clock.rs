@@ -26,6 +26,8 @@ const TOLD_LATE_NANOS: u64 = 10_000 * NANOS_PER_MILLI;
 /// How far behind the coordinator's clock another server may be that was not asked for long, beside what two clocks drift
 /// apart: between two questions after a coordinator's start.
 const BEHIND_NANOS: u64 = 1_000 * NANOS_PER_MILLI;
+/// After a coordinator's start with another time all servers have asked by then: each does every second.
+const AGREED_AFTER: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ClusterClock {
@@ -38,16 +40,19 @@ pub struct ClusterClock {
     set: u64,
     /// The time that was told when the span changed last.
     floor: u64,
-    /// The coordinator has answered a question.
-    is_answered: bool,
+    /// From when on all servers will have heard what this one has. Zero: the coordinator has answered no question yet.
+    agreed_at: Instant,
 }
 
 impl ClusterClock {
     /// The coordinator's clock showed `micros` since 1970 after `sent`, and its answer comes now.
     pub fn answered(&mut self, sent: Instant, now: Instant, micros: u64) {
         let least = micros.saturating_mul(1000);
-        self.narrow(now, least, least.saturating_add(nanos(now.since(sent))));
-        self.is_answered = true;
+        let is_first = self.agreed_at == Instant::ZERO;
+        let is_contradicted = self.narrow(now, least, least.saturating_add(nanos(now.since(sent))));
+        if is_first || is_contradicted {
+            self.agreed_at = now + AGREED_AFTER;
+        }
     }
 
     /// The coordinator's clock showed `time` at some moment before now.
@@ -56,7 +61,7 @@ impl ClusterClock {
         if self.most == 0 {
             // The first that is known, and nothing bounds it from above.
             let most = least.saturating_add(TOLD_LATE_NANOS);
-            *self = ClusterClock { at: now, least, most, set: least, floor: 0, is_answered: false };
+            *self = ClusterClock { at: now, least, most, set: least, floor: 0, agreed_at: Instant::ZERO };
             return;
         }
         let most = self.most_at(now);
@@ -69,11 +74,13 @@ impl ClusterClock {
     }
 
     /// A time that is past for every server that may serve from now on, by its own clock. Unlike `time` it may go back. None: the
-    /// coordinator has not answered yet, and this clock may be ahead of all others.
+    /// coordinator has not answered yet, and this clock may be ahead of all others; or it has just started with another time,
+    /// which others may not have heard.
     pub fn past_for_all(&self, now: Instant) -> Option<ClusterTime> {
         let span = self.most_at(now).saturating_sub(self.least_at(now));
         let past = self.least_at(now).saturating_sub(span).saturating_sub(BEHIND_NANOS);
-        self.is_answered.then_some(ClusterTime(past / NANOS_PER_MILLI))
+        let is_agreed = self.agreed_at != Instant::ZERO && self.agreed_at <= now;
+        is_agreed.then_some(ClusterTime(past / NANOS_PER_MILLI))
     }
 
     /// How far apart the earliest and the latest time are that the coordinator's clock may show.
@@ -86,7 +93,8 @@ impl ClusterClock {
         self.set.saturating_add(passed).max(self.floor.saturating_add(passed / 2))
     }
 
-    fn narrow(&mut self, now: Instant, least: u64, most: u64) {
+    /// Whether the answer contradicts what was known.
+    fn narrow(&mut self, now: Instant, least: u64, most: u64) -> bool {
         let floor = self.nanos_at(now);
         let (known_least, known_most) = (self.least_at(now), self.most_at(now));
         let set = self.set.saturating_add(nanos(now.since(self.at)));
@@ -96,6 +104,7 @@ impl ClusterClock {
             if is_contradicted { (least, most) } else { (least.max(known_least), most.min(known_most)) };
         let set = if is_contradicted || is_better { least.midpoint(most) } else { set.clamp(least, most) };
         *self = ClusterClock { at: now, least, most, set, floor, ..*self };
+        is_contradicted
     }
 
     fn least_at(&self, now: Instant) -> u64 {
@@ -163,7 +172,7 @@ mod tests {
             assert_eq!(clock.past_for_all(Instant(0)), None, "it may be ahead");
             clock.answered(Instant(MILLI), Instant(3 * MILLI), START_MICROS + 2000);
         }
-        for second in [1, 60, 3600, 86_400] {
+        for second in [4, 60, 3600, 86_400] {
             let now = second * 1000 * MILLI;
             let (fast, slow) = (Instant(now + now / 10_000), Instant(now - now / 10_000));
             let past = clocks[0].past_for_all(fast).expect("it was answered");
@@ -171,6 +180,23 @@ mod tests {
             assert!(past < behind, "{past:?} {behind:?} after {second} s");
             assert!(true_time - past.0 < 1010 + second, "no more than need be");
         }
+    }
+
+    // A12, G2: others hear of it up to a second later, and were behind until then.
+    #[test]
+    fn after_a_coordinator_has_started_with_another_time_nothing_is_past_for_all_for_a_while() {
+        let second = 1000 * MILLI;
+        let mut clock = ClusterClock::default();
+        clock.answered(Instant(second), Instant(second), START_MICROS);
+        assert_eq!(clock.past_for_all(Instant(second)), None);
+        assert!(clock.past_for_all(Instant(5 * second)).is_some());
+        clock.answered(Instant(5 * second), Instant(5 * second), START_MICROS + 14_000_000);
+        assert_eq!(clock.past_for_all(Instant(7 * second)), None);
+        let past = clock.past_for_all(Instant(9 * second)).expect("all have asked");
+        assert_eq!(past.0 / 1000 - START_MICROS / 1_000_000, 16, "18 s, less one and a drift");
+        // One that agrees changes nothing.
+        clock.answered(Instant(9 * second), Instant(9 * second + MILLI), START_MICROS + 18_000_000);
+        assert!(clock.past_for_all(Instant(9 * second + MILLI)).is_some());
     }
 
     #[test]

@@ -475,6 +475,7 @@ pub(crate) mod tests {
                 streams: Vec::new(),
             }],
             early: true,
+            tail_short: true,
         };
         let common = Recover::encode_common(&recover.ranges, &recover.streams);
         let mut around = Vec::new();

@@ -77,12 +77,15 @@ pub fn overdue(world: &ClusterWorld) -> Option<String> {
     let nodes = || (0..world.node_count()).filter_map(|node| Some((world.local_now(node), process(node)?)));
     let (now, coordinator) =
         nodes().find_map(|(now, process)| Some((now, process.coordinator().filter(|c| c.is_active())?)))?;
-    // While it stands still servers go on by their own clocks.
-    let micros = Some(coordinator.clock().micros(now)).filter(|_| !coordinator.clock().is_standing(now));
+    // Servers go on by their own clocks meanwhile, and who has enlisted since is ahead of the others.
+    if coordinator.clock().is_standing(now) {
+        return Some("the coordinator's clock stands still".into());
+    }
+    let micros = coordinator.clock().micros(now);
     nodes().filter_map(|(now, process)| Some((now, process.server()?))).find_map(|(now, server)| {
         let (id, time) = (server.id(), server.view().time(now));
         // A server tells whole milliseconds.
-        let off = micros.map_or(0, |micros| (time.0 * 1000 + 500).abs_diff(micros));
+        let off = (time.0 * 1000 + 500).abs_diff(micros);
         if off > TIME_MICROS_MAX + 500 {
             return Some(format!("the cluster time of {id} is off by {off} microseconds"));
         }

@@ -349,7 +349,7 @@ impl Alter {
         let before = client.describe_table(name).map_err(|error| about(name, error))?.options;
         client
             .alter_table(table, self.durability.map(KeptArgument::durability), self.replicas)
-            .map_err(|error| unaltered(name, error))?;
+            .map_err(|error| unaltered(name, self.replicas.unwrap_or(before.replicas), error))?;
         let mut progress = Progress::new("moving", global.json);
         let mut description = client.describe_table(name).map_err(|error| about(name, error))?;
         let (mut least, mut since) = (description.migrating, Instant::now());
@@ -415,17 +415,20 @@ fn unfinished(name: &str, table: &TableDescription, before: &TableOptions, waite
 }
 
 /// Why a table stays as it is kept.
-fn unaltered(name: &str, error: Error) -> Failure {
+fn unaltered(name: &str, replicas: u8, error: Error) -> Failure {
     if let Error::Refused { status: Status::Unsupported, .. } = error {
         let text = "a table cannot be altered from or to 'none'; make a new one and copy what is to be kept";
         return Failure::new(REFUSED, text).about(&format!("table '{name}'"));
     }
     if let Error::Refused { shortage: Some(shortage), .. } = error {
-        let fewer = match shortage.up {
-            0 => String::new(),
-            up => format!(", or give --replicas {up}"),
+        let remedy = shortage.remedy();
+        let text = match shortage.up {
+            _ if shortage.replicas != replicas => {
+                format!("not altered while it lacks backups: {shortage}; {remedy} first")
+            }
+            0 => format!("not altered: {shortage}; {remedy}"),
+            up => format!("not altered: {shortage}; {remedy}, or give --replicas {up}"),
         };
-        let text = format!("not altered: {shortage}; {}{fewer}", shortage.remedy());
         return Failure::new(REFUSED, text).about(&format!("table '{name}'"));
     }
     about(name, error)

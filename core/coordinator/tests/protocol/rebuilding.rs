@@ -211,6 +211,26 @@ fn a_server_that_was_never_told_its_id_is_not_waited_for() {
     assert!(world.coordinator.is_active(), "{}", world.reports.join("\n"));
 }
 
+// G1: its own first question, held up in the network, says nothing of whether it was answered.
+#[test]
+fn a_late_question_of_a_server_that_was_told_its_id_does_not_speak_for_it() {
+    let mut world = World::cluster(2);
+    world.run(Duration::from_secs(1));
+    let cluster = world.state().meta.cluster;
+    let token = world.state().servers[&ServerId(2)].token;
+    world.server_mut(2).mood = Mood::Silent;
+    world.store.clear();
+    world.config.rebuild = Some(Rebuild::default());
+    world.restart();
+    for _ in 0..8 {
+        servers_speak(&mut world, cluster);
+        world.push(ConnId(5), Header::default(), &World::enlist_message(2, token, 2, None));
+        world.run(Duration::from_secs(1));
+    }
+    assert!(!world.coordinator.is_active(), "it may be the only one that holds the newest state");
+    assert!(world.reports.iter().any(|text| text.contains("s2 again")), "{}", world.reports.join("\n"));
+}
+
 // G1: seed 20518 of the simulator. The verdict on the life before was not spoken yet when the store was lost.
 #[test]
 fn a_life_whose_directory_another_server_has_is_not_waited_for() {

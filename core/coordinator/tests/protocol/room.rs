@@ -255,9 +255,9 @@ fn what_fits_nobody_is_divided_into_smaller_parts() {
     assert_eq!((ranges[0].first, ranges[halves - 1].last), (KeyHash(0), KeyHash(u64::MAX)));
     let division = at_work(&world)[0].1.recovery;
     let turn_of = |w: &World, partition: u32| {
-        let told =
+        let mut told =
             w.servers.iter().flat_map(|(at, server)| server.recovers.iter().map(|it| (*at, it.clone())));
-        told.filter(|(_, it)| (it.recovery, it.partition) == (division, partition)).last()
+        told.rfind(|(_, it)| (it.recovery, it.partition) == (division, partition))
     };
     for partition in 0..halves as u32 {
         world.run_until("told", |w| turn_of(w, partition).is_some());
@@ -265,6 +265,23 @@ fn what_fits_nobody_is_divided_into_smaller_parts() {
         world.finish(at, &recover);
     }
     world.run_until("over", |w| w.is_over(ServerId(1)));
+}
+
+// F7: it says nothing of how much room there is.
+#[test]
+fn what_fails_for_another_reason_or_for_frames_is_not_divided_into_smaller_parts() {
+    for frames in [1000, 0] {
+        let mut world = three_dead(room(frames, 1 << 30));
+        world.run(Duration::from_secs(2));
+        let oldest = |w: &World| at_work(w).into_iter().find(|(_, it)| it.crashed == ServerId(1));
+        for attempt in 1..=6 {
+            world.run_until("told", |w| oldest(w).is_some_and(|(_, it)| it.attempt == attempt));
+            let (at, recover) = oldest(&world).unwrap();
+            let outcome = RecoveryOutcome::Failed { reason: "why".into(), no_room: frames == 0 };
+            world.server(at, &recovered(&recover, outcome)).expect("an answer").expect("taken");
+        }
+        assert_eq!(world.reports.iter().filter(|text| text.contains("divided_finer")).count(), 0);
+    }
 }
 
 /// Server 1 dies, and then the one that has taken over from it before devices have it. So there are two logs, of which the

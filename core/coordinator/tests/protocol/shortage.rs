@@ -90,6 +90,21 @@ fn a_table_is_not_altered_to_more_replicas_than_can_be_kept() {
     assert_eq!(anew(&mut world, &alter(None, 3)), None);
 }
 
+// A1, D3: it would never end, as what such a stream holds and is not acknowledged is durable nowhere.
+#[test]
+fn a_table_does_not_leave_a_stream_that_lacks_backups() {
+    let mut world = World::cluster(4);
+    let table = world.create("users", buffered(3, 2));
+    let alter = |replicas| TableAlter { table, durability: None, replicas: Some(replicas) };
+    world.kill(4);
+    world.run_until("its death is known", |w| !w.state().is_up(ServerId(4)));
+    assert_eq!(anew(&mut world, &alter(2)), lacks(3, 2), "what it lacks now");
+    assert_eq!(world.describe("users").options.replicas, 3);
+    world.enlist(5);
+    world.run(Duration::from_secs(1));
+    assert_eq!(anew(&mut world, &alter(5)), lacks(5, 3), "only that it cannot be kept so");
+}
+
 // A1, D3: the cluster has shrunk.
 #[test]
 fn creation_goes_by_who_is_up_now_and_existing_tables_stay() {

@@ -71,7 +71,7 @@ fn removes_fill_what_their_head_has_however_little_is_free_and_writes_do_not() {
     while harness.log.usage().free_bytes >= 4 * 1024 {
         harness.log.roll_entering(STREAM, harness.now, &[]).unwrap();
     }
-    assert!(!harness.log.may_roll_beside_cleaning([1, 1, 1, 1].into_iter()));
+    assert!(!harness.log.may_roll_all([1, 1, 1, 1].into_iter(), false));
     assert_eq!(harness.write(TABLE, b"one more", b"v"), Err(AppendRefusal::OutOfMemory));
     let keys: Vec<Key> = harness.model.keys().cloned().collect();
     for (table, key) in keys.iter().filter(|(table, _)| stream_of(*table) == STREAM).take(5) {
@@ -85,7 +85,7 @@ fn removes_fill_what_their_head_has_however_little_is_free_and_writes_do_not() {
 fn what_is_entered_beside_a_cleaning_pass_leaves_it_a_roll() {
     let mut harness = Harness::new(config(64 * 1024));
     fill(&mut harness);
-    while harness.log.may_roll_beside_cleaning([1].into_iter()) {
+    while harness.log.may_roll_all([1].into_iter(), true) {
         harness.log.roll_entering(STREAM, harness.now, &[]).unwrap();
     }
     assert!(harness.log.may_roll(1), "the pass");

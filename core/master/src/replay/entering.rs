@@ -99,9 +99,9 @@ impl Master {
         // A head for every stream must be possible before anything is entered.
         let needed: u64 =
             replay.sides.iter().map(|side| self.opening_bytes(side.stream, side.begun.len())).sum();
-        // Passes that wait to be entered give back more than they take, but for that they must be entered.
-        let mut side_segments = replay.sides.iter().map(|side| side.begun.len());
-        if replay.is_live && !self.log.may_roll_beside_cleaning(&mut side_segments) {
+        // Passes under way give back more than they take, but for that they must be entered.
+        let side_segments = replay.sides.iter().map(|side| side.begun.len());
+        if replay.is_live && !self.log.may_roll_all(side_segments, self.cleaning.is_under_way()) {
             replay.retry = Some(now + MEMORY_PAUSE);
             return;
         }

@@ -337,10 +337,11 @@ fn what_is_over_is_told_as_absent_though_its_removal_cannot_be_durable() {
         if is_time_known {
             rig.hear_time();
         }
+        rig.pass_until(4000);
         rig.plain_write(after(100));
         rig.write_key(b"stays", None);
         rig.lose_backup();
-        rig.pass_until(1050);
+        rig.pass_until(5050);
         rig.tick();
         let ended = rig.expired();
         let read = |rig: &mut Rig| {
@@ -349,10 +350,10 @@ fn what_is_over_is_told_as_absent_though_its_removal_cannot_be_durable() {
             rig.answer_to(rpc).map(|(status, _)| status)
         };
         assert_eq!(read(&mut rig), Some(Status::Retry), "a clock that is behind may not have got there");
-        rig.pass_until(1200);
+        rig.pass_until(5200);
         let expected = if is_time_known { Status::NotFound } else { Status::Retry };
         assert_eq!(read(&mut rig), Some(expected), "known: {is_time_known}");
-        rig.wait_until_idle(3000);
+        rig.wait_until_idle(7000);
         assert_eq!(rig.expired(), ended, "others would wait for its removal");
         assert_eq!(rig.master.log().object_count(whole()), Some(2));
     }
@@ -364,6 +365,7 @@ fn a_removal_that_is_not_durable_need_not_be_when_its_object_is() {
     for is_object_durable in [true, false] {
         let mut rig = rig();
         rig.hear_time();
+        rig.pass_until(4000);
         let write = rig.send_write(RejectRules::default(), after(100));
         if is_object_durable {
             rig.settle();
@@ -371,10 +373,10 @@ fn a_removal_that_is_not_durable_need_not_be_when_its_object_is() {
         }
         // Keepalives are answered: it has the read lease.
         rig.unanswered = |request| !request.data.is_empty();
-        rig.pass_until(100);
+        rig.pass_until(4100);
         let first = rig.send_key(Opcode::Read, RejectRules::default());
         assert_eq!(rig.answer_to(first), None);
-        rig.pass_until(1110);
+        rig.pass_until(5110);
         let second = rig.send_key(Opcode::Read, RejectRules::default());
         rig.settle();
         let answer = rig.answer_to(second).map(|(status, _)| status);
