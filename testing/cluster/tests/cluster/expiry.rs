@@ -110,3 +110,31 @@ fn servers_agree_on_the_time_and_with_the_wall_clock() -> Result<(), Failure> {
     }
     Ok(())
 }
+
+// A12, D2: a cache goes on to answer with too few servers for its replicas.
+#[test]
+fn what_ends_is_absent_though_no_write_is_possible() -> Result<(), Failure> {
+    const KEYS: usize = 40;
+    let _machine = crate::machine();
+    let mut cluster = Cluster::start(Options { servers: SERVERS, ..Options::default() })?;
+    let mut redis = Redis::connect(&cluster, 1)?;
+    for key in 0..KEYS {
+        assert_eq!(redis.ask(&format!("SET short{key} v PX 9000"))?, "+OK");
+        assert_eq!(redis.ask(&format!("SET long{key} v PX 900000"))?, "+OK");
+    }
+    cluster.kill(SERVERS);
+    wait_for("writes that are refused", SOON, || {
+        let reply = redis.ask("SET stays v")?;
+        Ok(if reply.starts_with("-NOREPLICAS") { Ok(()) } else { Err(reply) })
+    })?;
+    for key in 0..KEYS {
+        wait_for("the end of a key", SOON, || {
+            let reply = redis.number(&format!("EXISTS short{key}"));
+            Ok(if matches!(reply, Ok(0)) { Ok(()) } else { Err(format!("{reply:?}")) })
+        })?;
+        assert_eq!(redis.ask(&format!("GET short{key}"))?, "$-1");
+        assert_eq!(redis.number(&format!("TTL short{key}"))?, -2);
+        assert_eq!(redis.number(&format!("EXISTS long{key}"))?, 1);
+    }
+    Ok(())
+}
