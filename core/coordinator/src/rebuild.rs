@@ -132,7 +132,7 @@ impl Rebuilding {
         for record in found.state.all_up() {
             let (id, directory) = (record.entry.id, record.entry.directory);
             let life = self.lives.get(&directory);
-            // Whoever was taken in with its directory as well, and answers, has the lock of that.
+            // Another server with its directory that answers has the lock of that.
             let mut others = found.state.all_up().filter(|other| other.entry.directory == directory);
             let is_anothers = others.any(|other| other.entry.id != id && has_told(&other.entry.id));
             let has_told = has_told(&id);

@@ -60,7 +60,7 @@ pub(crate) struct Recovery {
     pub(crate) leaves_to_others_until: Instant,
     /// How often it found none since something of it went live.
     pub(crate) fruitless: u32,
-    /// What a partition is to have at most, as nobody had room for a larger one since something went live.
+    /// The most that a partition is to have, as nobody had room for a larger one since something went live.
     pub(crate) partition_bytes_max: Option<u64>,
     /// Results of recovery masters that came before that.
     pub(crate) early: Vec<(Peer, Header, Recovered)>,
@@ -526,7 +526,7 @@ impl Coordinator {
         recovery.plan = Some(plan);
     }
 
-    /// Of the partitions of a log of so many live bytes, and of so many at most.
+    /// The bounds of partitions of a log of so many live bytes; `most`: what one is to have at most.
     pub(crate) fn bounds(&self, weight: u64, most: Option<u64>) -> Bounds {
         let masters = self.state.all_up().filter(|s| s.entry.master).count() as u64;
         // As many masters as there are share the work, but for scraps. Parts do not come out even, least of all between

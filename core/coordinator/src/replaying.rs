@@ -133,7 +133,7 @@ impl Plan {
         self.ranges.iter().filter(move |r| r.partition == partition)
     }
 
-    /// Of one partition, if all weigh the same.
+    /// The weight of one partition, if all weigh the same.
     pub fn partition_bytes(&self) -> u64 {
         self.partition_bytes
     }

@@ -74,7 +74,8 @@ impl Master {
                 self.counters.dropped += 1;
                 return None;
             }
-            // What was recovered has no position. Its client would take for safe what a single backup may have. Who asks again is waited for, as with a new write.
+            // Recovered results have no position. A client would take for safe what a single backup may have: it waits, as for a
+            // new write.
             Recalled::Done { position, .. }
                 if position == Position::default()
                     && self.is_tail_short(table, hash)
@@ -101,8 +102,8 @@ impl Master {
             Recalled::Burnt if !header.repeated && !planted(Defect::SequenceNotBurnt) => Status::Retry,
             _ => match self.leases.check(now, lease) {
                 LeaseStanding::Live if self.migrating.blocks(table, hash) => Status::Retry,
-                LeaseStanding::Live if self.is_crowded(tablet.stream) => Status::TooMany,
                 LeaseStanding::Live if self.is_blocked(now, tablet.stream) => Status::TooFewBackups,
+                LeaseStanding::Live if self.is_crowded(tablet.stream) => Status::TooMany,
                 // Nothing else would show that this is not its owner any more.
                 LeaseStanding::Live if tablet.unreplicated && !self.is_leased(now) => Status::NotLeased,
                 LeaseStanding::Live => return Some((tablet, hash)),

@@ -117,7 +117,7 @@ impl Master {
         match found {
             None => Ok(false),
             Some((end, _)) if end > view.time(now) => Ok(false),
-            // What it replaced would come back with the next owner if it is lost itself.
+            // Its predecessor would come back with the next owner if it is lost itself.
             Some((end, at))
                 if is_past_for_all(end, now, view) && at <= self.replicator.durable(tablet.stream) =>
             {

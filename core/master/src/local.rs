@@ -87,10 +87,10 @@ impl Master {
         let (tablet, hash) = self.serving_to(table, key, from)?;
         if self.migrating.blocks(table, hash) {
             Err(Status::Retry)
-        } else if self.is_crowded(tablet.stream) {
-            Err(Status::TooMany)
         } else if self.is_blocked(now, tablet.stream) {
             Err(Status::TooFewBackups)
+        } else if self.is_crowded(tablet.stream) {
+            Err(Status::TooMany)
         } else if tablet.unreplicated && !self.is_leased(now) {
             // Nothing else would show that this is not its owner any more.
             Err(Status::NotLeased)

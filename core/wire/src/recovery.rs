@@ -147,7 +147,7 @@ pub struct Recover {
     /// versions jump to here, also of existing keys; else 0.
     #[n(7)]
     pub version_floor: Version,
-    /// What ranges of the partition are to be recovered from as well. With any, success is reported when devices have all.
+    /// Dead logs that ranges of the partition are to be recovered from as well.
     #[n(8)]
     #[cbor(default)]
     pub earlier: Vec<EarlierLog>,

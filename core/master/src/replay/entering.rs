@@ -120,7 +120,7 @@ impl Master {
                 Some(held) => self.roll_held(now, side.stream, held, view, effects),
                 None => self.roll(now, side.stream, view, effects),
             };
-            // What is live is entered with the last memory that there is beside what cleaning needs.
+            // A live partition is entered with the last memory that there is beside a cleaning pass.
             let rolled = match rolled {
                 None if replay.is_live => self.roll_entering(now, side.stream, view, effects),
                 rolled => rolled,
