@@ -65,6 +65,9 @@ struct Arguments {
     /// With --replay: prints every report, fault and start.
     #[arg(long)]
     verbose: bool,
+    /// Prints the hash of each seed's trace: a change that is to change nothing leaves them all the same.
+    #[arg(long)]
+    traces: bool,
     /// Adds the sums to this JSON file.
     #[arg(long)]
     into: Option<PathBuf>,
@@ -231,6 +234,9 @@ fn main() -> ExitCode {
         let why = match &result {
             Ok(report) => {
                 tally.add(report);
+                if arguments.traces {
+                    println!("seed {seed} trace {:016x}", report.trace);
+                }
                 if arguments.replay.is_some() && report.stuck.is_some() {
                     print_last_operations(report);
                 }
