@@ -914,3 +914,19 @@ fn a_connection_that_ends_leaves_nothing() {
     assert_eq!(rig.said(A), "");
     assert_eq!(rig.resp.connection_count(), 0);
 }
+
+// J1: the limit is of keys.
+#[test]
+fn a_connection_watches_as_many_keys_as_it_is_told() {
+    let mut rig = Rig::new();
+    let watch = |round: usize, count: usize| {
+        (0..count).fold("watch".to_owned(), |line, n| format!("{line} {{t}}{round}-{n}"))
+    };
+    for round in 0..4 {
+        assert_eq!(rig.ask(A, &watch(round, 256)), "+OK\r\n");
+    }
+    let refused = "-ERR a connection watches at most 1024 keys";
+    assert!(rig.ask(A, &watch(4, 1)).starts_with(refused));
+    assert_eq!(rig.ask(A, "unwatch"), "+OK\r\n");
+    assert_eq!(rig.ask(A, &watch(4, 1)), "+OK\r\n");
+}

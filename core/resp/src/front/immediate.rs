@@ -74,7 +74,7 @@ impl Resp {
             Front::Watch if connection.multi.is_some() => {
                 reply.fault(&Fault::fixed("ERR WATCH inside MULTI is not allowed"));
             }
-            Front::Watch if connection.watched.len() + args.len() > WATCHED_COUNT_MAX => {
+            Front::Watch if connection.watched.len() + args.len() - 1 > WATCHED_COUNT_MAX => {
                 reply.fault(&Fault::fixed("ERR a connection watches at most 1024 keys"));
             }
             Front::Watch if let Err(fault) = self.config.cross_slot.check(row, args) => reply.fault(&fault),
