@@ -12,7 +12,7 @@
 //!
 //! Not here: frames for the replicas of what is live (recovery masters), and taking back what does not fit (they, too).
 //! Nothing of this is stored.
-//! Protocol: docs/protocols/recovery.md, "When room is short". Catalogue: F7.
+//! Protocol: docs/protocols/recovery.md, "When memory is short". Catalogue: F7.
 
 use crate::machine::{Asked, Coordinator};
 use crate::prove::Proof;

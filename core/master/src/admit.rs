@@ -8,10 +8,10 @@ use crate::multi::Asker;
 use crate::parked::Answer;
 use crate::tablets::Tablet;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Effects, Instant, KeyHash, Level, Position, Status, StreamId, TableId};
+use ramhold_base::{Instant, KeyHash, Level, Position, Status, StreamId, TableId};
 use ramhold_log::{Recalled, Unreadable};
 use ramhold_wire::control::encode_into;
-use ramhold_wire::{Header, Opcode, View};
+use ramhold_wire::{Header, Opcode, Step};
 use std::time::Duration;
 
 impl Master {
@@ -19,26 +19,24 @@ impl Master {
     /// remembers would prove nothing.
     pub(crate) fn admit(
         &mut self,
-        now: Instant,
+        step: &mut Step<'_>,
         header: &Header,
         table: TableId,
         key: &[u8],
         from: Asker,
-        view: &View,
-        effects: &mut Effects,
     ) -> Option<(Tablet, KeyHash)> {
         if let Asker::Local(_) = from {
-            return match self.admit_local(now, table, key, from) {
+            return match self.admit_local(step.now, table, key, from) {
                 Ok(admitted) => Some(admitted),
                 Err(status) => {
-                    self.refuse(from, header, status, effects);
+                    self.refuse(from, header, status, step.effects);
                     None
                 }
             };
         }
         let (lease, sequence) = (header.lease, header.sequence);
         if lease.is_none() || sequence.is_none() {
-            self.refuse(from, header, Status::BadRequest, effects);
+            self.refuse(from, header, Status::BadRequest, step.effects);
             return None;
         }
         if !self.leases.admits(lease) {
@@ -55,14 +53,14 @@ impl Master {
                 return None;
             }
             Recalled::Damaged(at) => {
-                self.unreadable(now, Unreadable::Damaged(at), view, effects);
+                self.unreadable(step, Unreadable::Damaged(at));
                 return None;
             }
         }
         let (tablet, hash) = match self.serving(table, key) {
             Ok(serving) => serving,
             Err(status) => {
-                self.refuse(from, header, status, effects);
+                self.refuse(from, header, status, step.effects);
                 return None;
             }
         };
@@ -81,7 +79,7 @@ impl Master {
                     && self.is_tail_short(table, hash)
                     && !planted(Defect::ShortTailTold) =>
             {
-                effects.report(Level::Debug, "mark:result_waits");
+                step.effects.report(Level::Debug, "mark:result_waits");
                 if !header.repeated {
                     self.counters.dropped += 1;
                     return None;
@@ -90,37 +88,37 @@ impl Master {
             }
             Recalled::Done { outcome, position } if !is_done_again(header, from) => {
                 self.counters.recalled += 1;
-                effects.report(Level::Debug, "mark:result_recalled");
+                step.effects.report(Level::Debug, "mark:result_recalled");
                 if header.opcode == Opcode::Increment.code() && outcome.number.is_some() {
-                    effects.report(Level::Debug, "mark:increment_recalled");
+                    step.effects.report(Level::Debug, "mark:increment_recalled");
                 }
                 let outcome = self.with_present_number_if_planted(outcome, table, hash, key);
                 let answer = Answer::Outcome(outcome);
-                self.answer_when_durable(tablet.stream, position, from, header, answer, effects);
+                self.answer_when_durable(tablet.stream, position, from, header, answer, step.effects);
                 return None;
             }
             Recalled::Burnt if !header.repeated && !planted(Defect::SequenceNotBurnt) => Status::Retry,
-            _ => match self.leases.check(now, lease) {
+            _ => match self.leases.check(step.now, lease) {
                 LeaseStanding::Live if self.migrating.blocks(table, hash) => Status::Retry,
-                LeaseStanding::Live if self.is_blocked(now, tablet.stream) => Status::TooFewBackups,
+                LeaseStanding::Live if self.is_blocked(step.now, tablet.stream) => Status::TooFewBackups,
                 LeaseStanding::Live if self.is_crowded(tablet.stream) => Status::TooMany,
                 // Nothing else would show that this is not its owner any more.
-                LeaseStanding::Live if tablet.unreplicated && !self.is_leased(now) => Status::NotLeased,
+                LeaseStanding::Live if tablet.unreplicated && !self.is_leased(step.now) => Status::NotLeased,
                 LeaseStanding::Live => return Some((tablet, hash)),
                 LeaseStanding::Unknown => Status::Retry,
                 LeaseStanding::Over => Status::LeaseOver,
             },
         };
         let shortage = match refusal {
-            Status::TooFewBackups => self.replicator.shortage(tablet.stream, view),
+            Status::TooFewBackups => self.replicator.shortage(tablet.stream, step.view),
             _ => None,
         };
         if let Some(shortage) = shortage {
-            effects.report(Level::Debug, "mark:write_lacks_backups");
+            step.effects.report(Level::Debug, "mark:write_lacks_backups");
             let facts = |out: &mut Vec<u8>| encode_into(out, &shortage);
-            self.multis.answer(from, header, refusal, facts, effects);
+            self.multis.answer(from, header, refusal, facts, step.effects);
         } else {
-            self.refuse(from, header, refusal, effects);
+            self.refuse(from, header, refusal, step.effects);
         }
         None
     }

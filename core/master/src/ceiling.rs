@@ -4,9 +4,9 @@
 //! (consistency rule 8). The coordinator raises in large steps, so this costs one comparison per write.
 
 use crate::{Context, Master};
-use ramhold_base::{Effects, Instant, Peer, Status, Version};
+use ramhold_base::{Instant, Peer, Status, Version};
 use ramhold_wire::membership::{CeilingRaise, CeilingRaised};
-use ramhold_wire::{Header, View, decode, request};
+use ramhold_wire::{Header, Step, decode, request};
 use std::time::Duration;
 
 /// Ask for more when fewer versions than this are left.
@@ -47,14 +47,14 @@ impl Ceiling {
 }
 
 impl Master {
-    pub(crate) fn advance_ceiling(&mut self, now: Instant, view: &View, effects: &mut Effects) {
-        if self.ceiling.raising || !self.ceiling.is_low() || self.ceiling.ask_at > now {
+    pub(crate) fn advance_ceiling(&mut self, step: &mut Step<'_>) {
+        if self.ceiling.raising || !self.ceiling.is_low() || self.ceiling.ask_at > step.now {
             return;
         }
         self.ceiling.raising = true;
-        let rpc = self.calls.open(view.coordinator, now, now + TIMEOUT, Context::CeilingRaise);
+        let rpc = self.calls.open(step.view.coordinator, step.now, step.now + TIMEOUT, Context::CeilingRaise);
         let message = CeilingRaise { needed: self.ceiling.needed };
-        request(effects, Peer::Addr(view.coordinator), &view.to_coordinator(), rpc, &message);
+        request(step.effects, Peer::Addr(step.view.coordinator), &step.view.to_coordinator(), rpc, &message);
     }
 
     pub(crate) fn on_ceiling_raised(&mut self, now: Instant, header: &Header, body: &[u8]) {

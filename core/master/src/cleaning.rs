@@ -18,11 +18,12 @@ use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Effects, Instant, Level, Position, SegmentId, StreamId};
 use ramhold_log::{
-    Choice, Combined, Compaction, Grant, HEADROOM_SEGMENTS, Moved, Plan, Purpose, Reference, Step, Wish,
+    Choice, Combined, Compaction, Grant, HEADROOM_SEGMENTS, Moved, Plan, Purpose, Reference,
+    Step as CopyStep, Wish,
 };
 use ramhold_replication::{FlushWish, Segments};
-use ramhold_wire::View;
 use ramhold_wire::status::CleaningStatus;
+use ramhold_wire::{Step, View};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -181,7 +182,7 @@ impl Master {
     }
 
     /// What a write of so many bytes pays.
-    pub(crate) fn pay_for_cleaning(&mut self, now: Instant, bytes: u64, view: &View, effects: &mut Effects) {
+    pub(crate) fn pay_for_cleaning(&mut self, step: &mut Step<'_>, bytes: u64) {
         if !self.wants_cleaning() {
             self.cleaning.credit = 0;
             return;
@@ -196,23 +197,17 @@ impl Master {
         let work = (bytes * plan.work).checked_div(plan.gain).map_or(bytes, |work| work * quarters / 4);
         self.cleaning.credit = (self.cleaning.credit + work).min(4 * PRESSED_WORK);
         if self.cleaning.credit >= IDLE_WORK / 4 {
-            self.clean(now, self.cleaning.credit, view, effects);
+            self.clean(step, self.cleaning.credit);
         }
     }
 
     /// For a write that found no memory: works for it. Whether trying again, now or later, may help.
-    pub(crate) fn clean_for_room(
-        &mut self,
-        now: Instant,
-        purpose: Purpose,
-        view: &View,
-        effects: &mut Effects,
-    ) -> bool {
+    pub(crate) fn clean_for_room(&mut self, step: &mut Step<'_>, purpose: Purpose) -> bool {
         self.cleaning.is_pressed = purpose == Purpose::Freeing;
         if self.cleaning.is_pressed {
             self.cleaning.fruitless_until = None;
         }
-        self.clean(now, PRESSED_WORK, view, effects);
+        self.clean(step, PRESSED_WORK);
         self.cleaning.is_pressed = false;
         self.cleaning.active.is_some() || self.cleaning.is_waiting() || self.has_room()
     }
@@ -227,17 +222,17 @@ impl Master {
     }
 
     /// A slice for its own sake, when the shard has nothing else to do.
-    pub(crate) fn clean_when_idle(&mut self, now: Instant, view: &View, effects: &mut Effects) {
-        if self.is_cleaning(now) {
-            self.clean(now, IDLE_WORK, view, effects);
+    pub(crate) fn clean_when_idle(&mut self, step: &mut Step<'_>) {
+        if self.is_cleaning(step.now) {
+            self.clean(step, IDLE_WORK);
         }
     }
 
     /// Does so much work, as far as there is something to do.
-    fn clean(&mut self, now: Instant, mut work: u64, view: &View, effects: &mut Effects) {
-        while work > 0 && !self.is_pass_waiting() && self.begin_pass(now, view, effects) {
+    fn clean(&mut self, step: &mut Step<'_>, mut work: u64) {
+        while work > 0 && !self.is_pass_waiting() && self.begin_pass(step) {
             let before = self.moved();
-            let step = self.copy(now, work, view);
+            let copied = self.copy(step.now, work, step.view);
             let after = self.moved();
             let done = after.bytes - before.bytes
                 + ramhold_log::LOOK_COST * (after.entries_seen - before.entries_seen);
@@ -245,34 +240,34 @@ impl Master {
             self.cleaning.credit = self.cleaning.credit.saturating_sub(done);
             self.count(before, after);
             self.begin_survivors();
-            match step {
-                Step::Working => break,
-                Step::NoMemory => {
-                    self.pause_cleaning(now);
+            match copied {
+                CopyStep::Working => break,
+                CopyStep::NoMemory => {
+                    self.pause_cleaning(step.now);
                     break;
                 }
-                Step::Done => self.finish_copy(effects),
-                Step::Expired(at) => {
-                    self.cleaning.expired_stay = !self.expire_at(now, at, view, effects);
+                CopyStep::Done => self.finish_copy(step.effects),
+                CopyStep::Expired(at) => {
+                    self.cleaning.expired_stay = !self.expire_at(step, at);
                 }
-                Step::Damaged { segment, offset } => {
+                CopyStep::Damaged { segment, offset } => {
                     self.cleaning.counters.damaged += 1;
                     self.cleaning.waits_for = Some(segment);
-                    self.note_damage(now, segment, offset, effects);
+                    self.note_damage(step, segment, offset);
                     break;
                 }
             }
         }
-        self.advance_cleaning(now, view, effects);
-        self.replicate_cleaning(now, view, effects);
+        self.advance_cleaning(step);
+        self.replicate_cleaning(step);
     }
 
     /// Sends what cleaning has appended.
-    pub(crate) fn replicate_cleaning(&mut self, now: Instant, view: &View, effects: &mut Effects) {
+    pub(crate) fn replicate_cleaning(&mut self, step: &mut Step<'_>) {
         while std::mem::take(&mut self.appended) | std::mem::take(&mut self.side_appended) {
-            self.replicator.advance(now, &LogSegments(&self.log), view, effects);
-            self.advance_cleaning(now, view, effects);
-            self.release_parked(now, effects);
+            self.replicator.advance(step.now, &LogSegments(&self.log), step.view, step.effects);
+            self.advance_cleaning(step);
+            self.release_parked(step);
         }
     }
 
@@ -303,19 +298,19 @@ impl Master {
     }
 
     /// Whether a pass is copying; begins one if need be and worth it.
-    fn begin_pass(&mut self, now: Instant, view: &View, effects: &mut Effects) -> bool {
+    fn begin_pass(&mut self, step: &mut Step<'_>) -> bool {
         if self.cleaning.active.is_some() {
             return true;
         }
         if !self.wants_cleaning()
             || self.cleaning.waiting_count() >= WAITING_COUNT_MAX
-            || self.cleaning.fruitless_until.is_some_and(|until| until > now)
+            || self.cleaning.fruitless_until.is_some_and(|until| until > step.now)
         {
             return false;
         }
         let (replicator, scrub) = (&self.replicator, &self.scrub);
         let wish = Wish {
-            now: view.time(now).seconds(),
+            now: step.view.time(step.now).seconds(),
             is_replicated: &|stream| replicator.replica_count(stream) > 0,
             is_whole: &|segment| replicator.is_complete(segment) && !scrub.is_damaged(segment),
             is_settled: &|segment| replicator.is_settled(segment),
@@ -326,20 +321,20 @@ impl Master {
         };
         match self.log.choose(&wish) {
             Some(Choice::Combined { stream, sources, plan }) => {
-                let pass = self.log.begin_combined(stream, &sources, view.time(now));
+                let pass = self.log.begin_combined(stream, &sources, step.view.time(step.now));
                 self.cleaning.active = Some(Active::Combined(Survivors { pass, begun: Vec::new() }));
                 self.cleaning.plan = plan;
                 self.cleaning.counters.combined_passes += 1;
-                effects.report(Level::Debug, "mark:combined_begun");
+                step.effects.report(Level::Debug, "mark:combined_begun");
             }
             Some(Choice::Compaction { segment, plan }) => {
                 self.cleaning.active = Some(Active::Compaction(self.log.begin_compaction(segment)));
                 self.cleaning.plan = plan;
                 self.cleaning.counters.compactions += 1;
-                effects.report(Level::Debug, "mark:compaction_begun");
+                step.effects.report(Level::Debug, "mark:compaction_begun");
             }
             None => {
-                self.pause_cleaning(now);
+                self.pause_cleaning(step.now);
                 return false;
             }
         }
@@ -348,7 +343,7 @@ impl Master {
         true
     }
 
-    fn copy(&mut self, now: Instant, work: u64, view: &View) -> Step {
+    fn copy(&mut self, now: Instant, work: u64, view: &View) -> CopyStep {
         let expired_stay = std::mem::take(&mut self.cleaning.expired_stay);
         let grant = Grant { work, now: view.time(now), expired_stay };
         let tablets = &self.tablets;
@@ -388,25 +383,25 @@ impl Master {
     }
 
     /// Takes every waiting pass as far as replication allows.
-    pub(crate) fn advance_cleaning(&mut self, now: Instant, view: &View, effects: &mut Effects) {
-        self.swap_images(effects);
-        self.enter_survivors(now, view, effects);
-        self.retire_sources(effects);
+    pub(crate) fn advance_cleaning(&mut self, step: &mut Step<'_>) {
+        self.swap_images(step.effects);
+        self.enter_survivors(step);
+        self.retire_sources(step.effects);
         self.wish_flushed();
     }
 
     /// An object whose time is over is next in a pass: removes it as a client would. Whether it is gone.
-    fn expire_at(&mut self, now: Instant, at: Reference, view: &View, effects: &mut Effects) -> bool {
+    fn expire_at(&mut self, step: &mut Step<'_>, at: Reference) -> bool {
         let (table, key) = self.log.key_of(at);
         let Some((tablet, hash)) = self.tablets.find(table, &key) else { return false };
-        if tablet.state != TabletState::Serving || self.is_blocked(now, tablet.stream) {
+        if tablet.state != TabletState::Serving || self.is_blocked(step.now, tablet.stream) {
             return false;
         }
         let found = self.log.lookup(table, hash, &key).ok().flatten().filter(|found| found.at == at);
         let Some(over) = found.as_ref().map(Over::of) else { return false };
         // Without room it moves: a pass under way cannot wait for another.
         self.cleaning_runs = true;
-        let outcome = self.take_out_over(now, &tablet, table, hash, &key, over, view, effects);
+        let outcome = self.take_out_over(step, &tablet, table, hash, &key, over);
         self.cleaning_runs = false;
         outcome.is_ok()
     }
@@ -426,7 +421,7 @@ impl Master {
         }
     }
 
-    fn enter_survivors(&mut self, now: Instant, view: &View, effects: &mut Effects) {
+    fn enter_survivors(&mut self, step: &mut Step<'_>) {
         let waiting = std::mem::take(&mut self.cleaning.entering);
         for survivors in waiting {
             let whole = survivors.begun.iter().all(|segment| self.replicator.is_flushed(*segment))
@@ -437,8 +432,8 @@ impl Master {
                 continue;
             }
             self.log.enter_combined(&survivors.pass);
-            let head = self.roll_entering(now, stream, view, effects).expect("there is room for its opening");
-            effects.report(Level::Debug, "mark:survivors_entered");
+            let head = self.roll_entering(step, stream).expect("there is room for its opening");
+            step.effects.report(Level::Debug, "mark:survivors_entered");
             let sources = survivors.pass.sources().to_vec();
             self.cleaning.retiring.push(Retiring { stream, head, sources, survivors: survivors.begun });
         }
@@ -485,12 +480,12 @@ impl Master {
     }
 
     /// Rolls the heads with which dead segments leave.
-    pub(crate) fn leave_dead(&mut self, now: Instant, view: &View, effects: &mut Effects) {
+    pub(crate) fn leave_dead(&mut self, step: &mut Step<'_>) {
         for stream in std::mem::take(&mut self.cleaning.dead_in) {
             let held = self.held_from(stream, SegmentId::NONE).filter(|held| self.replicator.is_held(*held));
             match held.filter(|_| self.replicator.is_head_open(stream)) {
                 Some(held) => {
-                    self.roll_held(now, stream, held, view, effects);
+                    self.roll_held(step, stream, held);
                 }
                 None => self.cleaning.dead_in.push(stream),
             }

@@ -17,11 +17,11 @@ use crate::objects::{is_logged, is_object, parked_key, result_of};
 use crate::parked::Answer;
 use crate::tablets::Tablet;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ConnId, Effects, Instant, KeyHash, Level, Position, Status, TableId, Version};
+use ramhold_base::{ConnId, KeyHash, Level, Position, Status, TableId, Version};
 use ramhold_log::{AppendRefusal, Change, Object, Purpose, Removal, RpcResult, Unreadable, Written};
 use ramhold_wire::commit::{CommitAction, CommitItem, CommitRequest};
 use ramhold_wire::data::RejectRules;
-use ramhold_wire::{Header, View};
+use ramhold_wire::{Header, Step};
 use std::collections::BTreeSet;
 
 /// An item, and where its key is.
@@ -43,59 +43,49 @@ struct Judged<'a> {
 }
 
 impl Master {
-    pub(crate) fn on_commit(
-        &mut self,
-        now: Instant,
-        header: &Header,
-        body: &[u8],
-        from: ConnId,
-        view: &View,
-        effects: &mut Effects,
-    ) {
+    pub(crate) fn on_commit(&mut self, step: &mut Step<'_>, header: &Header, body: &[u8], from: ConnId) {
         let from = Asker::Conn(from);
         match CommitRequest::decode(body) {
-            Ok(request) => self.carry_out(now, header, &request, from, view, effects),
-            Err(status) => self.refuse(from, header, status, effects),
+            Ok(request) => self.carry_out(step, header, &request, from),
+            Err(status) => self.refuse(from, header, status, step.effects),
         }
     }
 
     pub(crate) fn carry_out(
         &mut self,
-        now: Instant,
+        step: &mut Step<'_>,
         header: &Header,
         request: &CommitRequest<'_>,
         from: Asker,
-        view: &View,
-        effects: &mut Effects,
     ) {
         let first = request.first();
-        let admitted = self.admit(now, header, first.table, first.key, from, view, effects);
+        let admitted = self.admit(step, header, first.table, first.key, from);
         let Some((tablet, hash)) = admitted else { return };
         let result = |status, version| result_of(header, first.table, hash, status, version);
         let parts = match self.together(&tablet, request.items()) {
             Ok(parts) => parts,
             // Whoever repeats it must hear it again: its owners may change meanwhile.
             Err(Status::NotTogether) => {
-                effects.report(Level::Debug, "mark:not_together");
+                step.effects.report(Level::Debug, "mark:not_together");
                 let result = result(Status::NotTogether, Version::NONE);
-                return self.settle(now, &tablet, Purpose::Ordinary, &result, from, header, view, effects);
+                return self.settle(step, &tablet, Purpose::Ordinary, &result, from, header);
             }
             Err(status) => {
                 let tables: BTreeSet<TableId> = request.items().iter().map(|item| item.table).collect();
                 for table in tables.into_iter().filter(|_| status == Status::NotReady) {
-                    self.ask_confirmed(now, table, view, effects);
+                    self.ask_confirmed(step, table);
                 }
-                return self.refuse(from, header, status, effects);
+                return self.refuse(from, header, status, step.effects);
             }
         };
         let only_checks = parts.iter().all(|part| part.item.action == CommitAction::Check);
-        let is_leased = !only_checks || self.is_leased(now);
-        let judged = match self.judge_commit(now, &parts, view, effects) {
+        let is_leased = !only_checks || self.is_leased(step.now);
+        let judged = match self.judge_commit(step, &parts) {
             Ok(judged) => judged,
             Err(Status::Corrupt) if !is_leased => {
-                return self.refuse(from, header, Status::NotLeased, effects);
+                return self.refuse(from, header, Status::NotLeased, step.effects);
             }
-            Err(status) => return self.refuse(from, header, status, effects),
+            Err(status) => return self.refuse(from, header, status, step.effects),
         };
         let result = match judged.refused {
             None => result(Status::Ok, judged.version),
@@ -107,31 +97,31 @@ impl Master {
             self.counters.reads += 1;
             let answer = Answer::Outcome(result.remembered());
             let position = judged.position;
-            return self.answer_read(now, tablet.stream, position, from, header, answer, effects);
+            return self.answer_read(step, tablet.stream, position, from, header, answer);
         }
         let is_in_part = planted(Defect::CommitInPart) && judged.refused.is_some();
         if is_in_part && !judged.changes.is_empty() {
-            let _ = self.append_commit(now, &tablet, &judged.changes, None, view, effects);
+            let _ = self.append_commit(step, &tablet, &judged.changes, None);
         }
         if judged.refused.is_some() || judged.changes.is_empty() {
             let purpose = if judged.refused.is_some() { Purpose::Ordinary } else { Purpose::Freeing };
-            return self.settle(now, &tablet, purpose, &result, from, header, view, effects);
+            return self.settle(step, &tablet, purpose, &result, from, header);
         }
         if !self.ceiling.admits(judged.version) {
-            return self.refuse(from, header, Status::Retry, effects);
+            return self.refuse(from, header, Status::Retry, step.effects);
         }
         let is_logged = is_logged(&tablet, &result) && !planted(Defect::CommitResultNotLogged);
         let logged = is_logged.then_some(&result);
-        match self.append_commit(now, &tablet, &judged.changes, logged, view, effects) {
+        match self.append_commit(step, &tablet, &judged.changes, logged) {
             Ok(position) => {
-                effects.report(Level::Debug, "mark:commit");
+                step.effects.report(Level::Debug, "mark:commit");
                 self.counters.writes += judged.changes.len() as u64;
                 self.keep_if_unreplicated(&tablet, &result);
                 let answer = Answer::Outcome(result.remembered());
-                self.answer_mutation(&tablet, position, from, header, answer, effects);
+                self.answer_mutation(&tablet, position, from, header, answer, step.effects);
             }
-            Err(Status::ValueTooLarge) => self.refuse(from, header, Status::CommitTooLarge, effects),
-            Err(status) => self.refuse(from, header, status, effects),
+            Err(Status::ValueTooLarge) => self.refuse(from, header, Status::CommitTooLarge, step.effects),
+            Err(status) => self.refuse(from, header, status, step.effects),
         }
     }
 
@@ -169,15 +159,9 @@ impl Master {
     }
 
     /// Holds the rules against what is there, and says what is to be changed.
-    fn judge_commit<'a>(
-        &mut self,
-        now: Instant,
-        parts: &[Part<'a>],
-        view: &View,
-        effects: &mut Effects,
-    ) -> Result<Judged<'a>, Status> {
+    fn judge_commit<'a>(&mut self, step: &mut Step<'_>, parts: &[Part<'a>]) -> Result<Judged<'a>, Status> {
         for Part { item, tablet, hash } in parts {
-            self.expire_if_over(now, tablet, item.table, *hash, item.key, view, effects)?;
+            self.expire_if_over(step, tablet, item.table, *hash, item.key)?;
         }
         // Nothing is appended from here on, so what is found stays where it is.
         let mut judged = Judged {
@@ -192,10 +176,10 @@ impl Master {
                 Ok(there) => there,
                 // Who does not care what was there may write or remove it.
                 Err(Unreadable::Lost) if is_indifferent(item) => None,
-                Err(unreadable) => return Err(self.unreadable(now, unreadable, view, effects)),
+                Err(unreadable) => return Err(self.unreadable(step, unreadable)),
             };
             let object = there.filter(is_object);
-            let depends_on = self.depends_on(now, tablet, item.table, *hash, object.as_ref(), view);
+            let depends_on = self.depends_on(step.now, tablet, item.table, *hash, object.as_ref(), step.view);
             judged.position = judged.position.max(depends_on);
             let current = object.map(|object| object.version);
             let is_skipped = number > 0 && planted(Defect::CommitRulesSkipped);
@@ -217,7 +201,7 @@ impl Master {
         if judged.refused.is_some() && !planted(Defect::CommitInPart) {
             return Ok(judged);
         }
-        let time = view.time(now);
+        let time = step.view.time(step.now);
         for (Part { item, hash, .. }, (at, is_there)) in parts.iter().zip(found) {
             let (table, key, version, seconds) = (item.table, item.key, judged.version, time.seconds());
             match (item.action, at) {
@@ -240,12 +224,10 @@ impl Master {
     /// Appends everything as one group. Returns where that ends.
     fn append_commit(
         &mut self,
-        now: Instant,
+        step: &mut Step<'_>,
         tablet: &Tablet,
         changes: &[Change<'_>],
         result: Option<&RpcResult>,
-        view: &View,
-        effects: &mut Effects,
     ) -> Result<Position, Status> {
         let is_write = |change: &Change<'_>| matches!(change, Change::Write { .. });
         let purpose = if changes.iter().any(is_write) { Purpose::Ordinary } else { Purpose::Freeing };
@@ -255,10 +237,10 @@ impl Master {
             let result = result.filter(|_| number == 0);
             let append =
                 |master: &mut Master, is_moved| master.commit(tablet, purpose, group, result, is_moved);
-            position = self.append(now, tablet, purpose, view, effects, append)?.position;
+            position = self.append(step, tablet, purpose, append)?.position;
             if planted(Defect::CommitTorn) {
                 self.appended = true;
-                self.advance_if_appended(now, view, effects);
+                self.advance_if_appended(step);
             }
         }
         if !tablet.unreplicated {

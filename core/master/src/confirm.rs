@@ -14,10 +14,10 @@ use crate::Master;
 use crate::multi::Asker;
 use crate::tablets::Tablet;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Effects, Instant, KeyHash, Peer, Status, TableId};
+use ramhold_base::{KeyHash, Peer, Status, TableId};
 use ramhold_log::HashRange;
 use ramhold_wire::table::{TableDescribe, TableDescription, TabletState};
-use ramhold_wire::{View, decode, request};
+use ramhold_wire::{Step, View, decode, request};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -57,12 +57,22 @@ impl Master {
     }
 
     /// Asks the coordinator what of this table it has stored as ours; once at a time.
-    pub(crate) fn ask_confirmed(&mut self, now: Instant, table: TableId, view: &View, effects: &mut Effects) {
+    pub(crate) fn ask_confirmed(&mut self, step: &mut Step<'_>, table: TableId) {
         if self.confirming.asked.insert(table) {
-            let rpc =
-                self.calls.open(view.coordinator, now, now + ASK_TIMEOUT, crate::Context::Confirm(table));
+            let rpc = self.calls.open(
+                step.view.coordinator,
+                step.now,
+                step.now + ASK_TIMEOUT,
+                crate::Context::Confirm(table),
+            );
             let message = TableDescribe { name: String::new(), table };
-            request(effects, Peer::Addr(view.coordinator), &view.to_coordinator(), rpc, &message);
+            request(
+                step.effects,
+                Peer::Addr(step.view.coordinator),
+                &step.view.to_coordinator(),
+                rpc,
+                &message,
+            );
         }
     }
 

@@ -14,19 +14,12 @@ use crate::multi::Asker;
 use crate::parked::Answer;
 use crate::tablets::TabletState;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ConnId, Effects, Instant, Position, Status, TableId, Version};
+use ramhold_base::{ConnId, Position, Status, TableId, Version};
 use ramhold_wire::count::{CountReply, CountRequest};
-use ramhold_wire::{Header, reply};
+use ramhold_wire::{Header, Step, reply};
 
 impl Master {
-    pub(crate) fn on_count(
-        &mut self,
-        now: Instant,
-        header: &Header,
-        body: &[u8],
-        from: ConnId,
-        effects: &mut Effects,
-    ) {
+    pub(crate) fn on_count(&mut self, step: &mut Step<'_>, header: &Header, body: &[u8], from: ConnId) {
         let to = Asker::Conn(from);
         let counted = CountRequest::decode(body).and_then(|request| {
             let tablet = self.serving_hash(request.table, request.first)?;
@@ -35,12 +28,12 @@ impl Master {
         });
         let tablet = match counted {
             Ok(tablet) => tablet,
-            Err(status) => return reply(effects, ramhold_base::Peer::Conn(from), header, status),
+            Err(status) => return reply(step.effects, ramhold_base::Peer::Conn(from), header, status),
         };
         self.counters.reads += 1;
         if tablet.has_losses {
             let answer = Answer::of(Status::Corrupt, Version::NONE);
-            return self.answer_when_leased(now, now, to, header, answer, effects);
+            return self.answer_when_leased(step, step.now, to, header, answer);
         }
         let objects = self.log.object_count(tablet.range).expect("what is served is tracked");
         // Of one that is in two streams both must be durable.
@@ -48,7 +41,7 @@ impl Master {
         let is_durable = |stream| self.log.head_end(stream) <= self.durable(stream);
         let tablet = match other.filter(|other| *other != tablet.stream) {
             Some(other) if is_durable(tablet.stream) => crate::tablets::Tablet { stream: other, ..tablet },
-            Some(other) if !is_durable(other) => return self.refuse(to, header, Status::Retry, effects),
+            Some(other) if !is_durable(other) => return self.refuse(to, header, Status::Retry, step.effects),
             _ => tablet,
         };
         let position = if tablet.unreplicated || planted(Defect::PageEarly) {
@@ -57,11 +50,11 @@ impl Master {
             self.log.head_end(tablet.stream)
         };
         if position > self.durable(tablet.stream) && self.is_crowded(tablet.stream) {
-            return self.refuse(to, header, Status::TooMany, effects);
+            return self.refuse(to, header, Status::TooMany, step.effects);
         }
         let mut body = Vec::new();
         CountReply { last: tablet.range.last, objects }.encode(&mut body);
-        self.answer_read(now, tablet.stream, position, to, header, Answer::Body(body), effects);
+        self.answer_read(step, tablet.stream, position, to, header, Answer::Body(body));
     }
 
     /// Panics when what the log counts of a tablet is not what its index holds.

@@ -12,11 +12,11 @@
 use crate::Master;
 use crate::tablets::{Tablet, TabletState};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ConnId, DivisionId, Effects, Instant, KeyHash, Level, Peer, Status, TableId};
+use ramhold_base::{ConnId, DivisionId, Effects, KeyHash, Level, Peer, Status, TableId};
 use ramhold_log::HashRange;
 use ramhold_wire::recovery::TabletStat;
 use ramhold_wire::table::{TabletDivide, TabletWeights, TabletsWeighed};
-use ramhold_wire::{Header, decode, reply, reply_with};
+use ramhold_wire::{Header, Step, decode, reply, reply_with};
 use std::collections::BTreeSet;
 
 /// Index buckets looked at in one turn: some 2000 objects, each of which is read and verified.
@@ -125,7 +125,7 @@ impl Master {
     }
 
     /// One after the other: the log counts the parts of one table at a time.
-    pub(crate) fn advance_divisions(&mut self, now: Instant, effects: &mut Effects) {
+    pub(crate) fn advance_divisions(&mut self, step: &mut Step<'_>) {
         if self.divisions.is_empty() || self.is_recount_waiting() {
             return;
         }
@@ -135,7 +135,7 @@ impl Master {
             // The table was dropped.
             self.log.end_recount();
             self.divisions.remove(0);
-            return reply(effects, to, &header, Status::UnknownTable);
+            return reply(step.effects, to, &header, Status::UnknownTable);
         }
         let cut = self.tablets.parts(ranges);
         if cut.is_empty() {
@@ -148,21 +148,21 @@ impl Master {
             }
             let hasher = self.tablets.hasher(table).expect("it has tablets");
             match self.log.recount_step(table, self.config.recount_buckets, &|key| hasher.hash(key)) {
-                Ok(true) => effects.report(Level::Debug, "mark:tablet_cut"),
+                Ok(true) => step.effects.report(Level::Debug, "mark:tablet_cut"),
                 Ok(false) => return,
                 Err(at) => {
                     let (segment, offset) = self.log.place_of(at);
                     self.recount_waits_for = Some(segment);
-                    return self.note_damage(now, segment, offset, effects);
+                    return self.note_damage(step, segment, offset);
                 }
             }
         }
         let Dividing { ranges, .. } = self.divisions.remove(0);
         self.log.divide(&ranges);
         if self.tablets.divide(&ranges) {
-            effects.report(Level::Debug, "mark:tablets_joined");
+            step.effects.report(Level::Debug, "mark:tablets_joined");
         }
-        reply(effects, to, &header, Status::Ok);
+        reply(step.effects, to, &header, Status::Ok);
     }
 }
 

@@ -14,10 +14,10 @@
 use crate::Master;
 use crate::tablets::{Tablet, TabletState};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ClusterTime, Effects, Instant, KeyHash, Level, Position, Status, TableId, Version};
+use ramhold_base::{ClusterTime, Instant, KeyHash, Level, Position, Status, TableId, Version};
 use ramhold_log::{EndedKey, Found, Reference};
-use ramhold_wire::View;
 use ramhold_wire::data::KeyRequest;
+use ramhold_wire::{Step, View};
 use std::time::Duration;
 
 /// Objects that a slice removes, but for the rest of its last bucket; and buckets that it looks at. A removal takes one to
@@ -93,33 +93,32 @@ impl Master {
     /// object stays, and is told as absent when its time is past for all who may own it later: `true`.
     pub(crate) fn expire_for_reader(
         &mut self,
-        now: Instant,
+        step: &mut Step<'_>,
         tablet: &Tablet,
         request: &KeyRequest<'_>,
         hash: KeyHash,
-        view: &View,
-        effects: &mut Effects,
     ) -> Result<bool, Status> {
         let (table, key) = (request.table, request.key);
-        let is_blocked = self.is_blocked(now, tablet.stream);
+        let is_blocked = self.is_blocked(step.now, tablet.stream);
         let refusal = if is_blocked && self.log.peek_expiry(table, hash, key).is_some() {
             Status::Retry
         } else {
-            match self.expire_if_over(now, tablet, table, hash, key, view, effects) {
+            match self.expire_if_over(step, tablet, table, hash, key) {
                 Err(Status::Retry) => Status::Retry,
                 ended => return ended.map(|()| false),
             }
         };
         let found = match self.log.lookup(table, hash, key) {
             Ok(found) => found.and_then(|found| Some((found.expires?, found.position()))),
-            Err(unreadable) => return Err(self.unreadable(now, unreadable, view, effects)),
+            Err(unreadable) => return Err(self.unreadable(step, unreadable)),
         };
         match found {
             None => Ok(false),
-            Some((end, _)) if end > view.time(now) => Ok(false),
+            Some((end, _)) if end > step.view.time(step.now) => Ok(false),
             // Its predecessor would come back with the next owner if it is lost itself.
             Some((end, at))
-                if is_past_for_all(end, now, view) && at <= self.replicator.durable(tablet.stream) =>
+                if is_past_for_all(end, step.now, step.view)
+                    && at <= self.replicator.durable(tablet.stream) =>
             {
                 Ok(true)
             }
@@ -130,41 +129,39 @@ impl Master {
     /// Takes out an object whose time is over, with a tombstone. The object was found in this turn.
     pub(crate) fn take_out_over(
         &mut self,
-        now: Instant,
+        step: &mut Step<'_>,
         tablet: &Tablet,
         table: TableId,
         hash: KeyHash,
         key: &[u8],
         Over { at, version, end, position }: Over,
-        view: &View,
-        effects: &mut Effects,
     ) -> Result<(), Status> {
         let removal = (at, self.next_version(tablet, Some(version)), None);
-        self.take_out(now, tablet, table, hash, key, removal, view, effects)?;
+        self.take_out(step, tablet, table, hash, key, removal)?;
         if let Some(parked) = self.parked.get_mut(&tablet.stream).filter(|_| !tablet.unreplicated) {
             parked.was_over(end, position);
         }
         self.cleaning.counters.expired += 1;
-        effects.report(Level::Debug, "mark:expired");
+        step.effects.report(Level::Debug, "mark:expired");
         Ok(())
     }
 
     /// A slice, if one is due.
-    pub(crate) fn expire_when_due(&mut self, now: Instant, view: &View, effects: &mut Effects) {
-        if self.expiry.at.is_some_and(|at| at <= now) {
-            let pause = self.expire_slice(now, view, effects);
-            self.expiry.not_before = now + pause;
+    pub(crate) fn expire_when_due(&mut self, step: &mut Step<'_>) {
+        if self.expiry.at.is_some_and(|at| at <= step.now) {
+            let pause = self.expire_slice(step);
+            self.expiry.not_before = step.now + pause;
         }
         // Worked out anew in any case: the cluster time may have been told anew.
-        self.plan_expiry_for(now, self.log.first_end(), view);
+        self.plan_expiry_for(step.now, self.log.first_end(), step.view);
     }
 
     /// Removes what is over in the next buckets, and tells how long the next slice has to wait.
-    fn expire_slice(&mut self, now: Instant, view: &View, effects: &mut Effects) -> Duration {
+    fn expire_slice(&mut self, step: &mut Step<'_>) -> Duration {
         if self.replays.values().any(|replay| !replay.is_live()) {
             return PAUSE;
         }
-        let time = view.time(now);
+        let time = step.view.time(step.now);
         let again = ClusterTime(time.0.saturating_add(PAUSE.as_millis() as u64));
         let much_later = ClusterTime(time.0.saturating_add(BLOCKED_PAUSE.as_millis() as u64));
         let mut ended = std::mem::take(&mut self.expiry.found);
@@ -186,7 +183,7 @@ impl Master {
             let Some((tablet, hash)) = self.tablets.find(table, &key) else { continue };
             let removal_count = self.parked.get(&tablet.stream).map_or(0, |parked| parked.removal_count());
             // Its removal would not be durable, and whoever waits for all of the stream would wait for it, too.
-            if self.is_blocked(now, tablet.stream) {
+            if self.is_blocked(step.now, tablet.stream) {
                 self.log.look_again(table, hash, much_later);
                 is_crowded = true;
                 continue;
@@ -200,7 +197,7 @@ impl Master {
             }
             // Nobody waits for this removal, so no cleaning begins for it.
             self.cleaning_runs = true;
-            let outcome = self.expire_if_over(now, &tablet, table, hash, &key, view, effects);
+            let outcome = self.expire_if_over(step, &tablet, table, hash, &key);
             self.cleaning_runs = false;
             if outcome.is_err() {
                 has_room = false;
@@ -208,7 +205,7 @@ impl Master {
             }
         }
         if self.cleaning.counters.expired > before {
-            effects.report(Level::Debug, "mark:expired_unasked");
+            step.effects.report(Level::Debug, "mark:expired_unasked");
         }
         self.expiry.found = ended;
         let requests = self.counters.reads + self.counters.writes;

@@ -9,49 +9,39 @@ use crate::multi::Asker;
 use crate::objects::{is_object, result_of};
 use ramhold_base::number::NUMBER_TEXT_BYTES_MAX;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Effects, Instant, KeyHash, Number, Status, TableId};
+use ramhold_base::{KeyHash, Number, Status, TableId};
 use ramhold_log::{Object, Purpose, Remembered, RpcResult};
 use ramhold_wire::data::IncrementRequest;
-use ramhold_wire::{Header, View};
+use ramhold_wire::{Header, Step};
 
 impl Master {
     /// Adds to the number that an object holds as text. An absent one counts for zero; when it is to end stays as it
     /// is. What cannot be added is refused as by a rule, for good.
-    pub(crate) fn on_increment(
-        &mut self,
-        now: Instant,
-        header: &Header,
-        body: &[u8],
-        from: Asker,
-        view: &View,
-        effects: &mut Effects,
-    ) {
+    pub(crate) fn on_increment(&mut self, step: &mut Step<'_>, header: &Header, body: &[u8], from: Asker) {
         match IncrementRequest::decode(body) {
-            Ok(request) => self.increment(now, header, &request, from, view, effects),
-            Err(status) => self.refuse(from, header, status, effects),
+            Ok(request) => self.increment(step, header, &request, from),
+            Err(status) => self.refuse(from, header, status, step.effects),
         }
     }
 
     pub(crate) fn increment(
         &mut self,
-        now: Instant,
+        step: &mut Step<'_>,
         header: &Header,
         request: &IncrementRequest<'_>,
         from: Asker,
-        view: &View,
-        effects: &mut Effects,
     ) {
         let IncrementRequest { table, rules, by, key } = *request;
-        let admitted = self.admit(now, header, table, key, from, view, effects);
+        let admitted = self.admit(step, header, table, key, from);
         let Some((tablet, hash)) = admitted else { return };
-        if let Err(status) = self.expire_if_over(now, &tablet, table, hash, key, view, effects) {
-            return self.refuse(from, header, status, effects);
+        if let Err(status) = self.expire_if_over(step, &tablet, table, hash, key) {
+            return self.refuse(from, header, status, step.effects);
         }
         let found = match self.log.lookup(table, hash, key) {
             Ok(found) => found,
             Err(unreadable) => {
-                let status = self.unreadable(now, unreadable, view, effects);
-                return self.refuse(from, header, status, effects);
+                let status = self.unreadable(step, unreadable);
+                return self.refuse(from, header, status, step.effects);
             }
         };
         let there = found.filter(is_object);
@@ -66,18 +56,18 @@ impl Master {
             Ok(sum) => sum,
             Err(status) => {
                 let result = result_of(header, table, hash, status, current.unwrap_or_default());
-                return self.settle(now, &tablet, Purpose::Ordinary, &result, from, header, view, effects);
+                return self.settle(step, &tablet, Purpose::Ordinary, &result, from, header);
             }
         };
         let replaces = found.map(|f| f.at);
         let expires = there.and_then(|f| f.expires);
         let version = self.next_version(&tablet, found.map(|f| f.version));
         let text = sum.to_string();
-        let (time, value) = (view.time(now).seconds(), text.as_bytes());
+        let (time, value) = (step.view.time(step.now).seconds(), text.as_bytes());
         let object = Object { table, version, time, expires, key, value };
         let number = Some(sum.bits());
         let result = RpcResult { number, ..result_of(header, table, hash, Status::Ok, version) };
-        self.put(now, &tablet, &object, replaces, &result, from, header, view, effects);
+        self.put(step, &tablet, &object, replaces, &result, from, header);
     }
 
     /// What `Defect::IncrementNumberNotLogged` makes of a recalled outcome; otherwise it stays as it is.

@@ -15,9 +15,9 @@
 
 use crate::{Context, Master};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Effects, Instant, LeaseId, Level, Peer, Status};
+use ramhold_base::{Instant, LeaseId, Level, Peer, Status};
 use ramhold_wire::lease::{LEASE_CHECK_COUNT_MAX, LeaseCheck, LeasesChecked};
-use ramhold_wire::{Header, View, decode, request};
+use ramhold_wire::{Header, Step, decode, request};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -123,38 +123,42 @@ impl Leases {
 
 impl Master {
     /// Asks about what is wanted to be known.
-    pub(crate) fn advance_leases(&mut self, now: Instant, view: &View, effects: &mut Effects) {
-        if now >= self.leases.sweep_at {
-            self.sweep_leases(now);
+    pub(crate) fn advance_leases(&mut self, step: &mut Step<'_>) {
+        if step.now >= self.leases.sweep_at {
+            self.sweep_leases(step.now);
         }
-        if self.leases.is_asking || self.leases.wanted.is_empty() || now < self.leases.ask_at {
+        if self.leases.is_asking || self.leases.wanted.is_empty() || step.now < self.leases.ask_at {
             return;
         }
         let leases: Vec<LeaseId> = self.leases.wanted.iter().copied().take(LEASE_CHECK_COUNT_MAX).collect();
         self.leases.is_asking = true;
         let context = Context::LeaseCheck(leases.clone());
-        let rpc = self.calls.open(view.coordinator, now, now + ASK_TIMEOUT, context);
-        request(effects, Peer::Addr(view.coordinator), &view.to_coordinator(), rpc, &LeaseCheck { leases });
+        let rpc = self.calls.open(step.view.coordinator, step.now, step.now + ASK_TIMEOUT, context);
+        request(
+            step.effects,
+            Peer::Addr(step.view.coordinator),
+            &step.view.to_coordinator(),
+            rpc,
+            &LeaseCheck { leases },
+        );
     }
 
     pub(crate) fn on_leases_checked(
         &mut self,
-        now: Instant,
+        step: &mut Step<'_>,
         (sent, asked): (Instant, &[LeaseId]),
         header: &Header,
         body: &[u8],
-        view: &View,
-        effects: &mut Effects,
     ) {
         self.leases.is_asking = false;
         let answer = decode::<LeasesChecked>(body);
         let (Status::Ok, Ok(answer)) = (header.status(), answer) else {
-            self.leases.ask_at = now + ASK_PAUSE;
+            self.leases.ask_at = step.now + ASK_PAUSE;
             return;
         };
-        if header.term != view.term {
+        if header.term != step.view.term {
             // Of a coordinator of before; or of the next one, of which we shall hear in a moment.
-            self.leases.ask_at = now + ASK_PAUSE;
+            self.leases.ask_at = step.now + ASK_PAUSE;
             return;
         }
         let live: BTreeMap<LeaseId, u64> = answer.live.iter().map(|live| (live.lease, live.millis)).collect();
@@ -174,7 +178,7 @@ impl Master {
                 None => {
                     self.leases.tell(*lease, Told::Over);
                     self.log.forget_lease(*lease);
-                    effects.report(Level::Debug, "mark:lease_forgotten");
+                    step.effects.report(Level::Debug, "mark:lease_forgotten");
                 }
             }
         }

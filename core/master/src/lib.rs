@@ -51,7 +51,7 @@ use ramhold_base::{
 use ramhold_log::{Geometry, Log, LogConfig};
 use ramhold_replication::{ReplicationConfig, Replicator, Segments, Tail};
 use ramhold_wire::membership::ReplicasNeeded;
-use ramhold_wire::{Call, Calls, Header, Opcode, Standing, View, decode, reply, reply_with};
+use ramhold_wire::{Call, Calls, Header, Opcode, Standing, Step, View, decode, reply, reply_with};
 use read_lease::ReadLease;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -343,65 +343,66 @@ impl Master {
         view: &View,
         effects: &mut Effects,
     ) {
-        self.multis.now = now;
+        let step = &mut Step { now, view, effects };
+        self.multis.now = step.now;
         match opcode {
             Opcode::Read => {
-                self.on_read(now, header, body, Asker::Conn(from), view, effects);
-                if self.appended || self.read_lease.is_due(now) {
-                    self.advance_if_appended(now, view, effects);
+                self.on_read(step, header, body, Asker::Conn(from));
+                if self.appended || self.read_lease.is_due(step.now) {
+                    self.advance_if_appended(step);
                 }
                 return;
             }
             Opcode::Write | Opcode::Remove | Opcode::Increment => {
-                self.on_object_request(now, opcode, header, body, Asker::Conn(from), view, effects);
-                self.advance_if_appended(now, view, effects);
-                return self.pay_for_cleaning(now, body.len() as u64, view, effects);
+                self.on_object_request(step, opcode, header, body, Asker::Conn(from));
+                self.advance_if_appended(step);
+                return self.pay_for_cleaning(step, body.len() as u64);
             }
             Opcode::Multi => {
-                self.on_multi(now, header, body, from, view, effects);
-                self.advance_if_appended(now, view, effects);
-                return self.pay_for_cleaning(now, body.len() as u64, view, effects);
+                self.on_multi(step, header, body, from);
+                self.advance_if_appended(step);
+                return self.pay_for_cleaning(step, body.len() as u64);
             }
             Opcode::Commit => {
-                self.on_commit(now, header, body, from, view, effects);
-                self.advance_if_appended(now, view, effects);
-                return self.pay_for_cleaning(now, body.len() as u64, view, effects);
+                self.on_commit(step, header, body, from);
+                self.advance_if_appended(step);
+                return self.pay_for_cleaning(step, body.len() as u64);
             }
             Opcode::Scan => {
-                self.on_scan(now, header, body, from, view, effects);
-                if self.appended || self.read_lease.is_due(now) {
-                    self.advance_if_appended(now, view, effects);
+                self.on_scan(step, header, body, from);
+                if self.appended || self.read_lease.is_due(step.now) {
+                    self.advance_if_appended(step);
                 }
                 return;
             }
             Opcode::Count => {
-                self.on_count(now, header, body, from, effects);
-                if self.appended || self.read_lease.is_due(now) {
-                    self.advance_if_appended(now, view, effects);
+                self.on_count(step, header, body, from);
+                if self.appended || self.read_lease.is_due(step.now) {
+                    self.advance_if_appended(step);
                 }
                 return;
             }
-            Opcode::TabletTake => self.on_tablet_take(now, header, body, from, view, effects),
-            Opcode::TabletDrop => self.on_tablet_drop(header, body, from, effects),
-            Opcode::TabletDivide => self.on_tablet_divide(header, body, from, effects),
-            Opcode::TabletMigrate => self.on_tablet_migrate(now, header, body, from, effects),
-            Opcode::TabletWeights => self.on_tablet_weights(header, body, from, effects),
-            Opcode::Recover => self.on_recover(now, header, body, from, view, effects),
+            Opcode::TabletTake => self.on_tablet_take(step, header, body, from),
+            Opcode::TabletDrop => self.on_tablet_drop(header, body, from, step.effects),
+            Opcode::TabletDivide => self.on_tablet_divide(header, body, from, step.effects),
+            Opcode::TabletMigrate => self.on_tablet_migrate(step, header, body, from),
+            Opcode::TabletWeights => self.on_tablet_weights(header, body, from, step.effects),
+            Opcode::Recover => self.on_recover(step, header, body, from),
             // Its list may know an asker's directory under the id of an earlier life only: what it counts on there may
             // be the very replicas that are asked about.
-            Opcode::ReplicasNeeded if view.list.standing(header.sender) != Standing::Up => {
-                reply(effects, Peer::Conn(from), header, Status::NotInCluster);
+            Opcode::ReplicasNeeded if step.view.list.standing(header.sender) != Standing::Up => {
+                reply(step.effects, Peer::Conn(from), header, Status::NotInCluster);
             }
             Opcode::ReplicasNeeded => match decode::<ReplicasNeeded>(body) {
                 Ok(asked) => {
                     let answer = self.replicator.not_needed(header.sender, &asked);
-                    reply_with(effects, Peer::Conn(from), header, Status::Ok, &answer);
+                    reply_with(step.effects, Peer::Conn(from), header, Status::Ok, &answer);
                 }
-                Err(status) => reply(effects, Peer::Conn(from), header, status),
+                Err(status) => reply(step.effects, Peer::Conn(from), header, status),
             },
-            _ => reply(effects, Peer::Conn(from), header, Status::UnknownOpcode),
+            _ => reply(step.effects, Peer::Conn(from), header, Status::UnknownOpcode),
         }
-        self.advance(now, view, effects);
+        self.advance(step);
     }
 
     /// An answer to a call of the replicator.
@@ -413,8 +414,9 @@ impl Master {
         view: &View,
         effects: &mut Effects,
     ) {
-        self.replicator.on_reply(now, header, body, &LogSegments(&self.log), view);
-        self.advance(now, view, effects);
+        let step = &mut Step { now, view, effects };
+        self.replicator.on_reply(step.now, header, body, &LogSegments(&self.log), step.view);
+        self.advance(step);
     }
 
     /// An answer to a call of this role's own.
@@ -426,65 +428,69 @@ impl Master {
         view: &View,
         effects: &mut Effects,
     ) {
+        let step = &mut Step { now, view, effects };
         if let Some(call) = self.calls.answered(header.rpc) {
-            if header.status() == Status::Fenced && call.addr == view.coordinator {
+            if header.status() == Status::Fenced && call.addr == step.view.coordinator {
                 self.events.push(Event::SaidDead);
             }
             match call.context {
-                Context::CeilingRaise => self.on_ceiling_raised(now, header, body),
+                Context::CeilingRaise => self.on_ceiling_raised(step.now, header, body),
                 Context::LeaseCheck(asked) => {
-                    self.on_leases_checked(now, (call.sent, &asked), header, body, view, effects);
+                    self.on_leases_checked(step, (call.sent, &asked), header, body);
                 }
                 Context::ReadLease => {
-                    let is_granted = header.status() == Status::Ok && header.cluster == view.cluster;
-                    self.on_read_lease(now, is_granted.then_some(call.sent));
+                    let is_granted = header.status() == Status::Ok && header.cluster == step.view.cluster;
+                    self.on_read_lease(step.now, is_granted.then_some(call.sent));
                 }
-                Context::Confirm(table) => self.on_described(table, header.status(), body, view),
-                Context::Migrated(range) => self.on_migrated(now, range, header.status(), effects),
+                Context::Confirm(table) => self.on_described(table, header.status(), body, step.view),
+                Context::Migrated(range) => self.on_migrated(step, range, header.status()),
                 Context::Settled { stream, first, flushed } => {
-                    self.on_settled(now, (stream, first, flushed), header.status(), effects);
+                    self.on_settled(step, (stream, first, flushed), header.status());
                 }
                 Context::Fetch(fetch) => {
-                    self.on_fetched(now, fetch, (header.status(), body), view, effects);
+                    self.on_fetched(step, fetch, (header.status(), body));
                 }
-                Context::ReadBack(read) => self.on_read_back(now, read, header.status(), body, effects),
+                Context::ReadBack(read) => self.on_read_back(step, read, header.status(), body),
                 Context::Recovered { key, attempt, done } => {
-                    self.on_published(now, key, (attempt, done), header.status(), view, effects);
+                    self.on_published(step, key, (attempt, done), header.status());
                 }
             }
         }
-        self.advance(now, view, effects);
+        self.advance(step);
     }
 
     pub fn on_lost(&mut self, now: Instant, addr: SocketAddr, view: &View, effects: &mut Effects) {
-        self.replicator.on_lost(now, addr);
+        let step = &mut Step { now, view, effects };
+        self.replicator.on_lost(step.now, addr);
         for call in self.calls.lost(addr) {
-            self.on_unanswered(now, call);
+            self.on_unanswered(step.now, call);
         }
-        self.advance(now, view, effects);
+        self.advance(step);
     }
 
     pub fn on_list(&mut self, now: Instant, view: &View, effects: &mut Effects) {
-        self.replicator.on_list(now, view);
-        let recovered: BTreeSet<ServerId> = view.list.recovered().collect();
+        let step = &mut Step { now, view, effects };
+        self.replicator.on_list(step.now, step.view);
+        let recovered: BTreeSet<ServerId> = step.view.list.recovered().collect();
         if recovered.is_empty() {
             self.recovering_since = None;
         } else if !recovered.is_subset(&self.recovered) {
-            self.recovering_since = Some(now);
+            self.recovering_since = Some(step.now);
         }
         self.recovered = recovered;
-        self.touch_after(now);
-        self.advance(now, view, effects);
+        self.touch_after(step.now);
+        self.advance(step);
     }
 
     pub fn tick(&mut self, now: Instant, view: &View, effects: &mut Effects) {
-        self.replicator.tick(now);
-        while let Some(call) = self.calls.overdue(now) {
-            self.on_unanswered(now, call);
+        let step = &mut Step { now, view, effects };
+        self.replicator.tick(step.now);
+        while let Some(call) = self.calls.overdue(step.now) {
+            self.on_unanswered(step.now, call);
         }
-        self.scrub_when_idle(now, effects);
-        self.touch_when_idle(now);
-        self.advance(now, view, effects);
+        self.scrub_when_idle(step);
+        self.touch_when_idle(step.now);
+        self.advance(step);
     }
 
     pub fn deadline(&self) -> Option<Instant> {
@@ -522,56 +528,56 @@ impl Master {
     }
 
     /// After a mutation: only replication can have something new to do, and only when something was appended for it.
-    fn advance_if_appended(&mut self, now: Instant, view: &View, effects: &mut Effects) {
+    fn advance_if_appended(&mut self, step: &mut Step<'_>) {
         if std::mem::take(&mut self.appended) {
-            self.replicator.advance_heads(now, &LogSegments(&self.log), view, effects);
-            self.release_parked(now, effects);
+            self.replicator.advance_heads(step.now, &LogSegments(&self.log), step.view, step.effects);
+            self.release_parked(step);
         }
-        self.plan_expiry(now, view);
-        self.advance_ceiling(now, view, effects);
-        self.advance_leases(now, view, effects);
-        if self.read_lease.is_due(now) {
-            self.advance_read_lease(now, view, effects);
+        self.plan_expiry(step.now, step.view);
+        self.advance_ceiling(step);
+        self.advance_leases(step);
+        if self.read_lease.is_due(step.now) {
+            self.advance_read_lease(step);
         }
     }
 
     /// Compares wanted and reached everywhere; sends what is due.
-    fn advance(&mut self, now: Instant, view: &View, effects: &mut Effects) {
-        self.advance_ceiling(now, view, effects);
-        self.advance_leases(now, view, effects);
-        self.advance_replays(now, view, effects);
-        self.advance_migration(now, view, effects);
-        self.look_for_dead(now);
-        self.leave_dead(now, view, effects);
+    fn advance(&mut self, step: &mut Step<'_>) {
+        self.advance_ceiling(step);
+        self.advance_leases(step);
+        self.advance_replays(step);
+        self.advance_migration(step);
+        self.look_for_dead(step.now);
+        self.leave_dead(step);
         self.hold_heads();
         self.replicator.tell_short(self.wants_cleaning());
-        self.replicator.advance(now, &LogSegments(&self.log), view, effects);
+        self.replicator.advance(step.now, &LogSegments(&self.log), step.view, step.effects);
         if !self.replays.is_empty() || self.migrating.is_waiting() {
             // What has just become durable may be what a recovery waits for, or a stretch.
-            self.advance_replays(now, view, effects);
-            self.advance_migration(now, view, effects);
+            self.advance_replays(step);
+            self.advance_migration(step);
             self.hold_heads();
-            self.replicator.advance(now, &LogSegments(&self.log), view, effects);
+            self.replicator.advance(step.now, &LogSegments(&self.log), step.view, step.effects);
         }
         for segment in self.replicator.take_refused() {
-            self.look_for_damage(now, segment, effects);
+            self.look_for_damage(step, segment);
         }
-        self.advance_repairs(now, view, effects);
-        self.expire_when_due(now, view, effects);
-        self.clean_when_idle(now, view, effects);
-        self.advance_settling(now, view, effects);
-        self.advance_cleaning(now, view, effects);
-        self.replicate_cleaning(now, view, effects);
-        self.advance_takes(effects);
-        self.advance_sweeps(now, effects);
-        self.advance_divisions(now, effects);
-        self.release_parked(now, effects);
-        self.advance_read_lease(now, view, effects);
+        self.advance_repairs(step);
+        self.expire_when_due(step);
+        self.clean_when_idle(step);
+        self.advance_settling(step);
+        self.advance_cleaning(step);
+        self.replicate_cleaning(step);
+        self.advance_takes(step.effects);
+        self.advance_sweeps(step);
+        self.advance_divisions(step);
+        self.release_parked(step);
+        self.advance_read_lease(step);
         self.busy = (!self.sweeps.is_empty() && !self.is_sweep_waiting())
             || self.is_dividing()
             || self.migrating.is_busy(|segment| self.scrub.is_damaged(segment))
             || self.replays.values().any(|r| r.is_busy())
-            || self.is_cleaning(now);
+            || self.is_cleaning(step.now);
     }
 
     /// What the node must act on.
@@ -583,52 +589,34 @@ impl Master {
     }
 
     /// The next head of a stream; its opening tells where the objects of all tablets here lie.
-    fn roll(
-        &mut self,
-        now: Instant,
-        stream: StreamId,
-        view: &View,
-        effects: &mut Effects,
-    ) -> Option<SegmentId> {
+    fn roll(&mut self, step: &mut Step<'_>, stream: StreamId) -> Option<SegmentId> {
         let will = self.log.will();
-        let segment = self.log.roll(stream, view.time(now), &will).ok()?;
-        self.rolled(stream, segment, effects);
+        let segment = self.log.roll(stream, step.view.time(step.now), &will).ok()?;
+        self.rolled(stream, segment, step.effects);
         Some(segment)
     }
 
     /// The head whose frames backups hold already. A head before it that holds nothing leaves the stream, and so do segments
     /// in which nothing lives.
-    fn roll_held(
-        &mut self,
-        now: Instant,
-        stream: StreamId,
-        held: SegmentId,
-        view: &View,
-        effects: &mut Effects,
-    ) -> Option<SegmentId> {
+    fn roll_held(&mut self, step: &mut Step<'_>, stream: StreamId, held: SegmentId) -> Option<SegmentId> {
         let will = self.log.will();
         let is_intact = self.log.head_segment(stream).is_some_and(|head| !self.scrub.is_damaged(head));
         let dead = self.dead_segments(stream);
-        let left = self.log.roll_held(stream, held, view.time(now), &will, &dead, is_intact).ok()?;
-        self.rolled(stream, held, effects);
+        let left =
+            self.log.roll_held(stream, held, step.view.time(step.now), &will, &dead, is_intact).ok()?;
+        self.rolled(stream, held, step.effects);
         if !left.is_empty() {
-            self.retire_left(stream, held, left, effects);
+            self.retire_left(stream, held, left, step.effects);
         }
         Some(held)
     }
 
     /// The head that enters side segments: it may use memory that others leave free. `None`: its digest has outgrown a
     /// segment, or there is no memory at all.
-    fn roll_entering(
-        &mut self,
-        now: Instant,
-        stream: StreamId,
-        view: &View,
-        effects: &mut Effects,
-    ) -> Option<SegmentId> {
+    fn roll_entering(&mut self, step: &mut Step<'_>, stream: StreamId) -> Option<SegmentId> {
         let will = self.log.will();
-        let segment = self.log.roll_entering(stream, view.time(now), &will).ok()?;
-        self.rolled(stream, segment, effects);
+        let segment = self.log.roll_entering(stream, step.view.time(step.now), &will).ok()?;
+        self.rolled(stream, segment, step.effects);
         Some(segment)
     }
 

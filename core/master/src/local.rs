@@ -11,7 +11,7 @@ use crate::multi::Asker;
 use crate::tablets::Tablet;
 use ramhold_base::{Effects, Instant, KeyHash, Position, Status, TableId};
 use ramhold_wire::local::{LocalAnswers, LocalRequest};
-use ramhold_wire::{Header, Opcode, View};
+use ramhold_wire::{Header, Opcode, Step, View};
 
 impl Master {
     /// Treats a request of this process; its answer, now or later, is among [`Master::swap_local_answers`]'s under
@@ -24,39 +24,41 @@ impl Master {
         view: &View,
         effects: &mut Effects,
     ) {
-        self.multis.now = now;
+        let step = &mut Step { now, view, effects };
+        self.multis.now = step.now;
         let from = Asker::Local(ticket);
         let header = |opcode: Opcode| Header { opcode: opcode.code(), ..Header::default() };
         match request {
             LocalRequest::Read(request) => {
-                self.read(now, &header(Opcode::Read), request, from, view, effects);
+                self.read(step, &header(Opcode::Read), request, from);
             }
             LocalRequest::Write(request) => {
-                self.write(now, &header(Opcode::Write), request, from, view, effects);
+                self.write(step, &header(Opcode::Write), request, from);
             }
             LocalRequest::Remove(request) => {
-                self.remove(now, &header(Opcode::Remove), request, from, view, effects);
+                self.remove(step, &header(Opcode::Remove), request, from);
             }
             LocalRequest::Commit(request) => {
-                self.carry_out(now, &header(Opcode::Commit), request, from, view, effects);
+                self.carry_out(step, &header(Opcode::Commit), request, from);
             }
             LocalRequest::Increment(request) => {
-                self.increment(now, &header(Opcode::Increment), request, from, view, effects);
+                self.increment(step, &header(Opcode::Increment), request, from);
             }
         }
         if let Some(table) = self.confirming.wanted.take() {
-            self.ask_confirmed(now, table, view, effects);
+            self.ask_confirmed(step, table);
         }
     }
 
     /// After some requests, whose bodies had so many bytes together: replicates what was appended, and pays for it.
     pub fn finish_local(&mut self, now: Instant, bytes: u64, view: &View, effects: &mut Effects) {
-        if self.appended || self.read_lease.is_due(now) {
-            self.advance_if_appended(now, view, effects);
+        let step = &mut Step { now, view, effects };
+        if self.appended || self.read_lease.is_due(step.now) {
+            self.advance_if_appended(step);
         }
-        self.plan_expiry(now, view);
+        self.plan_expiry(step.now, step.view);
         if bytes > 0 {
-            self.pay_for_cleaning(now, bytes, view, effects);
+            self.pay_for_cleaning(step, bytes);
         }
     }
 

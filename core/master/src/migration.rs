@@ -27,7 +27,7 @@ use ramhold_log::{CopyStop, Cursor, HashRange, SideId};
 use ramhold_replication::{FlushWish, Segments};
 use ramhold_wire::membership::Durability;
 use ramhold_wire::table::{TabletMigrate, TabletMigrated};
-use ramhold_wire::{Header, View, decode, reply, request};
+use ramhold_wire::{Header, Step, View, decode, reply, request};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -236,17 +236,16 @@ impl Migrating {
 impl Master {
     pub(crate) fn on_tablet_migrate(
         &mut self,
-        now: Instant,
+        step: &mut Step<'_>,
         header: &Header,
         body: &[u8],
         from: ConnId,
-        effects: &mut Effects,
     ) {
         let status = match decode::<TabletMigrate>(body) {
-            Ok(migrate) => self.want_class(now, &migrate),
+            Ok(migrate) => self.want_class(step.now, &migrate),
             Err(status) => status,
         };
-        reply(effects, Peer::Conn(from), header, status);
+        reply(step.effects, Peer::Conn(from), header, status);
     }
 
     /// Carried out in its time; the coordinator asks until it has seen that it is.
@@ -282,9 +281,9 @@ impl Master {
             .map(|(_, durability, replicas)| (durability, replicas))
     }
 
-    pub(crate) fn advance_migration(&mut self, now: Instant, view: &View, effects: &mut Effects) {
-        if self.migrating.moving.is_none() && now >= self.migrating.not_before {
-            self.begin_migration(now, view, effects);
+    pub(crate) fn advance_migration(&mut self, step: &mut Step<'_>) {
+        if self.migrating.moving.is_none() && step.now >= self.migrating.not_before {
+            self.begin_migration(step);
         }
         let Some(mut moving) = self.migrating.moving.take() else { return };
         let is_served =
@@ -295,7 +294,7 @@ impl Master {
         // What waits for others does not read.
         let is_waiting =
             moving.phase.reads() && moving.waits_for.is_some_and(|segment| self.scrub.is_damaged(segment));
-        let is_over = !is_waiting && self.advance_moving(now, &mut moving, view, effects);
+        let is_over = !is_waiting && self.advance_moving(step, &mut moving);
         if !is_over {
             self.migrating.moving = Some(moving);
             self.wish_flushed();
@@ -303,7 +302,7 @@ impl Master {
     }
 
     /// The next tablet that is not in the stream of the class that is wanted for it.
-    fn begin_migration(&mut self, now: Instant, view: &View, effects: &mut Effects) {
+    fn begin_migration(&mut self, step: &mut Step<'_>) {
         let mut ready: Vec<(Tablet, Class)> = Vec::new();
         let wanted: Vec<(TableId, Class, Instant)> =
             self.migrating.wanted.iter().map(|(t, (class, until))| (*t, *class, *until)).collect();
@@ -311,7 +310,7 @@ impl Master {
             let is_other = |t: &&Tablet| t.moved.is_some() || self.class_of(t.stream) != Some(class);
             let others: Vec<Tablet> = self.tablets.of(table).filter(is_other).copied().collect();
             // The coordinator may want it as it is by now, of which it does not tell.
-            let is_old = until <= now && others.iter().all(|tablet| tablet.moved.is_none());
+            let is_old = until <= step.now && others.iter().all(|tablet| tablet.moved.is_none());
             if others.is_empty() || is_old {
                 self.migrating.forget(table);
                 continue;
@@ -319,12 +318,14 @@ impl Master {
             let is_divided = self.divisions.iter().any(|division| division.is_of(table));
             let is_ready = |t: &Tablet| {
                 let failed = self.migrating.failures.get(&(table, t.range.first));
-                t.state == TabletState::Serving && !is_divided && failed.is_none_or(|f| f.not_before <= now)
+                t.state == TabletState::Serving
+                    && !is_divided
+                    && failed.is_none_or(|f| f.not_before <= step.now)
             };
             ready.extend(others.into_iter().filter(is_ready).map(|tablet| (tablet, class)));
         }
         // Those that are not served yet, just being cut, or could not be moved a moment ago, have their turn later.
-        self.migrating.not_before = now + PAUSE;
+        self.migrating.not_before = step.now + PAUSE;
         let start = |tablet: &Tablet| (tablet.range.table, tablet.range.first);
         let next = ready.iter().find(|(tablet, _)| Some(start(tablet)) > self.migrating.last);
         let Some(&(tablet, (durability, replicas))) = next.or(ready.first()) else { return };
@@ -336,11 +337,11 @@ impl Master {
         };
         let Ok(stream) = stream else {
             let text = format!("{} cannot be kept in another way: too many streams", tablet.range.table);
-            effects.report(Level::Warn, text);
+            step.effects.report(Level::Warn, text);
             self.migrating.forget(tablet.range.table);
             return;
         };
-        if self.log.head_segment(stream).is_none() && self.roll(now, stream, view, effects).is_none() {
+        if self.log.head_segment(stream).is_none() && self.roll(step, stream).is_none() {
             return;
         }
         let first_segment = match tablet.moved {
@@ -360,7 +361,7 @@ impl Master {
             stretches: 0,
             longest: Duration::ZERO,
         });
-        effects.report(Level::Debug, "mark:migration_begun");
+        step.effects.report(Level::Debug, "mark:migration_begun");
     }
 
     fn gather(&mut self, range: HashRange) {
@@ -369,48 +370,42 @@ impl Master {
     }
 
     /// Whether it has come to its end, for now or for good.
-    fn advance_moving(
-        &mut self,
-        now: Instant,
-        moving: &mut Moving,
-        view: &View,
-        effects: &mut Effects,
-    ) -> bool {
+    fn advance_moving(&mut self, step: &mut Step<'_>, moving: &mut Moving) -> bool {
         if matches!(moving.phase, Phase::Gathering) {
-            if !self.gather_slice(now, moving, effects) {
+            if !self.gather_slice(step, moving) {
                 // A turn for others.
                 return false;
             }
-            moving.phase = Phase::Gathered(now);
+            moving.phase = Phase::Gathered(step.now);
         }
         if let Phase::Gathered(since) = moving.phase {
             let is_open = |stream| self.replicator.is_head_open(stream);
             if is_open(moving.stream) && is_open(moving.before.0) {
-                self.begin_stretch(now, moving, view);
-            } else if now.since(since) >= HEADS_PATIENCE {
+                self.begin_stretch(step.now, moving, step.view);
+            } else if step.now.since(since) >= HEADS_PATIENCE {
                 let why =
                     "a head of the stream that it is in, or is to be in, lacks a backup or the coordinator";
-                return self.pause_migration(now, moving, why, false, effects);
+                return self.pause_migration(step, moving, why, false);
             }
             return false;
         }
         if matches!(moving.phase, Phase::Copying(_)) {
-            return self.copy_slice(now, moving, effects);
+            return self.copy_slice(step, moving);
         }
         if let Phase::Replicating(side) = &moving.phase {
             let side = side.clone();
-            if self.is_out_of_room(now, moving.stream, &side) {
-                effects.report(Level::Debug, "mark:migration_without_room");
-                return self.pause_migration(now, moving, "no backup has room for copies", false, effects);
+            if self.is_out_of_room(step.now, moving.stream, &side) {
+                step.effects.report(Level::Debug, "mark:migration_without_room");
+                return self.pause_migration(step, moving, "no backup has room for copies", false);
             }
             let patience = self.migrating.patience(moving.start());
-            if moving.stretch.is_some_and(|(_, since)| now.since(since) >= patience) {
-                effects.report(Level::Debug, "mark:migration_too_slow");
+            if moving.stretch.is_some_and(|(_, since)| step.now.since(since) >= patience) {
+                step.effects.report(Level::Debug, "mark:migration_too_slow");
                 let why = "its copies do not come to the devices of enough backups in time";
-                return self.pause_migration(now, moving, why, true, effects);
+                return self.pause_migration(step, moving, why, true);
             }
             if self.may_enter_stretch(moving, &side) {
-                return self.enter_stretch(now, moving, side, view, effects);
+                return self.enter_stretch(step, moving, side);
             }
         }
         if let Phase::Entered(head) = moving.phase
@@ -420,45 +415,39 @@ impl Master {
             && (self.replicator.durable(moving.before.0) >= moving.before.1
                 || planted(Defect::MigratedUndurable))
         {
-            moving.phase = Phase::Asking { next: now, asked: false };
+            moving.phase = Phase::Asking { next: step.now, asked: false };
         }
         if let Phase::Asking { next, asked: false } = moving.phase
-            && next <= now
+            && next <= step.now
         {
-            self.ask_to_move(now, moving, view, effects);
+            self.ask_to_move(step, moving);
             if planted(Defect::MigratedUnasked) {
-                self.lead_stretch(moving, effects);
+                self.lead_stretch(moving, step.effects);
             }
         }
         if matches!(moving.phase, Phase::Leading) {
-            return self.lead_slice(now, moving, effects);
+            return self.lead_slice(step, moving);
         }
         false
     }
 
     /// Whether all keys are gathered.
-    fn gather_slice(&mut self, now: Instant, moving: &mut Moving, effects: &mut Effects) -> bool {
+    fn gather_slice(&mut self, step: &mut Step<'_>, moving: &mut Moving) -> bool {
         let tablets = &self.tablets;
         let hash_of = |table, key: &[u8]| tablets.hash(table, key).unwrap_or_default();
         match self.log.gather_step(BUCKETS, &hash_of) {
             Ok(is_over) => is_over,
             Err(at) => {
-                self.wait_for_repair(now, moving, at, effects);
+                self.wait_for_repair(step, moving, at);
                 false
             }
         }
     }
 
-    fn wait_for_repair(
-        &mut self,
-        now: Instant,
-        moving: &mut Moving,
-        at: ramhold_log::Reference,
-        effects: &mut Effects,
-    ) {
+    fn wait_for_repair(&mut self, step: &mut Step<'_>, moving: &mut Moving, at: ramhold_log::Reference) {
         let (segment, offset) = self.log.place_of(at);
         moving.waits_for = Some(segment);
-        self.note_damage(now, segment, offset, effects);
+        self.note_damage(step, segment, offset);
     }
 
     fn begin_stretch(&mut self, now: Instant, moving: &mut Moving, view: &View) {
@@ -475,7 +464,7 @@ impl Master {
         moving.phase = Phase::Copying(Side { side, begun: Vec::new() });
     }
 
-    fn copy_slice(&mut self, now: Instant, moving: &mut Moving, effects: &mut Effects) -> bool {
+    fn copy_slice(&mut self, step: &mut Step<'_>, moving: &mut Moving) -> bool {
         let tablets = &self.tablets;
         let hash_of = |table, key: &[u8]| tablets.hash(table, key).unwrap_or_default();
         let copied = self.log.copy_step(HASHES, &hash_of);
@@ -493,22 +482,16 @@ impl Master {
             Ok(false) => {}
             Ok(true) => {
                 moving.phase = Phase::Replicating(side.clone());
-                effects.report(Level::Debug, "mark:stretch_copied");
+                step.effects.report(Level::Debug, "mark:stretch_copied");
             }
             Err(CopyStop::Damaged(at)) => {
                 // It is waited for with nothing frozen.
-                self.wait_for_repair(now, moving, at, effects);
-                return self.pause_migration(
-                    now,
-                    moving,
-                    "damaged memory is to be repaired first",
-                    false,
-                    effects,
-                );
+                self.wait_for_repair(step, moving, at);
+                return self.pause_migration(step, moving, "damaged memory is to be repaired first", false);
             }
             Err(CopyStop::NoMemory) => {
-                effects.report(Level::Debug, "mark:migration_without_memory");
-                return self.pause_migration(now, moving, NO_MEMORY, false, effects);
+                step.effects.report(Level::Debug, "mark:migration_without_memory");
+                return self.pause_migration(step, moving, NO_MEMORY, false);
             }
         }
         false
@@ -531,18 +514,11 @@ impl Master {
             && self.held_from(moving.stream, from).is_some_and(|held| self.replicator.is_held(held))
     }
 
-    fn enter_stretch(
-        &mut self,
-        now: Instant,
-        moving: &mut Moving,
-        side: Side,
-        view: &View,
-        effects: &mut Effects,
-    ) -> bool {
+    fn enter_stretch(&mut self, step: &mut Step<'_>, moving: &mut Moving, side: Side) -> bool {
         let needed = self.opening_bytes(moving.stream, side.begun.len()) + self.config.cleaning_reserve_bytes;
         if self.log.usage().free_bytes < needed {
-            effects.report(Level::Debug, "mark:migration_without_memory");
-            return self.pause_migration(now, moving, NO_MEMORY, false, effects);
+            step.effects.report(Level::Debug, "mark:migration_without_memory");
+            return self.pause_migration(step, moving, NO_MEMORY, false);
         }
         self.migrating.failures.remove(&moving.start());
         let from = head_from(&side.begun, moving.first_segment);
@@ -550,10 +526,10 @@ impl Master {
         self.log.keep_stretch();
         self.log.enter_side(side.side);
         side.begun.iter().for_each(|segment| self.replicator.settled(*segment));
-        match self.roll_held(now, moving.stream, held, view, effects) {
+        match self.roll_held(step, moving.stream, held) {
             Some(head) => {
                 moving.phase = Phase::Entered(head);
-                effects.report(Level::Debug, "mark:stretch_entered");
+                step.effects.report(Level::Debug, "mark:stretch_entered");
                 false
             }
             None => {
@@ -562,15 +538,20 @@ impl Master {
                 if let Some(moved) = self.tablets.exact_mut(moving.tablet).and_then(|t| t.moved.as_mut()) {
                     moved.is_spoilt = true;
                 }
-                self.migrating.not_before = now + PAUSE;
+                self.migrating.not_before = step.now + PAUSE;
                 true
             }
         }
     }
 
-    fn ask_to_move(&mut self, now: Instant, moving: &mut Moving, view: &View, effects: &mut Effects) {
+    fn ask_to_move(&mut self, step: &mut Step<'_>, moving: &mut Moving) {
         let Some((range, _)) = moving.stretch else { return };
-        let rpc = self.calls.open(view.coordinator, now, now + ASK_TIMEOUT, Context::Migrated(range));
+        let rpc = self.calls.open(
+            step.view.coordinator,
+            step.now,
+            step.now + ASK_TIMEOUT,
+            Context::Migrated(range),
+        );
         let message = TabletMigrated {
             table: range.table,
             first: range.first,
@@ -579,29 +560,23 @@ impl Master {
             stream: moving.stream,
             first_segment: moving.first_segment,
         };
-        request(effects, Peer::Addr(view.coordinator), &view.to_coordinator(), rpc, &message);
-        moving.phase = Phase::Asking { next: now, asked: true };
+        request(step.effects, Peer::Addr(step.view.coordinator), &step.view.to_coordinator(), rpc, &message);
+        moving.phase = Phase::Asking { next: step.now, asked: true };
     }
 
     /// The coordinator's answer.
-    pub(crate) fn on_migrated(
-        &mut self,
-        now: Instant,
-        range: HashRange,
-        status: Status,
-        effects: &mut Effects,
-    ) {
+    pub(crate) fn on_migrated(&mut self, step: &mut Step<'_>, range: HashRange, status: Status) {
         let Some(mut moving) = self.migrating.moving.take() else { return };
         let is_awaited = matches!(moving.phase, Phase::Asking { asked: true, .. })
             && moving.stretch.is_some_and(|(stretch, _)| stretch == range)
             && self.tablets.exact(moving.tablet).is_some();
         match status {
-            Status::Ok if is_awaited => self.lead_stretch(&mut moving, effects),
+            Status::Ok if is_awaited => self.lead_stretch(&mut moving, step.effects),
             _ => {}
         }
         self.migrating.moving = Some(moving);
         if status != Status::Ok {
-            self.migrating.not_answered(now, range);
+            self.migrating.not_answered(step.now, range);
         }
     }
 
@@ -622,18 +597,18 @@ impl Master {
         effects.report(Level::Debug, "mark:stretch_moved");
     }
 
-    fn lead_slice(&mut self, now: Instant, moving: &mut Moving, effects: &mut Effects) -> bool {
+    fn lead_slice(&mut self, step: &mut Step<'_>, moving: &mut Moving) -> bool {
         match self.log.lead_step(HASHES) {
             Ok(false) => return false,
             Ok(true) => {}
             Err(at) => {
-                self.wait_for_repair(now, moving, at, effects);
+                self.wait_for_repair(step, moving, at);
                 return false;
             }
         }
         let (range, since) = moving.stretch.take().expect("what is led to is a stretch");
         moving.stretches += 1;
-        moving.longest = moving.longest.max(now.since(since));
+        moving.longest = moving.longest.max(step.now.since(since));
         moving.phase = Phase::Gathering;
         if range.last < moving.tablet.last {
             if self.log.gathered().is_none() {
@@ -644,7 +619,7 @@ impl Master {
         let tablet = self.tablets.exact_mut(moving.tablet).expect("looked at before");
         tablet.moved = None;
         (tablet.stream, tablet.first_segment) = (moving.stream, moving.first_segment);
-        effects.report(Level::Debug, "mark:tablet_migrated");
+        step.effects.report(Level::Debug, "mark:tablet_migrated");
         let text = format!(
             "a tablet of {} is in {} now, moved in {} stretches; writes to one waited for at most {} ms",
             range.table,
@@ -652,30 +627,29 @@ impl Master {
             moving.stretches,
             moving.longest.as_millis()
         );
-        effects.report(Level::Info, text);
-        self.migrating.not_before = now;
+        step.effects.report(Level::Info, text);
+        self.migrating.not_before = step.now;
         true
     }
 
     /// Gives the stretch up, and tries again after a while, which is longer than it was frozen.
     fn pause_migration(
         &mut self,
-        now: Instant,
+        step: &mut Step<'_>,
         moving: &mut Moving,
         why: &str,
         is_slow: bool,
-        effects: &mut Effects,
     ) -> bool {
-        let frozen = moving.stretch.map_or(Duration::ZERO, |(_, since)| now.since(since));
+        let frozen = moving.stretch.map_or(Duration::ZERO, |(_, since)| step.now.since(since));
         self.give_up_stretch(moving);
-        let count = self.migrating.failed(now, moving.start(), frozen, is_slow);
+        let count = self.migrating.failed(step.now, moving.start(), frozen, is_slow);
         if count >= FAILURES_TOLD && count.is_power_of_two() {
             let table = moving.tablet.table;
             let text =
                 format!("a tablet of {table} could not be moved to {} {count} times: {why}", moving.stream);
-            effects.report(Level::Warn, text);
+            step.effects.report(Level::Warn, text);
         }
-        self.migrating.not_before = now + TURN_PAUSE;
+        self.migrating.not_before = step.now + TURN_PAUSE;
         true
     }
 

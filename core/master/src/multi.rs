@@ -18,7 +18,7 @@ use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ConnId, Effects, Instant, Level, Peer, Status};
 use ramhold_wire::local::LocalAnswers;
 use ramhold_wire::multi::{ANSWER_ITEM_BYTES, MULTI_ANSWER_BYTES_MAX, MultiRequest, encode_answer};
-use ramhold_wire::{Header, Opcode, View, frame, reply};
+use ramhold_wire::{Header, Opcode, Step, frame, reply};
 
 /// Who is to hear an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -136,24 +136,16 @@ impl Multis {
 }
 
 impl Master {
-    pub(crate) fn on_multi(
-        &mut self,
-        now: Instant,
-        header: &Header,
-        body: &[u8],
-        from: ConnId,
-        view: &View,
-        effects: &mut Effects,
-    ) {
+    pub(crate) fn on_multi(&mut self, step: &mut Step<'_>, header: &Header, body: &[u8], from: ConnId) {
         let request = match MultiRequest::decode(body) {
             Ok(request) => request,
-            Err(status) => return reply(effects, Peer::Conn(from), header, status),
+            Err(status) => return reply(step.effects, Peer::Conn(from), header, status),
         };
-        effects.report(Level::Debug, "mark:multi");
+        step.effects.report(Level::Debug, "mark:multi");
         self.multis.last += 1;
         let multi = self.multis.last;
         let unsettled = request.count();
-        let collected = Collected { to: from, header: *header, since: now, unsettled, body: Vec::new() };
+        let collected = Collected { to: from, header: *header, since: step.now, unsettled, body: Vec::new() };
         self.multis.open.insert(multi, collected);
         for (place, item) in (0..).zip(request.items()) {
             let to = Asker::Item { multi, place };
@@ -164,9 +156,9 @@ impl Master {
                 ..*header
             };
             self.multis.in_hand = Some(to);
-            self.on_object_request(now, item.opcode, &header, item.body, to, view, effects);
+            self.on_object_request(step, item.opcode, &header, item.body, to);
             if self.multis.in_hand.take().is_some() {
-                self.multis.settle(multi, place, None, |_| {}, effects);
+                self.multis.settle(multi, place, None, |_| {}, step.effects);
             }
         }
     }
@@ -174,20 +166,18 @@ impl Master {
     /// A request of a client about one object.
     pub(crate) fn on_object_request(
         &mut self,
-        now: Instant,
+        step: &mut Step<'_>,
         opcode: Opcode,
         header: &Header,
         body: &[u8],
         from: Asker,
-        view: &View,
-        effects: &mut Effects,
     ) {
         match opcode {
-            Opcode::Read => self.on_read(now, header, body, from, view, effects),
-            Opcode::Write => self.on_write(now, header, body, from, view, effects),
-            Opcode::Remove => self.on_remove(now, header, body, from, view, effects),
-            Opcode::Increment => self.on_increment(now, header, body, from, view, effects),
-            _ => self.refuse(from, header, Status::UnknownOpcode, effects),
+            Opcode::Read => self.on_read(step, header, body, from),
+            Opcode::Write => self.on_write(step, header, body, from),
+            Opcode::Remove => self.on_remove(step, header, body, from),
+            Opcode::Increment => self.on_increment(step, header, body, from),
+            _ => self.refuse(from, header, Status::UnknownOpcode, step.effects),
         }
     }
 

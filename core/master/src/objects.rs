@@ -14,138 +14,116 @@ use ramhold_log::{
     AppendRefusal, Found, Kind, Object, Purpose, Reference, Removal, RpcResult, Unreadable, Written,
 };
 use ramhold_wire::data::{KeyRequest, ReadReply, RejectRules, WriteRequest};
-use ramhold_wire::{Header, View};
+use ramhold_wire::{Header, Step, View};
 
 impl Master {
-    pub(crate) fn on_read(
-        &mut self,
-        now: Instant,
-        header: &Header,
-        body: &[u8],
-        from: Asker,
-        view: &View,
-        effects: &mut Effects,
-    ) {
+    pub(crate) fn on_read(&mut self, step: &mut Step<'_>, header: &Header, body: &[u8], from: Asker) {
         match KeyRequest::decode(body) {
-            Ok(request) => self.read(now, header, &request, from, view, effects),
-            Err(status) => self.refuse(from, header, status, effects),
+            Ok(request) => self.read(step, header, &request, from),
+            Err(status) => self.refuse(from, header, status, step.effects),
         }
     }
 
     pub(crate) fn read(
         &mut self,
-        now: Instant,
+        step: &mut Step<'_>,
         header: &Header,
         request: &KeyRequest<'_>,
         from: Asker,
-        view: &View,
-        effects: &mut Effects,
     ) {
         let (tablet, hash) = match self.serving_to(request.table, request.key, from) {
             Ok(found) => found,
-            Err(status) => return self.refuse(from, header, status, effects),
+            Err(status) => return self.refuse(from, header, status, step.effects),
         };
         self.counters.reads += 1;
-        let is_leased = self.is_leased(now);
-        let is_over = match self.expire_for_reader(now, &tablet, request, hash, view, effects) {
+        let is_leased = self.is_leased(step.now);
+        let is_over = match self.expire_for_reader(step, &tablet, request, hash) {
             Ok(is_over) => is_over,
             Err(status) => {
                 let is_told = status == Status::Corrupt && !is_leased;
                 let status = if is_told { Status::NotLeased } else { status };
-                return self.refuse(from, header, status, effects);
+                return self.refuse(from, header, status, step.effects);
             }
         };
         let found = match self.log.lookup(request.table, hash, request.key) {
             Ok(found) => found.filter(|found| is_object(found) && !is_over),
             Err(unreadable) => {
-                let status = self.unreadable(now, unreadable, view, effects);
+                let status = self.unreadable(step, unreadable);
                 let is_told = status == Status::Corrupt && !is_leased;
                 let status = if is_told { Status::NotLeased } else { status };
-                return self.refuse(from, header, status, effects);
+                return self.refuse(from, header, status, step.effects);
             }
         };
         let version = found.map(|f| f.version);
         let refusal = request.rules.check(version).err().or(version.is_none().then_some(Status::NotFound));
-        let mut position = self.depends_on(now, &tablet, request.table, hash, found.as_ref(), view);
+        let mut position = self.depends_on(step.now, &tablet, request.table, hash, found.as_ref(), step.view);
         if planted(Defect::ReadEarly) && found.is_some() {
             position = Position::default();
         }
         if position > self.durable(tablet.stream) && self.is_crowded(tablet.stream) {
-            return self.refuse(from, header, Status::TooMany, effects);
+            return self.refuse(from, header, Status::TooMany, step.effects);
         }
         if let Some(status) = refusal {
             let answer = Answer::of(status, version.unwrap_or_default());
-            return self.answer_read(now, tablet.stream, position, from, header, answer, effects);
+            return self.answer_read(step, tablet.stream, position, from, header, answer);
         }
         let found = found.expect("an absent object has been refused");
         let value_bytes = found.value.len();
         if let Err(status) = self.multis.check_room(from, value_bytes, self.config.parked_bytes_max) {
-            return self.refuse(from, header, status, effects);
+            return self.refuse(from, header, status, step.effects);
         }
         let write = |out: &mut Vec<u8>| {
             ReadReply::encode_head(out, found.version, found.time, found.expires);
             found.value.append_to(out);
         };
         if position <= self.replicator.durable(tablet.stream) && is_leased {
-            self.multis.answer(from, header, Status::Ok, write, effects);
+            self.multis.answer(from, header, Status::Ok, write, step.effects);
         } else {
             let mut bytes = Vec::new();
             write(&mut bytes);
-            self.answer_read(now, tablet.stream, position, from, header, Answer::Body(bytes), effects);
+            self.answer_read(step, tablet.stream, position, from, header, Answer::Body(bytes));
         }
     }
 
-    pub(crate) fn on_write(
-        &mut self,
-        now: Instant,
-        header: &Header,
-        body: &[u8],
-        from: Asker,
-        view: &View,
-        effects: &mut Effects,
-    ) {
+    pub(crate) fn on_write(&mut self, step: &mut Step<'_>, header: &Header, body: &[u8], from: Asker) {
         match WriteRequest::decode(body) {
-            Ok(request) => self.write(now, header, &request, from, view, effects),
-            Err(status) => self.refuse(from, header, status, effects),
+            Ok(request) => self.write(step, header, &request, from),
+            Err(status) => self.refuse(from, header, status, step.effects),
         }
     }
 
     pub(crate) fn write(
         &mut self,
-        now: Instant,
+        step: &mut Step<'_>,
         header: &Header,
         request: &WriteRequest<'_>,
         from: Asker,
-        view: &View,
-        effects: &mut Effects,
     ) {
-        let admitted = self.admit(now, header, request.table, request.key, from, view, effects);
+        let admitted = self.admit(step, header, request.table, request.key, from);
         let Some((tablet, hash)) = admitted else { return };
-        if let Err(status) =
-            self.expire_if_over(now, &tablet, request.table, hash, request.key, view, effects)
-        {
-            return self.refuse(from, header, status, effects);
+        if let Err(status) = self.expire_if_over(step, &tablet, request.table, hash, request.key) {
+            return self.refuse(from, header, status, step.effects);
         }
         let found = match self.log.lookup(request.table, hash, request.key) {
             Ok(found) => found,
             // Who does not care what was there may write anew.
             Err(Unreadable::Lost) if request.rules == RejectRules::default() => None,
             Err(unreadable) => {
-                let status = self.unreadable(now, unreadable, view, effects);
-                return self.refuse(from, header, status, effects);
+                let status = self.unreadable(step, unreadable);
+                return self.refuse(from, header, status, step.effects);
             }
         };
         let current = found.filter(is_object).map(|f| f.version);
         if let Err(status) = request.rules.check(current) {
             let result = result_of(header, request.table, hash, status, current.unwrap_or_default());
-            return self.settle(now, &tablet, Purpose::Ordinary, &result, from, header, view, effects);
+            return self.settle(step, &tablet, Purpose::Ordinary, &result, from, header);
         }
         let replaces = found.map(|f| f.at);
         let version = self.next_version(&tablet, found.map(|f| f.version));
-        let time = view.time(now);
+        let time = step.view.time(step.now);
         let expires = match request.expiry.map(|expiry| expiry.end(time)).transpose() {
             Ok(expires) => expires,
-            Err(status) => return self.refuse(from, header, status, effects),
+            Err(status) => return self.refuse(from, header, status, step.effects),
         };
         let object = Object {
             table: request.table,
@@ -156,27 +134,25 @@ impl Master {
             value: request.value,
         };
         let result = result_of(header, request.table, hash, Status::Ok, version);
-        self.put(now, &tablet, &object, replaces, &result, from, header, view, effects);
+        self.put(step, &tablet, &object, replaces, &result, from, header);
     }
 
     /// Appends an object of an admitted mutation with what it comes to, and answers that.
     pub(crate) fn put(
         &mut self,
-        now: Instant,
+        step: &mut Step<'_>,
         tablet: &Tablet,
         object: &Object<'_>,
         replaces: Option<Reference>,
         result: &RpcResult,
         from: Asker,
         header: &Header,
-        view: &View,
-        effects: &mut Effects,
     ) {
         if !self.ceiling.admits(object.version) {
-            return self.refuse(from, header, Status::Retry, effects);
+            return self.refuse(from, header, Status::Retry, step.effects);
         }
         let logged = is_logged(tablet, result).then_some(result);
-        let written = self.append(now, tablet, Purpose::Ordinary, view, effects, |master, is_moved| {
+        let written = self.append(step, tablet, Purpose::Ordinary, |master, is_moved| {
             let replaces =
                 if is_moved { master.found_again(object.table, result.hash, object.key)? } else { replaces };
             master.log.write(tablet.stream, Purpose::Ordinary, result.hash, object, replaces, logged)
@@ -186,50 +162,38 @@ impl Master {
                 self.counters.writes += 1;
                 self.keep_if_unreplicated(tablet, result);
                 let answer = Answer::Outcome(result.remembered());
-                self.answer_mutation(tablet, written.position, from, header, answer, effects);
+                self.answer_mutation(tablet, written.position, from, header, answer, step.effects);
             }
-            Err(status) => self.refuse(from, header, status, effects),
+            Err(status) => self.refuse(from, header, status, step.effects),
         }
     }
 
-    pub(crate) fn on_remove(
-        &mut self,
-        now: Instant,
-        header: &Header,
-        body: &[u8],
-        from: Asker,
-        view: &View,
-        effects: &mut Effects,
-    ) {
+    pub(crate) fn on_remove(&mut self, step: &mut Step<'_>, header: &Header, body: &[u8], from: Asker) {
         match KeyRequest::decode(body) {
-            Ok(request) => self.remove(now, header, &request, from, view, effects),
-            Err(status) => self.refuse(from, header, status, effects),
+            Ok(request) => self.remove(step, header, &request, from),
+            Err(status) => self.refuse(from, header, status, step.effects),
         }
     }
 
     pub(crate) fn remove(
         &mut self,
-        now: Instant,
+        step: &mut Step<'_>,
         header: &Header,
         request: &KeyRequest<'_>,
         from: Asker,
-        view: &View,
-        effects: &mut Effects,
     ) {
-        let admitted = self.admit(now, header, request.table, request.key, from, view, effects);
+        let admitted = self.admit(step, header, request.table, request.key, from);
         let Some((tablet, hash)) = admitted else { return };
-        if let Err(status) =
-            self.expire_if_over(now, &tablet, request.table, hash, request.key, view, effects)
-        {
-            return self.refuse(from, header, status, effects);
+        if let Err(status) = self.expire_if_over(step, &tablet, request.table, hash, request.key) {
+            return self.refuse(from, header, status, step.effects);
         }
         let found = match self.log.lookup(request.table, hash, request.key) {
             Ok(found) => found.filter(is_object),
             // Who does not care what was there has it removed with this.
             Err(Unreadable::Lost) if request.rules == RejectRules::default() => None,
             Err(unreadable) => {
-                let status = self.unreadable(now, unreadable, view, effects);
-                return self.refuse(from, header, status, effects);
+                let status = self.unreadable(step, unreadable);
+                return self.refuse(from, header, status, step.effects);
             }
         };
         let current = found.map(|f| f.version);
@@ -242,19 +206,19 @@ impl Master {
                 self.log.forgive_key(request.table, hash);
             }
             let result = result(status, current.unwrap_or_default());
-            return self.settle(now, &tablet, Purpose::Freeing, &result, from, header, view, effects);
+            return self.settle(step, &tablet, Purpose::Freeing, &result, from, header);
         };
         let (at, version) = (found.at, self.next_version(&tablet, Some(found.version)));
         let result = result(Status::Ok, version);
         let removal = (at, version, is_logged(&tablet, &result).then_some(&result));
-        match self.take_out(now, &tablet, request.table, hash, request.key, removal, view, effects) {
+        match self.take_out(step, &tablet, request.table, hash, request.key, removal) {
             Ok(position) => {
                 self.counters.writes += 1;
                 self.keep_if_unreplicated(&tablet, &result);
                 let answer = Answer::Outcome(result.remembered());
-                self.answer_mutation(&tablet, position, from, header, answer, effects);
+                self.answer_mutation(&tablet, position, from, header, answer, step.effects);
             }
-            Err(status) => self.refuse(from, header, status, effects),
+            Err(status) => self.refuse(from, header, status, step.effects),
         }
     }
 
@@ -262,35 +226,32 @@ impl Master {
     /// given once is given again. Whatever the answer depends on was appended before.
     pub(crate) fn settle(
         &mut self,
-        now: Instant,
+        step: &mut Step<'_>,
         tablet: &Tablet,
         purpose: Purpose,
         result: &RpcResult,
         from: Asker,
         header: &Header,
-        view: &View,
-        effects: &mut Effects,
     ) {
         let answer = Answer::Outcome(result.remembered());
         if tablet.unreplicated {
             self.keep_if_unreplicated(tablet, result);
-            return self.send(from, header, &answer, effects);
+            return self.send(from, header, &answer, step.effects);
         }
         if result.lease.is_none() {
             // Nobody will ask again: it tells what is there, as a read does.
             let position = self.log.head_end(tablet.stream);
-            return self.answer_read(now, tablet.stream, position, from, header, answer, effects);
+            return self.answer_read(step, tablet.stream, position, from, header, answer);
         }
         if planted(Defect::RefusalNotLogged) {
             let position = self.log.head_end(tablet.stream);
-            return self.answer_mutation(tablet, position, from, header, answer, effects);
+            return self.answer_mutation(tablet, position, from, header, answer, step.effects);
         }
-        let written = self.append(now, tablet, purpose, view, effects, |master, _| {
-            master.log.refuse(tablet.stream, purpose, result)
-        });
+        let written =
+            self.append(step, tablet, purpose, |master, _| master.log.refuse(tablet.stream, purpose, result));
         match written {
-            Ok(written) => self.answer_mutation(tablet, written.position, from, header, answer, effects),
-            Err(status) => self.refuse(from, header, status, effects),
+            Ok(written) => self.answer_mutation(tablet, written.position, from, header, answer, step.effects),
+            Err(status) => self.refuse(from, header, status, step.effects),
         }
     }
 
@@ -303,20 +264,18 @@ impl Master {
     /// Takes an object that was just found out of the index, with a tombstone of this version. Returns where that ends.
     pub(crate) fn take_out(
         &mut self,
-        now: Instant,
+        step: &mut Step<'_>,
         tablet: &Tablet,
         table: TableId,
         hash: KeyHash,
         key: &[u8],
         (at, version, result): (Reference, Version, Option<&RpcResult>),
-        view: &View,
-        effects: &mut Effects,
     ) -> Result<Position, Status> {
         if !self.ceiling.admits(version) || self.migrating.blocks(table, hash) {
             return Err(Status::Retry);
         }
-        let removal = Removal { table, key, version, time: view.time(now).seconds() };
-        let written = self.append(now, tablet, Purpose::Freeing, view, effects, |master, is_moved| {
+        let removal = Removal { table, key, version, time: step.view.time(step.now).seconds() };
+        let written = self.append(step, tablet, Purpose::Freeing, |master, is_moved| {
             let at = if is_moved { master.found_again(table, hash, key)?.unwrap_or(at) } else { at };
             master.log.remove(tablet.stream, hash, &removal, at, result)
         })?;
@@ -332,36 +291,33 @@ impl Master {
     /// clock of the next owner says (consistency rule 8).
     pub(crate) fn expire_if_over(
         &mut self,
-        now: Instant,
+        step: &mut Step<'_>,
         tablet: &Tablet,
         table: TableId,
         hash: KeyHash,
         key: &[u8],
-        view: &View,
-        effects: &mut Effects,
     ) -> Result<(), Status> {
         // Seldom: what only looks as if its time were over is looked up in earnest.
         if planted(Defect::ExpiredServed) {
             return Ok(());
         }
-        if self.log.peek_expiry(table, hash, key).is_none_or(|end| end > view.time(now)) {
+        if self.log.peek_expiry(table, hash, key).is_none_or(|end| end > step.view.time(step.now)) {
             return Ok(());
         }
         let found = match self.log.lookup(table, hash, key) {
             Ok(found) => found.filter(is_object),
-            Err(unreadable) => return Err(self.unreadable(now, unreadable, view, effects)),
+            Err(unreadable) => return Err(self.unreadable(step, unreadable)),
         };
-        let Some(found) = found.filter(|f| f.expires.is_some_and(|end| end <= view.time(now))) else {
+        let Some(found) = found.filter(|f| f.expires.is_some_and(|end| end <= step.view.time(step.now)))
+        else {
             return Ok(());
         };
         let over = Over::of(&found);
-        self.take_out_over(now, tablet, table, hash, key, over, view, effects).map_err(
-            |status| match status {
-                // It is not there any more, but until its tombstone has room nobody may be told so.
-                Status::OutOfMemory => Status::Retry,
-                other => other,
-            },
-        )
+        self.take_out_over(step, tablet, table, hash, key, over).map_err(|status| match status {
+            // It is not there any more, but until its tombstone has room nobody may be told so.
+            Status::OutOfMemory => Status::Retry,
+            other => other,
+        })
     }
 
     /// The tablet of a key, if it is served here.
@@ -418,14 +374,12 @@ impl Master {
     /// is told whether cleaning may have moved what was found before.
     pub(crate) fn append(
         &mut self,
-        now: Instant,
+        step: &mut Step<'_>,
         tablet: &Tablet,
         purpose: Purpose,
-        view: &View,
-        effects: &mut Effects,
         mut group: impl FnMut(&mut Master, bool) -> Result<Written, AppendRefusal>,
     ) -> Result<Written, Status> {
-        match self.append_or_roll(now, tablet, view, effects, |master| group(master, false)) {
+        match self.append_or_roll(step, tablet, |master| group(master, false)) {
             Err(Status::OutOfMemory) => {}
             outcome => return outcome,
         }
@@ -433,26 +387,22 @@ impl Master {
             // A pass that removes what is over does not begin others.
             return Err(Status::Retry);
         }
-        self.cleaning.has_refused = !self.clean_for_room(now, purpose, view, effects);
+        self.cleaning.has_refused = !self.clean_for_room(step, purpose);
         if self.cleaning.has_refused {
             // What was recovered can be cleaned as soon as devices have it.
             return Err(if self.has_unsettled() { Status::Retry } else { Status::OutOfMemory });
         }
         // What was found before may have moved.
-        self.append_or_roll(now, tablet, view, effects, |master| group(master, true)).map_err(|status| {
-            match status {
-                Status::OutOfMemory => Status::Retry,
-                other => other,
-            }
+        self.append_or_roll(step, tablet, |master| group(master, true)).map_err(|status| match status {
+            Status::OutOfMemory => Status::Retry,
+            other => other,
         })
     }
 
     fn append_or_roll(
         &mut self,
-        now: Instant,
+        step: &mut Step<'_>,
         tablet: &Tablet,
-        view: &View,
-        effects: &mut Effects,
         mut group: impl FnMut(&mut Master) -> Result<Written, AppendRefusal>,
     ) -> Result<Written, Status> {
         match group(self) {
@@ -460,13 +410,13 @@ impl Master {
             Err(AppendRefusal::HeadFull) => {}
             Err(AppendRefusal::OutOfMemory) => return Err(Status::OutOfMemory),
             Err(AppendRefusal::TooLarge) => return Err(Status::ValueTooLarge),
-            Err(AppendRefusal::Unreadable(what)) => return Err(self.unreadable(now, what, view, effects)),
+            Err(AppendRefusal::Unreadable(what)) => return Err(self.unreadable(step, what)),
         }
-        self.roll(now, tablet.stream, view, effects).ok_or(Status::OutOfMemory)?;
+        self.roll(step, tablet.stream).ok_or(Status::OutOfMemory)?;
         group(self).map_err(|refusal| match refusal {
             AppendRefusal::HeadFull | AppendRefusal::TooLarge => Status::ValueTooLarge,
             AppendRefusal::OutOfMemory => Status::OutOfMemory,
-            AppendRefusal::Unreadable(what) => self.unreadable(now, what, view, effects),
+            AppendRefusal::Unreadable(what) => self.unreadable(step, what),
         })
     }
 

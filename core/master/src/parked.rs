@@ -8,8 +8,8 @@ use crate::multi::{Asker, Multis};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ClusterTime, Effects, Instant, Position, Status, StreamId, Version};
 use ramhold_log::Remembered;
-use ramhold_wire::Header;
 use ramhold_wire::data::{IncrementReply, encode_version};
+use ramhold_wire::{Header, Step};
 use std::collections::VecDeque;
 
 #[derive(Debug)]
@@ -158,19 +158,18 @@ impl Master {
     /// is there, a read is refused instead, so that whoever asked hears of it, and asks again.
     pub(crate) fn answer_read(
         &mut self,
-        now: Instant,
+        step: &mut Step<'_>,
         stream: StreamId,
         position: Position,
         to: Asker,
         request: &Header,
         answer: Answer,
-        effects: &mut Effects,
     ) {
         if position <= self.durable(stream) || planted(Defect::AnsweredEarly) {
-            return self.answer_when_leased(now, now, to, request, answer, effects);
+            return self.answer_when_leased(step, step.now, to, request, answer);
         }
-        if self.is_blocked(now, stream) {
-            return self.refuse(to, request, Status::Retry, effects);
+        if self.is_blocked(step.now, stream) {
+            return self.refuse(to, request, Status::Retry, step.effects);
         }
         self.park(stream, position, Needs::DurableAndLease, to, request, answer);
     }
@@ -199,11 +198,11 @@ impl Master {
         });
     }
 
-    pub(crate) fn release_parked(&mut self, now: Instant, effects: &mut Effects) {
-        self.multis.now = now;
+    pub(crate) fn release_parked(&mut self, step: &mut Step<'_>) {
+        self.multis.now = step.now;
         let mut reads = Vec::new();
         let waits_in_vain =
-            |stream: &StreamId, parked: &Parked| parked.read_count > 0 && self.is_blocked(now, *stream);
+            |stream: &StreamId, parked: &Parked| parked.read_count > 0 && self.is_blocked(step.now, *stream);
         let blocked: Vec<StreamId> = self
             .parked
             .iter()
@@ -220,8 +219,8 @@ impl Master {
                 parked.bytes -= waiting.answer.bytes();
                 match waiting.needs {
                     Needs::Durable => {
-                        self.multis.answered.waited(waiting.header.opcode, waiting.since, now);
-                        waiting.answer.send(&mut self.multis, waiting.to, &waiting.header, effects);
+                        self.multis.answered.waited(waiting.header.opcode, waiting.since, step.now);
+                        waiting.answer.send(&mut self.multis, waiting.to, &waiting.header, step.effects);
                     }
                     Needs::DurableAndLease => {
                         parked.read_count -= 1;
@@ -234,11 +233,11 @@ impl Master {
             }
         }
         for read in reads {
-            self.answer_when_leased(now, read.since, read.to, &read.header, read.answer, effects);
+            self.answer_when_leased(step, read.since, read.to, &read.header, read.answer);
         }
         for stream in blocked {
             for read in self.parked.get_mut(&stream).map(Parked::take_reads).unwrap_or_default() {
-                self.refuse(read.to, &read.header, Status::Retry, effects);
+                self.refuse(read.to, &read.header, Status::Retry, step.effects);
             }
         }
     }

@@ -13,10 +13,10 @@ use crate::parked::Answer;
 use crate::{Context, Master};
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::time::earliest;
-use ramhold_base::{Effects, Instant, Level, Peer, Status};
+use ramhold_base::{Instant, Level, Peer, Status};
 use ramhold_replication::Replicator;
 use ramhold_wire::lease::ReadLease as Ask;
-use ramhold_wire::{Header, View, request};
+use ramhold_wire::{Header, Step, request};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -105,59 +105,64 @@ impl Master {
     /// Gives an answer as soon as the lease holds. It has been waited for since `since`.
     pub(crate) fn answer_when_leased(
         &mut self,
-        now: Instant,
+        step: &mut Step<'_>,
         since: Instant,
         to: Asker,
         header: &Header,
         answer: Answer,
-        effects: &mut Effects,
     ) {
-        if self.is_leased(now) {
-            if since < now {
-                self.multis.answered.waited(header.opcode, since, now);
+        if self.is_leased(step.now) {
+            if since < step.now {
+                self.multis.answered.waited(header.opcode, since, step.now);
             }
-            return self.send(to, header, &answer, effects);
+            return self.send(to, header, &answer, step.effects);
         }
         let lease = &mut self.read_lease;
         let bytes = lease.waiting_bytes + answer.bytes();
         let patience = lease.length.unwrap_or_default() / 4;
         if lease.waiting.len() >= self.config.parked_count_max || bytes > self.config.parked_bytes_max {
-            return self.refuse(to, header, Status::TooMany, effects);
+            return self.refuse(to, header, Status::TooMany, step.effects);
         }
         lease.waiting_bytes = bytes;
         self.multis.is_seen_to(to);
-        lease.waiting.push_back(Waiting { since, refuse_at: now + patience, to, header: *header, answer });
+        lease.waiting.push_back(Waiting {
+            since,
+            refuse_at: step.now + patience,
+            to,
+            header: *header,
+            answer,
+        });
         self.counters.lease_waits += 1;
-        effects.report(Level::Debug, "mark:read_waited");
+        step.effects.report(Level::Debug, "mark:read_waited");
     }
 
     /// Keeps the lease while it is used, and answers what waits for it.
-    pub(crate) fn advance_read_lease(&mut self, now: Instant, view: &View, effects: &mut Effects) {
-        if now >= self.read_lease.look_at {
-            self.keep_read_lease(now, view, effects);
+    pub(crate) fn advance_read_lease(&mut self, step: &mut Step<'_>) {
+        if step.now >= self.read_lease.look_at {
+            self.keep_read_lease(step);
         }
         if !self.read_lease.waiting.is_empty() {
-            self.release_unleased(now, effects);
+            self.release_unleased(step);
         }
     }
 
-    fn keep_read_lease(&mut self, now: Instant, view: &View, effects: &mut Effects) {
+    fn keep_read_lease(&mut self, step: &mut Step<'_>) {
         let Some(length) = self.config.read_lease else { return };
-        if now.since(self.read_lease.used) >= IDLE {
+        if step.now.since(self.read_lease.used) >= IDLE {
             self.read_lease.look_at = Instant::FAR;
             return;
         }
-        self.replicator.keep_granted(now, length / 8, view, effects);
+        self.replicator.keep_granted(step.now, length / 8, step.view, step.effects);
         let lease = &mut self.read_lease;
-        lease.look_at = now + length / 4;
+        lease.look_at = step.now + length / 4;
         let since = self.replicator.granted_since().max(lease.coordinator);
-        let is_fresh = since.is_some_and(|since| now.since(since) < length / 2);
-        if is_fresh || lease.is_asking || now < lease.ask_at {
+        let is_fresh = since.is_some_and(|since| step.now.since(since) < length / 2);
+        if is_fresh || lease.is_asking || step.now < lease.ask_at {
             return;
         }
         lease.is_asking = true;
-        let rpc = self.calls.open(view.coordinator, now, now + length, Context::ReadLease);
-        request(effects, Peer::Addr(view.coordinator), &view.to_coordinator(), rpc, &Ask {});
+        let rpc = self.calls.open(step.view.coordinator, step.now, step.now + length, Context::ReadLease);
+        request(step.effects, Peer::Addr(step.view.coordinator), &step.view.to_coordinator(), rpc, &Ask {});
     }
 
     /// The coordinator has answered what was asked at `sent`, or has not.
@@ -168,23 +173,23 @@ impl Master {
         lease.coordinator = lease.coordinator.max(sent);
     }
 
-    fn release_unleased(&mut self, now: Instant, effects: &mut Effects) {
-        let is_leased = self.is_leased(now);
-        self.multis.now = now;
+    fn release_unleased(&mut self, step: &mut Step<'_>) {
+        let is_leased = self.is_leased(step.now);
+        self.multis.now = step.now;
         let lease = &mut self.read_lease;
         while let Some(front) = lease.waiting.front() {
-            if !is_leased && front.refuse_at > now {
+            if !is_leased && front.refuse_at > step.now {
                 return;
             }
             let waiting = lease.waiting.pop_front().expect("looked at above");
             lease.waiting_bytes -= waiting.answer.bytes();
-            self.multis.answered.waited(waiting.header.opcode, waiting.since, now);
+            self.multis.answered.waited(waiting.header.opcode, waiting.since, step.now);
             if is_leased {
-                waiting.answer.send(&mut self.multis, waiting.to, &waiting.header, effects);
+                waiting.answer.send(&mut self.multis, waiting.to, &waiting.header, step.effects);
             } else {
                 self.counters.lease_refusals += 1;
-                effects.report(Level::Debug, "mark:read_not_leased");
-                self.multis.answer(waiting.to, &waiting.header, Status::NotLeased, |_| {}, effects);
+                step.effects.report(Level::Debug, "mark:read_not_leased");
+                self.multis.answer(waiting.to, &waiting.header, Status::NotLeased, |_| {}, step.effects);
             }
         }
     }

@@ -12,13 +12,11 @@
 
 use crate::{Context, Event, Master};
 use ramhold_base::time::earliest;
-use ramhold_base::{
-    Effects, Epoch, Instant, Level, Peer, Position, SegmentId, ServerId, Status, StreamId, TableId,
-};
+use ramhold_base::{Epoch, Instant, Level, Peer, Position, SegmentId, ServerId, Status, StreamId, TableId};
 use ramhold_log::{Lost, Repaired, ScrubCursor, Unreadable};
 use ramhold_wire::membership::{ReplicaName, ReplicaRead};
 use ramhold_wire::status::ScrubStatus;
-use ramhold_wire::{View, request};
+use ramhold_wire::{Step, request};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -90,17 +88,11 @@ impl Master {
     }
 
     /// What to answer when it cannot be told what a key has. Begins the repair.
-    pub(crate) fn unreadable(
-        &mut self,
-        now: Instant,
-        unreadable: Unreadable,
-        view: &View,
-        effects: &mut Effects,
-    ) -> Status {
+    pub(crate) fn unreadable(&mut self, step: &mut Step<'_>, unreadable: Unreadable) -> Status {
         let Unreadable::Damaged(at) = unreadable else { return Status::Corrupt };
         let (segment, offset) = self.log.place_of(at);
-        self.note_damage(now, segment, offset, effects);
-        self.advance_repairs(now, view, effects);
+        self.note_damage(step, segment, offset);
+        self.advance_repairs(step);
         match self.scrub.repairs.get(&segment) {
             Some(repair) if repair.rounds >= ROUNDS_PATIENT || repair.loss.is_some() => Status::Corrupt,
             _ => Status::Retry,
@@ -108,26 +100,20 @@ impl Master {
     }
 
     /// An entry of a segment does not hold.
-    pub(crate) fn note_damage(
-        &mut self,
-        now: Instant,
-        segment: SegmentId,
-        offset: u32,
-        effects: &mut Effects,
-    ) {
+    pub(crate) fn note_damage(&mut self, step: &mut Step<'_>, segment: SegmentId, offset: u32) {
         if self.scrub.is_damaged(segment) {
             return;
         }
         let Some(stream) = self.log.segment(segment).map(|segment| segment.stream) else { return };
         self.scrub.counters.damaged += 1;
-        effects.report(Level::Error, format!("{segment} of {stream} is damaged in memory at {offset}"));
+        step.effects.report(Level::Error, format!("{segment} of {stream} is damaged in memory at {offset}"));
         let repair = Repair {
             stream,
             tried: Vec::new(),
             corrupt: Vec::new(),
             asking: None,
             rounds: 0,
-            next: now,
+            next: step.now,
             pause: PAUSE_FIRST,
             loss: None,
         };
@@ -135,11 +121,11 @@ impl Master {
     }
 
     /// A backup says that what it was sent of a segment is not what was appended. Reads all of the segment.
-    pub(crate) fn look_for_damage(&mut self, now: Instant, segment: SegmentId, effects: &mut Effects) {
+    pub(crate) fn look_for_damage(&mut self, step: &mut Step<'_>, segment: SegmentId) {
         if !self.scrub.is_damaged(segment)
             && let Some(offset) = self.log.damage_in(segment)
         {
-            self.note_damage(now, segment, offset, effects);
+            self.note_damage(step, segment, offset);
         }
     }
 
@@ -150,45 +136,38 @@ impl Master {
         info.side.is_some() || Position { segment, offset } >= self.durable(info.stream)
     }
 
-    pub(crate) fn advance_repairs(&mut self, now: Instant, view: &View, effects: &mut Effects) {
-        let due = self.scrub.repairs.iter().filter(|(_, it)| it.asking.is_none() && it.next <= now);
+    pub(crate) fn advance_repairs(&mut self, step: &mut Step<'_>) {
+        let due = self.scrub.repairs.iter().filter(|(_, it)| it.asking.is_none() && it.next <= step.now);
         let due: Vec<SegmentId> = due.map(|(segment, _)| *segment).collect();
         for segment in due {
             let Some(mut repair) = self.scrub.repairs.remove(&segment) else { continue };
-            if self.advance_repair(now, segment, &mut repair, view, effects) {
+            if self.advance_repair(step, segment, &mut repair) {
                 self.scrub.repairs.insert(segment, repair);
             }
         }
     }
 
     /// Whether there is something left to do.
-    fn advance_repair(
-        &mut self,
-        now: Instant,
-        segment: SegmentId,
-        repair: &mut Repair,
-        view: &View,
-        effects: &mut Effects,
-    ) -> bool {
+    fn advance_repair(&mut self, step: &mut Step<'_>, segment: SegmentId, repair: &mut Repair) -> bool {
         if self.log.segment(segment).is_none() {
             return false;
         }
         if self.replicator.replica_count(repair.stream) == 0 {
-            return self.give_up_damage(now, segment, repair, effects);
+            return self.give_up_damage(step, segment, repair);
         }
         let asking = self.scrub.repairs.values().filter(|other| other.asking.is_some()).count();
         if asking >= ASKING_COUNT_MAX {
-            repair.next = now + PAUSE_FIRST;
+            repair.next = step.now + PAUSE_FIRST;
             return true;
         }
         let untried = self.replicator.replicas_of(segment).find_map(|seen| {
             let may_help = seen.certified > 0 && !repair.tried.contains(&seen.backup);
-            let address = view.list.address(seen.backup).filter(|_| may_help)?;
+            let address = step.view.list.address(seen.backup).filter(|_| may_help)?;
             Some((seen.backup, seen.epoch, address))
         });
         // Then everybody else: servers that were away may have come back with what they held, under other ids.
         let untried = untried.or_else(|| {
-            let mut others = view.list.up().filter(|it| it.backup && !repair.tried.contains(&it.id));
+            let mut others = step.view.list.up().filter(|it| it.backup && !repair.tried.contains(&it.id));
             others.next().map(|it| (it.id, Epoch::default(), it.address.0))
         });
         let Some((backup, epoch, address)) = untried else {
@@ -197,42 +176,41 @@ impl Master {
             if damage.is_some_and(|offset| self.is_unacknowledged(segment, offset)) {
                 self.events.push(Event::Beyond(segment));
             } else if repair.rounds == ROUNDS_PATIENT {
-                effects
+                step.effects
                     .report(Level::Error, format!("no replica of {segment} fits: it stays damaged for now"));
             }
             repair.tried.clear();
-            repair.next = now + repair.pause;
+            repair.next = step.now + repair.pause;
             repair.pause = (repair.pause * 2).min(PAUSE_MAX);
             return true;
         };
         let context = Context::ReadBack(ReadBack { segment, backup });
-        let rpc = self.calls.open(address, now, now + READ_TIMEOUT, context);
+        let rpc = self.calls.open(address, step.now, step.now + READ_TIMEOUT, context);
         let (shard, stream) = (self.config.shard, repair.stream);
         let replica = ReplicaName { shard, stream, segment, epoch, side: false };
-        request(effects, Peer::Addr(address), &view.to_server(backup), rpc, &ReplicaRead { replica });
+        request(
+            step.effects,
+            Peer::Addr(address),
+            &step.view.to_server(backup),
+            rpc,
+            &ReplicaRead { replica },
+        );
         repair.asking = Some(backup);
         true
     }
 
     /// A backup's answer: the bytes of its replica, if it has them.
-    pub(crate) fn on_read_back(
-        &mut self,
-        now: Instant,
-        read: ReadBack,
-        status: Status,
-        body: &[u8],
-        effects: &mut Effects,
-    ) {
+    pub(crate) fn on_read_back(&mut self, step: &mut Step<'_>, read: ReadBack, status: Status, body: &[u8]) {
         let ReadBack { segment, backup } = read;
         let Some(repair) = self.scrub.repairs.get_mut(&segment).filter(|r| r.asking == Some(backup)) else {
             return;
         };
         repair.asking = None;
-        repair.next = now;
+        repair.next = step.now;
         match status {
             Status::Ok => {}
             Status::Retry | Status::TooMany | Status::NotReady => {
-                repair.next = now + PAUSE_FIRST;
+                repair.next = step.now + PAUSE_FIRST;
                 return;
             }
             other => {
@@ -251,11 +229,11 @@ impl Master {
         }
         let repair = self.scrub.repairs.remove(&segment).expect("it was found above");
         for corrupt in repair.corrupt.into_iter().filter(|corrupt| *corrupt != backup) {
-            self.replicator.on_corrupt(now, segment, corrupt);
+            self.replicator.on_corrupt(step.now, segment, corrupt);
         }
         self.scrub.counters.repaired += 1;
-        effects.report(Level::Info, format!("{segment} is whole again, from its replica on {backup}"));
-        effects.report(Level::Debug, "mark:repaired");
+        step.effects.report(Level::Info, format!("{segment} is whole again, from its replica on {backup}"));
+        step.effects.report(Level::Debug, "mark:repaired");
     }
 
     pub(crate) fn on_read_back_unanswered(&mut self, now: Instant, read: ReadBack) {
@@ -269,16 +247,10 @@ impl Master {
     }
 
     /// Nobody else has it. Whether there is something left to do.
-    fn give_up_damage(
-        &mut self,
-        now: Instant,
-        segment: SegmentId,
-        repair: &mut Repair,
-        effects: &mut Effects,
-    ) -> bool {
+    fn give_up_damage(&mut self, step: &mut Step<'_>, segment: SegmentId, repair: &mut Repair) -> bool {
         let loss = repair.loss.get_or_insert_with(|| Lost::new(segment));
         if !self.log.may_lose(segment) {
-            repair.next = now + repair.pause;
+            repair.next = step.now + repair.pause;
             repair.pause = (repair.pause * 2).min(PAUSE_MAX);
             return true;
         }
@@ -299,24 +271,25 @@ impl Master {
             self.scrub.counters.lost += loss.objects;
         }
         let objects = loss.objects;
-        effects.report(Level::Error, format!("{segment} had no replicas: objects lost: {objects}"));
+        step.effects.report(Level::Error, format!("{segment} had no replicas: objects lost: {objects}"));
         false
     }
 
     /// Verifies a slice of the log when one is due and there is nothing else to do.
-    pub(crate) fn scrub_when_idle(&mut self, now: Instant, effects: &mut Effects) {
+    pub(crate) fn scrub_when_idle(&mut self, step: &mut Step<'_>) {
         let rate = self.config.scrub_bytes_per_second;
-        if rate == 0 || self.busy || self.scrub.slice_at > now {
+        if rate == 0 || self.busy || self.scrub.slice_at > step.now {
             return;
         }
         if self.scrub.cursor == ScrubCursor::default() {
-            self.scrub.round_begun = now;
+            self.scrub.round_begun = step.now;
         }
         let scrubbed = self.log.scrub_step(&mut self.scrub.cursor, SLICE_BYTES);
         self.scrub.counters.bytes += scrubbed.bytes;
-        self.scrub.slice_at = now + Duration::from_nanos(SLICE_BYTES.saturating_mul(1_000_000_000) / rate);
+        self.scrub.slice_at =
+            step.now + Duration::from_nanos(SLICE_BYTES.saturating_mul(1_000_000_000) / rate);
         if let Some((segment, offset)) = scrubbed.damaged {
-            self.note_damage(now, segment, offset, effects);
+            self.note_damage(step, segment, offset);
         }
         if scrubbed.is_round_over {
             self.scrub.counters.rounds += 1;

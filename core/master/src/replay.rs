@@ -22,14 +22,14 @@ use fetching::{Fetching, Source, micros};
 use ramhold_base::limits::REPLICA_COUNT_MAX;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{
-    ConnId, Effects, Instant, KeyHash, Level, Peer, RecoveryId, SegmentId, ServerId, Status, StreamId,
-    TableId, Version,
+    ConnId, Instant, KeyHash, Level, Peer, RecoveryId, SegmentId, ServerId, Status, StreamId, TableId,
+    Version,
 };
 use ramhold_log::{Cursor, HashRange, Ranges, SideId};
 use ramhold_replication::Segments;
 use ramhold_wire::membership::Durability;
 use ramhold_wire::recovery::{Assignment, PartitionRange, Recover, Recovered, RecoveryOutcome, ReplayTimes};
-use ramhold_wire::{Header, View, decode, reply, request};
+use ramhold_wire::{Header, Step, decode, reply, request};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -264,23 +264,15 @@ fn hash_range(range: &PartitionRange) -> HashRange {
 }
 
 impl Master {
-    pub(crate) fn on_recover(
-        &mut self,
-        now: Instant,
-        header: &Header,
-        body: &[u8],
-        from: ConnId,
-        view: &View,
-        effects: &mut Effects,
-    ) {
+    pub(crate) fn on_recover(&mut self, step: &mut Step<'_>, header: &Header, body: &[u8], from: ConnId) {
         let status = match decode::<Recover>(body) {
-            Ok(recover) => self.begin_replay(now, recover, view, effects),
+            Ok(recover) => self.begin_replay(step, recover),
             Err(status) => status,
         };
-        reply(effects, Peer::Conn(from), header, status);
+        reply(step.effects, Peer::Conn(from), header, status);
     }
 
-    fn begin_replay(&mut self, now: Instant, recover: Recover, view: &View, effects: &mut Effects) -> Status {
+    fn begin_replay(&mut self, step: &mut Step<'_>, recover: Recover) -> Status {
         let key = PartitionKey { recovery: recover.recovery, partition: recover.partition };
         if let Some(present) = self.replays.get_mut(&key) {
             if recover.attempt <= present.attempt {
@@ -334,13 +326,13 @@ impl Master {
             };
             let is_new = self.log.head_segment(stream).is_none();
             // One that goes live early has one rolled in any case.
-            if is_new && !recover.early && self.roll(now, stream, view, effects).is_none() {
+            if is_new && !recover.early && self.roll(step, stream).is_none() {
                 return Status::OutOfMemory;
             }
             streams.push(stream);
         }
         let first_segment = if recover.early {
-            match self.early_first_segment(now, &streams, view, effects) {
+            match self.early_first_segment(step, &streams) {
                 Some(first_segment) => first_segment,
                 None => return Status::OutOfMemory,
             }
@@ -350,7 +342,7 @@ impl Master {
         let mut sides: Vec<Side> = Vec::new();
         for stream in &streams {
             if !sides.iter().any(|s| s.stream == *stream) {
-                let time = view.time(now);
+                let time = step.view.time(step.now);
                 // What goes live before it is replicated is durable in the dead log.
                 let side = if recover.early {
                     self.log.open_side_for_survivors(*stream, time)
@@ -399,7 +391,7 @@ impl Master {
             has_turn: false,
             settling: Settling::default(),
             fetching: Fetching::new(logs, recover.partition as usize * self.config.fetches_max, |backup| {
-                view.list.entry(backup).map_or(0, |entry| entry.read_speed)
+                step.view.list.entry(backup).map_or(0, |entry| entry.read_speed)
             }),
             intake,
             sides,
@@ -408,21 +400,21 @@ impl Master {
             safe_version: recover.safe_version.max(recover.version_floor),
             phase: Phase::Fetching,
             records: 0,
-            begun: now,
+            begun: step.now,
             times: ReplayTimes::default(),
             dropped: Vec::new(),
         };
         self.replays.insert(key, replay);
-        effects.report(Level::Debug, "mark:recovery_begun");
+        step.effects.report(Level::Debug, "mark:recovery_begun");
         Status::Ok
     }
 
-    pub(crate) fn advance_replays(&mut self, now: Instant, view: &View, effects: &mut Effects) {
+    pub(crate) fn advance_replays(&mut self, step: &mut Step<'_>) {
         self.log.expect_keys(self.replays.values().map(PartitionReplay::keys_expected).sum());
         let keys: Vec<PartitionKey> = self.replays.keys().copied().collect();
         for key in keys {
             let Some(mut replay) = self.replays.remove(&key) else { continue };
-            self.advance_replay(now, key, &mut replay, view, effects);
+            self.advance_replay(step, key, &mut replay);
             if !replay.is_over {
                 self.replays.insert(key, replay);
             }
@@ -430,27 +422,20 @@ impl Master {
         self.hold_heads();
     }
 
-    fn advance_replay(
-        &mut self,
-        now: Instant,
-        key: PartitionKey,
-        replay: &mut PartitionReplay,
-        view: &View,
-        effects: &mut Effects,
-    ) {
-        if !replay.is_live && self.is_starved(now, replay) {
+    fn advance_replay(&mut self, step: &mut Step<'_>, key: PartitionKey, replay: &mut PartitionReplay) {
+        if !replay.is_live && self.is_starved(step.now, replay) {
             replay.fail_for_room("no backup had room for what was replayed, or for a head");
         }
         if matches!(replay.phase, Phase::Fetching) {
-            self.take_in_slice(now, replay, view, effects);
+            self.take_in_slice(step, replay);
         }
         if matches!(replay.phase, Phase::Fetching) {
-            self.fetch_next(now, key, replay, view, effects);
+            self.fetch_next(step, key, replay);
             if replay.fetching.is_done() {
                 replay.times = replay.fetching.times();
-                replay.times.replayed = micros(now.since(replay.begun));
+                replay.times.replayed = micros(step.now.since(replay.begun));
                 replay.phase = Phase::Finishing { side: 0, cursor: Cursor::default() };
-                effects.report(Level::Debug, "mark:recovery_replayed");
+                step.effects.report(Level::Debug, "mark:recovery_replayed");
             }
         }
         if let Phase::Finishing { side, cursor } = replay.phase {
@@ -469,12 +454,12 @@ impl Master {
                     }
                     if replay.early {
                         self.raise_safe_version(replay);
-                        replay.times.replicated = micros(now.since(replay.begun));
+                        replay.times.replicated = micros(step.now.since(replay.begun));
                         replay.times.durable = replay.times.replicated;
-                        replay.phase = Phase::Reporting { next: now, asked: false };
-                        effects.report(Level::Debug, "mark:recovery_told_early");
+                        replay.phase = Phase::Reporting { next: step.now, asked: false };
+                        step.effects.report(Level::Debug, "mark:recovery_told_early");
                     } else {
-                        self.begin_side_segments(now, replay);
+                        self.begin_side_segments(step.now, replay);
                         replay.phase = Phase::Replicating;
                     }
                 }
@@ -483,10 +468,10 @@ impl Master {
         if matches!(replay.phase, Phase::Replicating) {
             replay.retry = None;
             if replay.is_live {
-                self.take_turn(replay, view, effects);
+                self.take_turn(step, replay);
             }
-            self.begin_side_segments(now, replay);
-            self.enter_when_whole(now, replay, view, effects);
+            self.begin_side_segments(step.now, replay);
+            self.enter_when_whole(step, replay);
         }
         if let Phase::Entered { heads } = &replay.phase {
             let durable = heads.iter().all(|(stream, head)| {
@@ -495,13 +480,13 @@ impl Master {
             if durable && replay.is_live {
                 self.begin_settling(std::mem::take(&mut replay.settling), true);
                 replay.is_over = true;
-                effects.report(Level::Debug, "mark:recovery_durable");
+                step.effects.report(Level::Debug, "mark:recovery_durable");
                 return;
             }
             if durable && self.is_settled(&mut replay.settling) {
-                replay.times.durable = micros(now.since(replay.begun));
-                effects.report(Level::Debug, "mark:recovery_durable");
-                replay.phase = Phase::Reporting { next: now, asked: false };
+                replay.times.durable = micros(step.now.since(replay.begun));
+                step.effects.report(Level::Debug, "mark:recovery_durable");
+                replay.phase = Phase::Reporting { next: step.now, asked: false };
             }
         }
         if let Phase::Abandoning { side, cursor, failure } = &mut replay.phase {
@@ -525,25 +510,19 @@ impl Master {
                         self.tablets.remove(hash_range(range));
                         self.log.untrack(hash_range(range));
                     }
-                    effects.report(Level::Debug, "mark:recovery_abandoned");
-                    replay.phase = Phase::Failed { next: now, asked: false, failure };
+                    step.effects.report(Level::Debug, "mark:recovery_abandoned");
+                    replay.phase = Phase::Failed { next: step.now, asked: false, failure };
                 }
             }
         }
-        self.report(now, key, replay, view, effects);
+        self.report(step, key, replay);
     }
 
     /// What is written to a partition that is live before it is entered must not be before its first segment, so a head is
     /// rolled behind that; now, as by then it is open. Heads are opened one after the other, and writes wait for each, so
     /// partitions share it: ids are taken before it for those that come. They may have them as long as the
     /// log has nothing of their ranges behind those ids: nothing has left since, and nothing that had left was being swept.
-    fn early_first_segment(
-        &mut self,
-        now: Instant,
-        streams: &[StreamId],
-        view: &View,
-        effects: &mut Effects,
-    ) -> Option<SegmentId> {
+    fn early_first_segment(&mut self, step: &mut Step<'_>, streams: &[StreamId]) -> Option<SegmentId> {
         let removed = self.tablets.removed_count();
         if let Some(firsts) = &mut self.early_firsts
             && firsts.removed == removed
@@ -559,11 +538,11 @@ impl Master {
         let streams: BTreeSet<StreamId> = streams.iter().copied().collect();
         for stream in &streams {
             if self.log.head_segment(*stream).is_none() {
-                self.roll(now, *stream, view, effects)?;
+                self.roll(step, *stream)?;
             } else if !planted(Defect::EarlyInOldHead) {
                 // Empty heads would take frames that others lack.
                 let head = self.log.hold_head();
-                self.roll_held(now, *stream, head, view, effects)?;
+                self.roll_held(step, *stream, head)?;
             }
         }
         self.early_firsts = Some(EarlyFirsts { removed, streams, ids });
@@ -616,17 +595,10 @@ impl Master {
         (LIVE_SEGMENTS_MAX - busy.take(LIVE_SEGMENTS_MAX).count()).max(1)
     }
 
-    fn report(
-        &mut self,
-        now: Instant,
-        key: PartitionKey,
-        replay: &mut PartitionReplay,
-        view: &View,
-        effects: &mut Effects,
-    ) {
+    fn report(&mut self, step: &mut Step<'_>, key: PartitionKey, replay: &mut PartitionReplay) {
         let shard = self.config.shard;
         let outcome = match &replay.phase {
-            Phase::Reporting { next, asked: false } if *next <= now => RecoveryOutcome::Done {
+            Phase::Reporting { next, asked: false } if *next <= step.now => RecoveryOutcome::Done {
                 assignments: replay
                     .streams
                     .iter()
@@ -637,7 +609,7 @@ impl Master {
                 times: replay.times,
                 own_bytes: Some(replay.fetching.own_bytes()),
             },
-            Phase::Failed { next, asked: false, failure } if *next <= now => {
+            Phase::Failed { next, asked: false, failure } if *next <= step.now => {
                 RecoveryOutcome::Failed { reason: failure.reason.clone(), no_room: failure.no_room }
             }
             _ => return,
@@ -647,21 +619,19 @@ impl Master {
         }
         let done = matches!(outcome, RecoveryOutcome::Done { .. });
         let context = Context::Recovered { key, attempt: replay.attempt, done };
-        let rpc = self.calls.open(view.coordinator, now, now + REPORT_TIMEOUT, context);
+        let rpc = self.calls.open(step.view.coordinator, step.now, step.now + REPORT_TIMEOUT, context);
         let message =
             Recovered { recovery: key.recovery, partition: key.partition, attempt: replay.attempt, outcome };
-        request(effects, Peer::Addr(view.coordinator), &view.to_coordinator(), rpc, &message);
+        request(step.effects, Peer::Addr(step.view.coordinator), &step.view.to_coordinator(), rpc, &message);
     }
 
     /// The coordinator's answer to a report.
     pub(crate) fn on_published(
         &mut self,
-        now: Instant,
+        step: &mut Step<'_>,
         key: PartitionKey,
         (attempt, done): (u32, bool),
         status: Status,
-        view: &View,
-        effects: &mut Effects,
     ) {
         let awaited = self.replays.get_mut(&key).filter(|r| r.has_reported(attempt, done));
         let Some(replay) = awaited else { return };
@@ -677,12 +647,12 @@ impl Master {
                 if replay.early {
                     replay.is_live = true;
                     replay.phase = Phase::Replicating;
-                    self.take_turn(&mut replay, view, effects);
-                    self.begin_side_segments(now, &mut replay);
+                    self.take_turn(step, &mut replay);
+                    self.begin_side_segments(step.now, &mut replay);
                     self.side_appended = true;
                     self.replays.insert(key, replay);
                 }
-                effects.report(Level::Debug, "mark:recovery_published");
+                step.effects.report(Level::Debug, "mark:recovery_published");
                 for table in dropped {
                     for range in self.tablets.ranges_of(table) {
                         self.give_up(range);
@@ -696,7 +666,7 @@ impl Master {
             (Phase::Failed { .. }, Status::Ok | Status::NotAllowed) => {
                 self.replays.remove(&key);
             }
-            _ => replay.report_unanswered(now),
+            _ => replay.report_unanswered(step.now),
         }
     }
 

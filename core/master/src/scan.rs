@@ -14,13 +14,13 @@ use crate::multi::Asker;
 use crate::parked::Answer;
 use crate::tablets::Tablet;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ClusterTime, ConnId, Effects, Instant, Level, Peer, Position, Status, Version};
+use ramhold_base::{ClusterTime, ConnId, Level, Peer, Position, Status, Version};
 use ramhold_log::{HashRange, Scanned, Unreadable};
 use ramhold_wire::scan::{
     PAGE_BYTES_ALWAYS, PAGE_BYTES_MAX, PAGE_COUNT_MAX, PAGE_HEAD_BYTES, PAGE_OBJECT_BYTES, ScanHead,
     ScanRequest, encode_object_head,
 };
-use ramhold_wire::{Header, View, reply};
+use ramhold_wire::{Header, Step, reply};
 
 /// Index buckets that are looked at together, and for one page at most: some 4000 objects, of whatever tables.
 const BUCKETS_AT_ONCE: u64 = 32;
@@ -29,34 +29,26 @@ const BUCKETS_MAX: u64 = 512;
 const ROUNDS_MAX: u32 = 3;
 
 impl Master {
-    pub(crate) fn on_scan(
-        &mut self,
-        now: Instant,
-        header: &Header,
-        body: &[u8],
-        from: ConnId,
-        view: &View,
-        effects: &mut Effects,
-    ) {
+    pub(crate) fn on_scan(&mut self, step: &mut Step<'_>, header: &Header, body: &[u8], from: ConnId) {
         let request = match ScanRequest::decode(body) {
             Ok(request) => request,
-            Err(status) => return reply(effects, Peer::Conn(from), header, status),
+            Err(status) => return reply(step.effects, Peer::Conn(from), header, status),
         };
         let tablet = match self.serving_hash(request.table, request.first) {
             Ok(tablet) => tablet,
-            Err(status) => return reply(effects, Peer::Conn(from), header, status),
+            Err(status) => return reply(step.effects, Peer::Conn(from), header, status),
         };
         self.counters.reads += 1;
         let last = request.last.min(tablet.last_with(request.first));
         let range = HashRange { table: request.table, first: request.first, last };
-        let page = match self.page(now, range, &request, &tablet, view, effects) {
+        let page = match self.page(step, range, &request, &tablet) {
             Ok(page) => page,
             // It is for good, and so as much an answer as a page.
             Err(Status::Corrupt) => {
                 let (to, answer) = (Asker::Conn(from), Answer::of(Status::Corrupt, Version::NONE));
-                return self.answer_when_leased(now, now, to, header, answer, effects);
+                return self.answer_when_leased(step, step.now, to, header, answer);
             }
-            Err(status) => return reply(effects, Peer::Conn(from), header, status),
+            Err(status) => return reply(step.effects, Peer::Conn(from), header, status),
         };
         let position = if tablet.unreplicated || planted(Defect::PageEarly) {
             Position::default()
@@ -64,23 +56,21 @@ impl Master {
             self.log.head_end(tablet.stream)
         };
         if position > self.durable(tablet.stream) && self.is_crowded(tablet.stream) {
-            return reply(effects, Peer::Conn(from), header, Status::TooMany);
+            return reply(step.effects, Peer::Conn(from), header, Status::TooMany);
         }
-        effects.report(Level::Debug, "mark:page");
+        step.effects.report(Level::Debug, "mark:page");
         let to = Asker::Conn(from);
-        self.answer_read(now, tablet.stream, position, to, header, Answer::Body(page), effects);
+        self.answer_read(step, tablet.stream, position, to, header, Answer::Body(page));
     }
 
     fn page(
         &mut self,
-        now: Instant,
+        step: &mut Step<'_>,
         range: HashRange,
         request: &ScanRequest,
         tablet: &Tablet,
-        view: &View,
-        effects: &mut Effects,
     ) -> Result<Vec<u8>, Status> {
-        let is_blocked = self.is_blocked(now, tablet.stream);
+        let is_blocked = self.is_blocked(step.now, tablet.stream);
         let hasher = self.tablets.hasher(range.table).ok_or(Status::WrongOwner)?;
         let hash_of = |key: &[u8]| hasher.hash(key);
         let count_max = request.count.min(PAGE_COUNT_MAX);
@@ -92,17 +82,18 @@ impl Master {
         let next = 'page: loop {
             found.clear();
             let after = self.log.scan_step(range, from, BUCKETS_AT_ONCE, &hash_of, &mut found);
-            let after = after.map_err(|at| self.unreadable(now, Unreadable::Damaged(at), view, effects))?;
+            let after = after.map_err(|at| self.unreadable(step, Unreadable::Damaged(at)))?;
             if tablet.unreplicated && !request.pass_lost && self.log.has_lost_between(from, after) {
                 return Err(Status::Corrupt);
             }
-            let is_over = |end: &ClusterTime| *end <= view.time(now);
+            let is_over = |end: &ClusterTime| *end <= step.view.time(step.now);
             let over = found.iter().filter(|scanned| scanned.expires.as_ref().is_some_and(is_over));
             let over: Vec<_> = over.map(|scanned| (scanned.hash, self.log.key_of(scanned.at).1)).collect();
             if !over.is_empty() && is_blocked {
                 // They cannot be removed durably: they are left out, if no later owner would show them.
-                let is_there = |scanned: &Scanned| scanned.expires.is_none_or(|end| end > view.time(now));
-                let is_past = |end: &ClusterTime| is_past_for_all(*end, now, view);
+                let is_there =
+                    |scanned: &Scanned| scanned.expires.is_none_or(|end| end > step.view.time(step.now));
+                let is_past = |end: &ClusterTime| is_past_for_all(*end, step.now, step.view);
                 found.retain(|scanned| is_there(scanned) || !scanned.expires.as_ref().is_some_and(is_past));
                 if !found.iter().all(is_there) {
                     return Err(Status::Retry);
@@ -114,7 +105,7 @@ impl Master {
                 }
                 for (hash, key) in over {
                     let tablet = self.serving_hash(range.table, hash)?;
-                    self.expire_if_over(now, &tablet, range.table, hash, &key, view, effects)?;
+                    self.expire_if_over(step, &tablet, range.table, hash, &key)?;
                 }
                 // What was found may have moved.
                 continue;

@@ -13,10 +13,10 @@
 
 use crate::{Context, Master};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Effects, Instant, Level, Peer, Position, SegmentId, Status, StreamId, time::earliest};
+use ramhold_base::{Instant, Level, Peer, Position, SegmentId, Status, StreamId, time::earliest};
 use ramhold_replication::FlushWish;
 use ramhold_wire::recovery::Settled;
-use ramhold_wire::{View, request};
+use ramhold_wire::{Step, request};
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -151,30 +151,36 @@ impl Master {
         self.settling.positions.extend(positions);
     }
 
-    pub(crate) fn advance_settling(&mut self, now: Instant, view: &View, effects: &mut Effects) {
+    pub(crate) fn advance_settling(&mut self, step: &mut Step<'_>) {
         if self.settling.is_empty() {
             return;
         }
         let mut positions = std::mem::take(&mut self.settling.positions);
         for position in &mut positions {
             if position.asked
-                || position.report_at > now
+                || position.report_at > step.now
                 || !(position.is_new || self.is_on_devices(position))
             {
                 continue;
             }
-            (position.asked, position.report_at) = (true, now + REPORT_PAUSE);
+            (position.asked, position.report_at) = (true, step.now + REPORT_PAUSE);
             let flushed = !position.is_new;
             let context =
                 Context::Settled { stream: position.stream, first: position.first_segment, flushed };
-            let rpc = self.calls.open(view.coordinator, now, now + REPORT_TIMEOUT, context);
+            let rpc = self.calls.open(step.view.coordinator, step.now, step.now + REPORT_TIMEOUT, context);
             let message = Settled {
                 shard: self.config.shard,
                 stream: position.stream,
                 first_segment: position.first_segment,
                 flushed,
             };
-            request(effects, Peer::Addr(view.coordinator), &view.to_coordinator(), rpc, &message);
+            request(
+                step.effects,
+                Peer::Addr(step.view.coordinator),
+                &step.view.to_coordinator(),
+                rpc,
+                &message,
+            );
         }
         self.settling.positions = positions;
     }
@@ -182,25 +188,24 @@ impl Master {
     /// The coordinator's answer.
     pub(crate) fn on_settled(
         &mut self,
-        now: Instant,
+        step: &mut Step<'_>,
         (stream, first_segment, flushed): (StreamId, SegmentId, bool),
         status: Status,
-        effects: &mut Effects,
     ) {
         if status != Status::Ok {
-            return self.settled_unanswered(now, (stream, first_segment));
+            return self.settled_unanswered(step.now, (stream, first_segment));
         }
         if !flushed {
             let same = |p: &&mut Unsettled| (p.stream, p.first_segment) == (stream, first_segment);
             for position in self.settling.positions.iter_mut().filter(same) {
-                (position.is_new, position.asked, position.report_at) = (false, false, now);
+                (position.is_new, position.asked, position.report_at) = (false, false, step.now);
             }
             return;
         }
         let before = self.settling.positions.len();
         self.settling.positions.retain(|p| (p.stream, p.first_segment) != (stream, first_segment));
         if self.settling.positions.len() < before {
-            effects.report(Level::Debug, "mark:recovery_settled");
+            step.effects.report(Level::Debug, "mark:recovery_settled");
         }
     }
 

@@ -5,11 +5,11 @@ use crate::tablets::{Tablet, TabletState};
 use ramhold_base::hash::PlacementHasher;
 use ramhold_base::limits::{REPLICA_COUNT_MAX, STREAM_COUNT_MAX};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ConnId, Effects, Instant, Level, Peer, Status, StreamId};
+use ramhold_base::{ConnId, Effects, Level, Peer, Status, StreamId};
 use ramhold_log::{Cursor, HashRange};
 use ramhold_wire::membership::Durability;
 use ramhold_wire::table::{TabletDrop, TabletTake, TabletTaken};
-use ramhold_wire::{Header, View, decode, reply, reply_with};
+use ramhold_wire::{Header, Step, decode, reply, reply_with};
 
 /// Index buckets looked at in one turn of a sweep.
 const SWEEP_BUCKETS: u64 = 4096;
@@ -36,32 +36,18 @@ impl Sweep {
 }
 
 impl Master {
-    pub(crate) fn on_tablet_take(
-        &mut self,
-        now: Instant,
-        header: &Header,
-        body: &[u8],
-        from: ConnId,
-        view: &View,
-        effects: &mut Effects,
-    ) {
-        match self.take(now, body, view, effects) {
+    pub(crate) fn on_tablet_take(&mut self, step: &mut Step<'_>, header: &Header, body: &[u8], from: ConnId) {
+        match self.take(step, body) {
             Ok(range) => {
                 // Asked again: only the last asker is answered, the earlier is the same one.
                 self.takes.retain(|t| t.range != range);
                 self.takes.push(Take { range, header: *header, from });
             }
-            Err(status) => reply(effects, Peer::Conn(from), header, status),
+            Err(status) => reply(step.effects, Peer::Conn(from), header, status),
         }
     }
 
-    fn take(
-        &mut self,
-        now: Instant,
-        body: &[u8],
-        view: &View,
-        effects: &mut Effects,
-    ) -> Result<HashRange, Status> {
+    fn take(&mut self, step: &mut Step<'_>, body: &[u8]) -> Result<HashRange, Status> {
         let take: TabletTake = decode(body)?;
         let consistent = (take.replicas == 0) == (take.durability == Durability::None);
         let agrees = self.tablets.agrees(take.table, take.placement());
@@ -84,7 +70,7 @@ impl Master {
             return Err(Status::Retry);
         }
         let stream = self.stream_for(take.durability, take.replicas)?;
-        let first_segment = self.roll(now, stream, view, effects).ok_or(Status::OutOfMemory)?;
+        let first_segment = self.roll(step, stream).ok_or(Status::OutOfMemory)?;
         self.log.raise_safe_version(take.version_floor);
         self.log.track(range);
         self.tablets.insert(
@@ -192,7 +178,7 @@ impl Master {
         self.sweep_waits_for.is_some_and(|segment| self.scrub.is_damaged(segment))
     }
 
-    pub(crate) fn advance_sweeps(&mut self, now: Instant, effects: &mut Effects) {
+    pub(crate) fn advance_sweeps(&mut self, step: &mut Step<'_>) {
         if self.is_sweep_waiting() {
             return;
         }
@@ -207,7 +193,7 @@ impl Master {
             Err(at) => {
                 let (segment, offset) = log.place_of(at);
                 self.sweep_waits_for = Some(segment);
-                self.note_damage(now, segment, offset, effects);
+                self.note_damage(step, segment, offset);
             }
         }
     }

@@ -27,6 +27,7 @@ pub mod scan;
 pub mod server_list;
 pub mod shortage;
 pub mod status;
+mod step;
 pub mod table;
 
 pub use calls::{Call, Calls};
@@ -34,3 +35,4 @@ pub use control::{Message, decode, refuse_malformed, reply, reply_with, request}
 pub use frame::{BadFrame, Header, Kind};
 pub use opcode::Opcode;
 pub use server_list::{ReplicaPlacement, ServerList, Standing, View};
+pub use step::Step;

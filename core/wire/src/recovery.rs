@@ -194,8 +194,8 @@ impl Recover {
     }
 }
 
-/// Recovery master to coordinator: how it ended. On success the partition is durable and waits to be published;
-/// the answer `Ok` publishes it: from then on the sender serves. `NotAllowed`: give it up.
+/// Recovery master to coordinator: how it ended. On success the partition is taken in (`early`) or durable, and waits to be
+/// published; the answer `Ok` publishes it: from then on the sender serves. `NotAllowed`: give it up.
 /// Repeated until answered.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Recovered {

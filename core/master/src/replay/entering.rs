@@ -5,14 +5,14 @@
 //! gives way after a while to others that need its frames. A live partition keeps what it has taken in, and is replicated
 //! when the coordinator says that it is its turn; when frames are short it loses its turn, and gives its frames back.
 //!
-//! Protocol: docs/protocols/recovery.md, step 6 and "When room is short". Catalogue: F6, F7.
+//! Protocol: docs/protocols/recovery.md, step 6 and "When memory is short". Catalogue: F6, F7.
 
 use super::fetching::micros;
 use super::{Failure, PartitionReplay, Phase, Side};
 use crate::Master;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Effects, Instant, Level, SegmentId, StreamId};
-use ramhold_wire::View;
+use ramhold_base::{Instant, Level, SegmentId, StreamId};
+use ramhold_wire::Step;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -38,8 +38,8 @@ impl Master {
     }
 
     /// Looks whether it is a live partition's turn to be replicated. If it is not, it gives back what it has of frames.
-    pub(super) fn take_turn(&mut self, replay: &mut PartitionReplay, view: &View, effects: &mut Effects) {
-        replay.has_turn = view.list.may_replicate(replay.fetching.logs(), view.me);
+    pub(super) fn take_turn(&mut self, step: &mut Step<'_>, replay: &mut PartitionReplay) {
+        replay.has_turn = step.view.list.may_replicate(replay.fetching.logs(), step.view.me);
         if replay.has_turn || planted(Defect::LiveKeepsFrames) {
             return;
         }
@@ -47,7 +47,7 @@ impl Master {
             for segment in side.begun.drain(..) {
                 self.replicator.put_off(segment);
                 side.put_off.insert(segment);
-                effects.report(Level::Debug, "mark:live_gave_way");
+                step.effects.report(Level::Debug, "mark:live_gave_way");
             }
         }
     }
@@ -85,13 +85,7 @@ impl Master {
         }
     }
 
-    pub(super) fn enter_when_whole(
-        &mut self,
-        now: Instant,
-        replay: &mut PartitionReplay,
-        view: &View,
-        effects: &mut Effects,
-    ) {
+    pub(super) fn enter_when_whole(&mut self, step: &mut Step<'_>, replay: &mut PartitionReplay) {
         let is_ready = replay.sides.iter().all(|side| self.may_enter(side));
         if !is_ready && !planted(Defect::RecoveredEarly) {
             return;
@@ -102,7 +96,7 @@ impl Master {
         // Passes under way give back more than they take, but for that they must be entered.
         let side_segments = replay.sides.iter().map(|side| side.begun.len());
         if replay.is_live && !self.log.may_roll_all(side_segments, self.cleaning.is_under_way()) {
-            replay.retry = Some(now + MEMORY_PAUSE);
+            replay.retry = Some(step.now + MEMORY_PAUSE);
             return;
         }
         if !replay.is_live && self.log.usage().free_bytes < needed + self.config.cleaning_reserve_bytes {
@@ -117,12 +111,12 @@ impl Master {
             entered.iter().for_each(|segment| self.replicator.settled(*segment));
             self.set_entering(entered.clone());
             let rolled = match held {
-                Some(held) => self.roll_held(now, side.stream, held, view, effects),
-                None => self.roll(now, side.stream, view, effects),
+                Some(held) => self.roll_held(step, side.stream, held),
+                None => self.roll(step, side.stream),
             };
             // A live partition is entered with the last memory that there is beside a cleaning pass.
             let rolled = match rolled {
-                None if replay.is_live => self.roll_entering(now, side.stream, view, effects),
+                None if replay.is_live => self.roll_entering(step, side.stream),
                 rolled => rolled,
             };
             self.set_entering(Vec::new());
@@ -142,13 +136,13 @@ impl Master {
                     self.forget_ranges(&replay.mine);
                     let reason = "no room for another head on the recovery master".into();
                     let failure = Failure { reason, no_room: false };
-                    replay.phase = Phase::Failed { next: now, asked: false, failure };
+                    replay.phase = Phase::Failed { next: step.now, asked: false, failure };
                     return;
                 }
             }
         }
-        replay.times.replicated = micros(now.since(replay.begun));
-        effects.report(Level::Debug, "mark:recovery_entered");
+        replay.times.replicated = micros(step.now.since(replay.begun));
+        step.effects.report(Level::Debug, "mark:recovery_entered");
         replay.phase = Phase::Entered { heads };
     }
 

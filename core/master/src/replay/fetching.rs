@@ -19,15 +19,13 @@
 use super::{PartitionKey, PartitionReplay, Phase};
 use crate::{Context, Master};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{
-    Effects, Instant, LogId, Peer, RecoveryId, SegmentId, ServerId, ShardId, Status, StreamId,
-};
+use ramhold_base::{Instant, LogId, Peer, RecoveryId, SegmentId, ServerId, ShardId, Status, StreamId};
 use ramhold_log::{AppendRefusal, INTAKE_SLICE_BYTES, IntakeStop, Purpose};
 use ramhold_wire::recovery::{
     EarlierLog, PartitionRange, ReadTimes, RecoveryRead, RecoveryStream, ReplayTimes, SegmentSource,
     ranges_digest,
 };
-use ramhold_wire::{View, request};
+use ramhold_wire::{Step, request};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -300,13 +298,11 @@ impl Master {
     /// Keeps several requests outstanding, each to the best source that is left.
     pub(super) fn fetch_next(
         &mut self,
-        now: Instant,
+        step: &mut Step<'_>,
         key: PartitionKey,
         replay: &mut PartitionReplay,
-        view: &View,
-        effects: &mut Effects,
     ) {
-        replay.fetching.take_up(now);
+        replay.fetching.take_up(step.now);
         while replay.fetching.outstanding < self.config.fetches_max {
             let Some(index) = replay.fetching.todo.first().copied() else { return };
             let job = &mut replay.fetching.jobs[index];
@@ -315,14 +311,15 @@ impl Master {
                     let reason = format!("no usable replica of {} of {} is left", job.segment, job.stream);
                     return replay.fail(reason);
                 };
-                match view.list.address(source.backup) {
+                match step.view.list.address(source.backup) {
                     Some(address) => break address,
                     None => (job.source, job.tells) = (job.source + 1, false),
                 }
             };
             let source = job.sources[job.source];
-            let fetch = Fetch { key, attempt: replay.attempt, job: index, source: job.source, asked: now };
-            let rpc = self.calls.open(address, now, now + FETCH_TIMEOUT, Context::Fetch(fetch));
+            let fetch =
+                Fetch { key, attempt: replay.attempt, job: index, source: job.source, asked: step.now };
+            let rpc = self.calls.open(address, step.now, step.now + FETCH_TIMEOUT, Context::Fetch(fetch));
             let log = &replay.fetching.logs[job.log];
             let message = RecoveryRead {
                 recovery: log.recovery,
@@ -336,36 +333,27 @@ impl Master {
                 digest: log.digest,
                 crashed: replay.crashed,
             };
-            request(effects, Peer::Addr(address), &view.to_server(source.backup), rpc, &message);
+            request(step.effects, Peer::Addr(address), &step.view.to_server(source.backup), rpc, &message);
             replay.fetching.begin(index);
         }
     }
 
-    pub(crate) fn on_fetched(
-        &mut self,
-        now: Instant,
-        fetch: Fetch,
-        (status, body): (Status, &[u8]),
-        view: &View,
-        effects: &mut Effects,
-    ) {
+    pub(crate) fn on_fetched(&mut self, step: &mut Step<'_>, fetch: Fetch, (status, body): (Status, &[u8])) {
         let Some(mut replay) = self.replays.remove(&fetch.key) else { return };
         if is_current(&replay, fetch) {
-            self.take_answer(now, fetch, &mut replay, (status, body), view, effects);
+            self.take_answer(step, fetch, &mut replay, (status, body));
         }
         self.replays.insert(fetch.key, replay);
     }
 
     fn take_answer(
         &mut self,
-        now: Instant,
+        step: &mut Step<'_>,
         fetch: Fetch,
         replay: &mut PartitionReplay,
         (status, body): (Status, &[u8]),
-        view: &View,
-        effects: &mut Effects,
     ) {
-        let since_begun = micros(now.since(replay.begun));
+        let since_begun = micros(step.now.since(replay.begun));
         let fetching = &mut replay.fetching;
         match status {
             Status::Ok => {
@@ -381,17 +369,17 @@ impl Master {
                 }
                 sums.fetches += 1;
                 sums.fetched = since_begun;
-                sums.fetching += micros(now.since(fetch.asked));
+                sums.fetching += micros(step.now.since(fetch.asked));
                 sums.reading += u64::from(times.reading);
                 sums.waiting += u64::from(times.waiting);
                 let mut offset = 0;
                 let mut has_more = true;
                 while has_more
                     && offset < AT_ONCE_BYTES
-                    && replay.fetching.may_take_in(now)
+                    && replay.fetching.may_take_in(step.now)
                     && matches!(replay.phase, Phase::Fetching)
                 {
-                    has_more = self.take_in_some(now, replay, (fetch.job, body, &mut offset), view, effects);
+                    has_more = self.take_in_some(step, replay, (fetch.job, body, &mut offset));
                 }
                 if has_more {
                     let mut records = self.arrival_memory.pop().unwrap_or_default();
@@ -400,7 +388,7 @@ impl Master {
                     replay.fetching.queue.push_back(Arrived { job: fetch.job, records, offset: 0 });
                 }
             }
-            Status::Retry | Status::TooMany | Status::NotReady => fetching.put_off(fetch.job, now),
+            Status::Retry | Status::TooMany | Status::NotReady => fetching.put_off(fetch.job, step.now),
             Status::UnknownRanges => fetching.tell_ranges(fetch.job),
             _ => fetching.next_source(fetch.job),
         }
@@ -415,20 +403,14 @@ impl Master {
     }
 
     /// Takes in some of what has come.
-    pub(super) fn take_in_slice(
-        &mut self,
-        now: Instant,
-        replay: &mut PartitionReplay,
-        view: &View,
-        effects: &mut Effects,
-    ) {
-        if replay.fetching.paused_until.is_some_and(|until| until > now) {
+    pub(super) fn take_in_slice(&mut self, step: &mut Step<'_>, replay: &mut PartitionReplay) {
+        if replay.fetching.paused_until.is_some_and(|until| until > step.now) {
             return;
         }
         replay.fetching.paused_until = None;
         let Some(mut arrived) = replay.fetching.queue.pop_front() else { return };
         let Arrived { job, records, offset } = &mut arrived;
-        if self.take_in_some(now, replay, (*job, records, offset), view, effects) {
+        if self.take_in_some(step, replay, (*job, records, offset)) {
             replay.fetching.queue.push_front(arrived);
         } else {
             let kept = self.arrival_memory.iter().chain([&arrived.records]).map(Vec::capacity).sum::<usize>();
@@ -441,11 +423,9 @@ impl Master {
     /// Takes in a slice of a job's records from the offset on. True when some are left that can be tried later.
     fn take_in_some(
         &mut self,
-        now: Instant,
+        step: &mut Step<'_>,
         replay: &mut PartitionReplay,
         (job, records, offset): (usize, &[u8], &mut usize),
-        view: &View,
-        effects: &mut Effects,
     ) -> bool {
         let (before, keys_before) = (*offset, self.log.key_count());
         let taken = self.log.take_in(&replay.intake, records, offset, INTAKE_SLICE_BYTES);
@@ -469,35 +449,28 @@ impl Master {
                 false
             }
             Err(IntakeStop::Refused(refusal)) => {
-                self.on_refused(now, replay, refusal, view, effects);
+                self.on_refused(step, replay, refusal);
                 true
             }
         };
-        self.begin_side_segments(now, replay);
+        self.begin_side_segments(step.now, replay);
         has_more
     }
 
     /// What was taken in stays; the rest waits for cleaning or for repair, if they can help.
-    fn on_refused(
-        &mut self,
-        now: Instant,
-        replay: &mut PartitionReplay,
-        refusal: AppendRefusal,
-        view: &View,
-        effects: &mut Effects,
-    ) {
+    fn on_refused(&mut self, step: &mut Step<'_>, replay: &mut PartitionReplay, refusal: AppendRefusal) {
         let may_help = match refusal {
-            AppendRefusal::Unreadable(what) => self.unreadable(now, what, view, effects) == Status::Retry,
+            AppendRefusal::Unreadable(what) => self.unreadable(step, what) == Status::Retry,
             AppendRefusal::OutOfMemory | AppendRefusal::HeadFull | AppendRefusal::TooLarge => {
                 // The replicator has to know of all side segments before cleaning looks.
-                self.begin_side_segments(now, replay);
+                self.begin_side_segments(step.now, replay);
                 replay.fetching.memory_waits += 1;
                 replay.fetching.memory_waits <= MEMORY_WAITS_MAX
-                    && self.clean_for_room(now, Purpose::Ordinary, view, effects)
+                    && self.clean_for_room(step, Purpose::Ordinary)
             }
         };
         if may_help {
-            replay.fetching.paused_until = Some(now + PAUSE);
+            replay.fetching.paused_until = Some(step.now + PAUSE);
         } else if matches!(refusal, AppendRefusal::Unreadable(_)) {
             replay.fail("the recovery master's own memory is damaged");
         } else {
