@@ -1,4 +1,4 @@
-//! What one step of a role has at hand: the time, what is known of the cluster, and where its effects go.
+//! The time, the view of the cluster and the place for effects that one step of a role works with.
 //!
 //! A step is lent down the calls of a role, instead of three parameters each.
 //!
