@@ -49,8 +49,9 @@ impl ClusterClock {
     pub fn answered(&mut self, sent: Instant, now: Instant, micros: u64) {
         let least = micros.saturating_mul(1000);
         let is_first = self.agreed_at == Instant::ZERO;
-        let is_contradicted = self.narrow(now, least, least.saturating_add(nanos(now.since(sent))));
-        if is_first || is_contradicted {
+        let jump = self.narrow(now, least, least.saturating_add(nanos(now.since(sent))));
+        // Two clocks that drift more than is expected contradict each other a little, with every answer.
+        if is_first || jump > BEHIND_NANOS / 2 {
             self.agreed_at = now + AGREED_AFTER;
         }
     }
@@ -93,18 +94,19 @@ impl ClusterClock {
         self.set.saturating_add(passed).max(self.floor.saturating_add(passed / 2))
     }
 
-    /// Whether the answer contradicts what was known.
-    fn narrow(&mut self, now: Instant, least: u64, most: u64) -> bool {
+    /// By how much the answer contradicts what was known.
+    fn narrow(&mut self, now: Instant, least: u64, most: u64) -> u64 {
         let floor = self.nanos_at(now);
         let (known_least, known_most) = (self.least_at(now), self.most_at(now));
         let set = self.set.saturating_add(nanos(now.since(self.at)));
-        let is_contradicted = most < known_least || least > known_most;
+        let jump = known_least.saturating_sub(most).max(least.saturating_sub(known_most));
+        let is_contradicted = jump > 0;
         let is_better = most - least < known_most - known_least;
         let (least, most) =
             if is_contradicted { (least, most) } else { (least.max(known_least), most.min(known_most)) };
         let set = if is_contradicted || is_better { least.midpoint(most) } else { set.clamp(least, most) };
         *self = ClusterClock { at: now, least, most, set, floor, ..*self };
-        is_contradicted
+        jump
     }
 
     fn least_at(&self, now: Instant) -> u64 {
@@ -194,7 +196,8 @@ mod tests {
         assert_eq!(clock.past_for_all(Instant(7 * second)), None);
         let past = clock.past_for_all(Instant(9 * second)).expect("all have asked");
         assert_eq!(past.0 / 1000 - START_MICROS / 1_000_000, 16, "18 s, less one and a drift");
-        // One that agrees changes nothing.
+        // One that agrees changes nothing, nor one that is off by the drift of poor clocks.
+        clock.answered(Instant(9 * second), Instant(9 * second), START_MICROS + 18_002_000);
         clock.answered(Instant(9 * second), Instant(9 * second + MILLI), START_MICROS + 18_000_000);
         assert!(clock.past_for_all(Instant(9 * second + MILLI)).is_some());
     }
