@@ -28,6 +28,8 @@ use std::time::Duration;
 /// Servers that live speak within this time: they ask for their coordinator every two seconds.
 const LISTEN: Duration = Duration::from_secs(5);
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
+/// How long the only holder of a state may take for a part of it.
+const PART_PATIENCE: Duration = Duration::from_secs(5);
 /// More terms than coordinators can have taken without any server hearing of them.
 const TERM_STEP: u64 = 1 << 20;
 /// More than can have been given out, or told, of anything after the newest state that is left.
@@ -70,6 +72,8 @@ struct Reading {
     retry: Retry,
     /// Asked for the next part, and not answered.
     is_asked: bool,
+    /// When that part was asked for first.
+    since: Instant,
 }
 
 #[derive(Debug)]
@@ -333,6 +337,13 @@ impl Coordinator {
             let next = rebuilding.next_holder(reading.position, reading.from);
             if next != reading.from {
                 (reading.from, reading.records) = (next, Vec::new());
+            } else if reading.since + PART_PATIENCE <= now {
+                // Nobody else holds this state. If its holder does not tell of it again, an older one is the newest.
+                if let Some(holder) = rebuilding.servers.get_mut(&reading.from) {
+                    (holder.told, holder.retry) = (None, Retry::new(&self.config));
+                }
+                rebuilding.wake = now;
+                return;
             }
         }
         let reading = rebuilding.reading.insert(reading);
@@ -340,7 +351,9 @@ impl Coordinator {
             return;
         };
         if reading.retry.take(now, &self.config) {
-            reading.is_asked = true;
+            if !std::mem::replace(&mut reading.is_asked, true) {
+                reading.since = now;
+            }
             let after = reading.records.last().map(|(key, _)| key.clone()).unwrap_or_default();
             let message = StateRead { position: Some(reading.position), after };
             let (target, asked) = (reading.from, Asked::Part(reading.from));
@@ -361,8 +374,8 @@ impl Coordinator {
             if rebuilding.reading.as_ref().is_none_or(|reading| reading.position != newest) {
                 let retry = Retry::new(&self.config);
                 let records = Vec::new();
-                rebuilding.reading =
-                    Some(Reading { from: holder, position: newest, records, retry, is_asked: false });
+                let (from, position, is_asked, since) = (holder, newest, false, now);
+                rebuilding.reading = Some(Reading { from, position, records, retry, is_asked, since });
                 rebuilding.wake = now;
             }
             return;

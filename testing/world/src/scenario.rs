@@ -29,6 +29,9 @@ pub enum Actor<P: Machine, S: Session> {
 /// By how much the clocks of processes run too fast or too slow.
 pub const RATE_PPM_MAX: u32 = 200;
 
+/// For so long a server retries what a client of another protocol asked for, at most.
+const STRAY_MAX: u64 = 12 * SECOND;
+
 /// How long a run is, in simulated nanoseconds, and how patient.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -241,6 +244,9 @@ impl<'a, T: System> Scenario<'a, T> {
         if most == 0 {
             return Ok(());
         }
+        // Operations that their clients have given up may still be under way at a server that retries them.
+        let now = self.world.now();
+        self.world.run_until(now + STRAY_MAX);
         let count = self.rng.between(1, most as u64) as usize;
         let mut living = self.servers.clone();
         for _ in 0..count {

@@ -231,6 +231,31 @@ fn a_late_question_of_a_server_that_was_told_its_id_does_not_speak_for_it() {
     assert!(world.reports.iter().any(|text| text.contains("s2 again")), "{}", world.reports.join("\n"));
 }
 
+// G1: seed 61279 of the simulator. It has told what it holds, and died.
+#[test]
+fn a_state_whose_only_holder_dies_gives_way_to_the_next_newest() {
+    let mut world = cluster_with_table(5);
+    let cluster = world.state().meta.cluster;
+    // Server 1 alone has a change more, and does not hand it out.
+    world.server_mut(1).held.as_mut().expect("all hold the state").number += 1;
+    world.server_mut(1).deaf.insert(ramhold_wire::Opcode::StateRead);
+    world.store.clear();
+    world.config.rebuild = Some(Rebuild::default());
+    world.restart();
+    for second in 0..25 {
+        servers_speak(&mut world, cluster);
+        if second == 7 {
+            world.server_mut(1).mood = Mood::Silent;
+        }
+        if second > 7 {
+            let header = Header { cluster, ..Header::default() };
+            world.push(ConnId(1), header, &World::enlist_message(1, 9001, 1, Some(ServerId(1))));
+        }
+        world.run(Duration::from_secs(1));
+    }
+    assert!(world.coordinator.is_active(), "{}", world.reports.join("\n"));
+}
+
 // G1: seed 20518 of the simulator. The verdict on the life before was not spoken yet when the store was lost.
 #[test]
 fn a_life_whose_directory_another_server_has_is_not_waited_for() {
