@@ -68,20 +68,20 @@ impl Coordinator {
         table: &TableRecord,
         class: (Durability, u8),
     ) -> impl Iterator<Item = &StreamRecord> {
-        let stream_of = |piece: &TabletRecord| {
-            let mut streams = self.state.servers.get(&piece.owner)?.streams.iter();
-            streams.find(|stream| (stream.shard, stream.stream) == (piece.shard, piece.stream))
-        };
-        let streams = table.tablets.iter().filter_map(stream_of);
+        let streams = table.tablets.iter().filter_map(|piece| self.stream_of(piece));
         streams.filter(move |stream| (stream.durability, stream.replicas) != class)
+    }
+
+    /// The stream of a piece, if it is registered.
+    fn stream_of(&self, piece: &TabletRecord) -> Option<&StreamRecord> {
+        let mut streams = self.state.servers.get(&piece.owner)?.streams.iter();
+        streams.find(|stream| (stream.shard, stream.stream) == (piece.shard, piece.stream))
     }
 
     /// Whether a piece lies in a stream in which it is kept as the table's options say.
     fn is_in_class(&self, table: &TableRecord, piece: &TabletRecord) -> bool {
-        let streams = self.state.servers.get(&piece.owner).map_or(&[][..], |server| &server.streams);
-        let registered = streams.iter().find(|s| (s.shard, s.stream) == (piece.shard, piece.stream));
         // One without replicas is not registered, and never changes. Any other is, before anything is acknowledged in it.
-        registered
+        self.stream_of(piece)
             .is_none_or(|s| (s.durability, s.replicas) == (table.options.durability, table.options.replicas))
     }
 

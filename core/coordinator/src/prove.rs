@@ -261,9 +261,8 @@ fn segments_of(
     ends: &[EndRecord],
 ) -> Result<StreamProof, Vec<Missing>> {
     let StreamRecord { shard, stream, durability, .. } = *record;
-    let mut tail_short = false;
-    // The head before may have been closed on some of its backups alone.
-    let mut before_head_short = false;
+    // It may have been closed on some of its backups alone.
+    let mut before_head = SegmentId::NONE;
     let mut segments = Vec::new();
     let mut missing = Vec::new();
     let digest: BTreeSet<SegmentId> = opening.digest.iter().copied().collect();
@@ -277,12 +276,8 @@ fn segments_of(
         if sources.is_empty() && planted(Defect::MissingLeftOut) {
             continue;
         }
-        let backups: BTreeSet<ServerId> = sources.iter().map(|source| source.backup).collect();
-        let is_short = backups.len() < usize::from(record.replicas);
-        if end != u32::MAX {
-            tail_short |= is_short;
-        } else if replicas.iter().any(|r| !r.report.side) {
-            before_head_short = is_short;
+        if end == u32::MAX && replicas.iter().any(|r| !r.report.side) {
+            before_head = segment;
         }
         if !sources.is_empty() {
             segments.push(SegmentProof { segment, end, sources });
@@ -298,7 +293,12 @@ fn segments_of(
         return Err(missing);
     }
     let (ends, stats) = (ends.to_vec(), opening.stats.clone());
-    let tail_short = tail_short || before_head_short;
+    let is_short = |segment: &SegmentProof| {
+        let backups: BTreeSet<ServerId> = segment.sources.iter().map(|source| source.backup).collect();
+        backups.len() < usize::from(record.replicas)
+    };
+    let is_tail = |segment: &&SegmentProof| segment.end != u32::MAX || segment.segment == before_head;
+    let tail_short = segments.iter().filter(is_tail).any(is_short);
     Ok(StreamProof { shard, stream, durability, ends, segments, stats, loss: None, tail_short })
 }
 

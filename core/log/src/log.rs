@@ -604,17 +604,12 @@ impl Log {
         }
     }
 
-    fn is_below(&self, floor: Floor) -> bool {
-        self.memory.free_count() < floor.0
-    }
-
     /// Makes room for a group, or refuses it. New data is refused as soon as memory is at its floor; what leads to memory being
     /// freed may fill the seglets that its segment has, however little is free.
     pub(crate) fn admit(&mut self, slot: Slot, bytes: usize, floor: Floor) -> Result<(), AppendRefusal> {
+        let is_full = floor == self.reserve && self.memory.free_count() < floor.0;
         match u32::try_from(bytes) {
-            Ok(bytes) if bytes <= self.group_bytes_max() && self.is_below(floor) && floor == self.reserve => {
-                Err(AppendRefusal::OutOfMemory)
-            }
+            Ok(bytes) if bytes <= self.group_bytes_max() && is_full => Err(AppendRefusal::OutOfMemory),
             Ok(bytes) if bytes <= self.group_bytes_max() => self.memory.reserve(slot, bytes, floor),
             _ => Err(AppendRefusal::TooLarge),
         }

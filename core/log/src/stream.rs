@@ -166,8 +166,7 @@ impl Log {
 
     /// Whether there is memory for a head whose digest names so many segments more, and that fits a segment.
     pub fn may_roll(&self, more: usize) -> bool {
-        let bytes = self.roll_bytes(more);
-        bytes <= self.group_bytes_max() && self.memory.free_count() >= self.in_seglets(bytes)
+        self.may_roll_all([more].into_iter(), false)
     }
 
     /// The same for several heads one after the other, and with a roll left for a cleaning pass.

@@ -99,15 +99,17 @@ impl Master {
         hash: KeyHash,
     ) -> Result<bool, Status> {
         let (table, key) = (request.table, request.key);
-        let is_blocked = self.is_blocked(step.now, tablet.stream);
-        let refusal = if is_blocked && self.log.peek_expiry(table, hash, key).is_some() {
-            Status::Retry
-        } else {
+        // Nearly all reads end here.
+        let end = self.log.peek_expiry(table, hash, key);
+        if end.is_none_or(|end| end > step.view.time(step.now)) {
+            return Ok(false);
+        }
+        if !self.is_blocked(step.now, tablet.stream) {
             match self.expire_if_over(step, tablet, table, hash, key) {
-                Err(Status::Retry) => Status::Retry,
+                Err(Status::Retry) => {}
                 ended => return ended.map(|()| false),
             }
-        };
+        }
         let found = match self.log.lookup(table, hash, key) {
             Ok(found) => found.and_then(|found| Some((found.expires?, found.position()))),
             Err(unreadable) => return Err(self.unreadable(step, unreadable)),
@@ -122,7 +124,7 @@ impl Master {
             {
                 Ok(true)
             }
-            Some(_) => Err(refusal),
+            Some(_) => Err(Status::Retry),
         }
     }
 
@@ -181,13 +183,13 @@ impl Master {
         for (table, key) in ended.drain(..) {
             // Without a tablet here it is about to leave the index.
             let Some((tablet, hash)) = self.tablets.find(table, &key) else { continue };
-            let removal_count = self.parked.get(&tablet.stream).map_or(0, |parked| parked.removal_count());
             // Its removal would not be durable, and whoever waits for all of the stream would wait for it, too.
             if self.is_blocked(step.now, tablet.stream) {
                 self.log.look_again(table, hash, much_later);
                 is_crowded = true;
                 continue;
             }
+            let removal_count = self.parked.get(&tablet.stream).map_or(0, |parked| parked.removal_count());
             let is_full = removal_count >= REMOVALS_MAX;
             is_crowded |= is_full;
             let may_leave = tablet.state == TabletState::Serving && !self.migrating.blocks(table, hash);

@@ -9,7 +9,7 @@ use ramhold_log::HashRange;
 use ramhold_wire::Opcode;
 use ramhold_wire::count::{CountReply, CountRequest};
 use ramhold_wire::data::{Expiry, KeyRequest, ReadReply, RejectRules, WriteRequest, decode_version};
-use ramhold_wire::membership::{ServerEntry, ServerListUpdate, ServerState};
+use ramhold_wire::membership::{ServerEntry, ServerState};
 
 const TABLE: TableId = TableId(5);
 const START: ClusterTime = ClusterTime(1_700_000_000_000);
@@ -305,20 +305,7 @@ fn a_stream_that_stands_still_gathers_few_removals() {
 impl Rig {
     /// One of the two backups is dead for good, so nothing becomes durable any more.
     fn lose_backup(&mut self) {
-        let version = self.view.list.version();
-        self.view.list.apply(&ServerListUpdate {
-            from: version,
-            to: version + 1,
-            changed: vec![ServerEntry { state: ServerState::Crashed, kept: true, ..entry(2) }],
-            removed: vec![],
-            issued: ServerId(9),
-            time: Default::default(),
-            coordinator: None,
-            copyset_rings: None,
-        });
-        let mut effects = Effects::new();
-        self.master.on_list(self.now, &self.view, &mut effects);
-        self.take(effects);
+        self.list_changes(vec![ServerEntry { state: ServerState::Crashed, kept: true, ..entry(2) }], vec![]);
         self.settle();
     }
 

@@ -180,26 +180,8 @@ fn list_dead(rig: &mut Rig, kept: bool) {
 
 /// The dead server is listed, and whether what was recovered from it may be replicated, and by whom alone.
 fn list_turn(rig: &mut Rig, kept: bool, replicates: bool, replicates_only: Option<ServerId>) {
-    let version = rig.view.list.version();
-    rig.view.list.apply(&ServerListUpdate {
-        from: version,
-        to: version + 1,
-        changed: vec![ServerEntry {
-            state: ServerState::Crashed,
-            kept,
-            replicates,
-            replicates_only,
-            ..entry(3)
-        }],
-        removed: vec![],
-        issued: ServerId(9),
-        time: Default::default(),
-        coordinator: None,
-        copyset_rings: None,
-    });
-    let mut effects = Effects::new();
-    rig.master.on_list(rig.now, &rig.view, &mut effects);
-    rig.take(effects);
+    let state = ServerState::Crashed;
+    rig.list_changes(vec![ServerEntry { state, kept, replicates, replicates_only, ..entry(3) }], vec![]);
 }
 
 // F11: others may be at their partitions still.
@@ -394,7 +376,6 @@ fn of_two_logs() -> Recover {
 
 /// The dead servers that are listed, and whether what was recovered from them may be replicated.
 fn list_turns(rig: &mut Rig, dead: &[(u64, bool)]) {
-    let version = rig.view.list.version();
     let kept = |(id, replicates): &(u64, bool)| ServerEntry {
         state: ServerState::Crashed,
         kept: true,
@@ -402,19 +383,8 @@ fn list_turns(rig: &mut Rig, dead: &[(u64, bool)]) {
         ..entry(*id)
     };
     let is_gone = |id: &ServerId| dead.iter().all(|(listed, _)| ServerId(*listed) != *id);
-    rig.view.list.apply(&ServerListUpdate {
-        from: version,
-        to: version + 1,
-        changed: dead.iter().map(kept).collect(),
-        removed: [ServerId(3), ServerId(4)].into_iter().filter(is_gone).collect(),
-        issued: ServerId(9),
-        time: Default::default(),
-        coordinator: None,
-        copyset_rings: None,
-    });
-    let mut effects = Effects::new();
-    rig.master.on_list(rig.now, &rig.view, &mut effects);
-    rig.take(effects);
+    let removed = [ServerId(3), ServerId(4)].into_iter().filter(is_gone).collect();
+    rig.list_changes(dead.iter().map(kept).collect(), removed);
 }
 
 // F7: the piece does not note the first log, so its turn is that of the second.

@@ -516,19 +516,7 @@ fn damage_is_never_replicated_again() {
             segment
         };
         world.damage(segment);
-        world.rig.view.list.apply(&ServerListUpdate {
-            from: 1,
-            to: 2,
-            changed: vec![entry(3)],
-            removed: vec![ServerId(2)],
-            issued: ServerId(9),
-            time: Default::default(),
-            coordinator: None,
-            copyset_rings: None,
-        });
-        let mut effects = Effects::new();
-        world.rig.master.on_list(world.rig.now, &world.rig.view, &mut effects);
-        world.rig.take(effects);
+        world.rig.list_changes(vec![entry(3)], vec![ServerId(2)]);
         for _ in 0..20 {
             let copy = world.replicas.get(&(ServerId(3), segment));
             let is_whole = world.rig.master.log().damage_in(segment).is_none();
@@ -554,20 +542,8 @@ fn backups_that_came_back_are_asked_too() {
     world.damage(segment);
     let replicas = std::mem::take(&mut world.replicas);
     world.replicas = replicas.into_iter().map(|((id, seg), it)| ((ServerId(id.0 + 2), seg), it)).collect();
-    world.rig.view.list.apply(&ServerListUpdate {
-        from: 1,
-        to: 2,
-        changed: vec![entry(3), entry(4)],
-        removed: vec![ServerId(1), ServerId(2)],
-        issued: ServerId(9),
-        time: Default::default(),
-        coordinator: None,
-        copyset_rings: None,
-    });
     world.refusing.insert(ServerId(3), Err(Status::UnknownReplica));
-    let mut effects = Effects::new();
-    world.rig.master.on_list(world.rig.now, &world.rig.view, &mut effects);
-    world.rig.take(effects);
+    world.rig.list_changes(vec![entry(3), entry(4)], vec![ServerId(1), ServerId(2)]);
     world.rig.asked.retain(|(header, _)| header.opcode() != Some(Opcode::Append));
     assert_eq!(world.read(0), Err(Status::Retry));
     for _ in 0..5 {

@@ -125,6 +125,24 @@ impl Rig {
             _ => true,
         }
     }
+    /// The server list changes in these entries, and these servers leave it.
+    pub fn list_changes(&mut self, changed: Vec<ServerEntry>, removed: Vec<ServerId>) {
+        let version = self.view.list.version();
+        self.view.list.apply(&ServerListUpdate {
+            from: version,
+            to: version + 1,
+            changed,
+            removed,
+            issued: ServerId(9),
+            time: Default::default(),
+            coordinator: None,
+            copyset_rings: None,
+        });
+        let mut effects = Effects::new();
+        self.master.on_list(self.now, &self.view, &mut effects);
+        self.take(effects);
+    }
+
     /// Backups and the coordinator answer all but `Recovered`, `Settled`, `RecoveryRead` and `TabletMigrated`.
     pub fn settle(&mut self) {
         for _ in 0..200 {
