@@ -65,8 +65,12 @@ impl ClusterClock {
             *self = ClusterClock { at: now, least, most, set: least, floor: 0, agreed_at: Instant::ZERO };
             return;
         }
+        // Nothing says that the time is later than that: the middle of the span would be ahead.
         let most = self.most_at(now);
-        self.narrow(now, least.min(most), most);
+        let least = least.min(most).max(self.least_at(now));
+        let floor = self.nanos_at(now);
+        let set = self.set.saturating_add(nanos(now.since(self.at))).clamp(least, most);
+        *self = ClusterClock { at: now, least, most, set, floor, ..*self };
     }
 
     /// The cluster time.
@@ -211,6 +215,21 @@ mod tests {
         let micros = coordinator_micros(10 * MILLI, 0);
         clock.answered(Instant(10 * MILLI - 1000), Instant(10 * MILLI + 1000), micros);
         assert_eq!(clock.nanos_at(Instant(10 * MILLI + 1000)), micros * 1000 + 1000);
+    }
+
+    // A12: a coordinator whose store is slow tells servers of each other before it answers what time it is.
+    #[test]
+    fn times_that_came_without_a_question_do_not_set_the_clock_ahead() {
+        let mut clock = ClusterClock::default();
+        let start = START_MICROS / 1000;
+        for passed in [0, 20, 500, 520] {
+            let now = Instant((8 + passed) * MILLI);
+            clock.told(now, ClusterTime(start + passed));
+            assert_eq!(clock.time(now), ClusterTime(start + passed));
+        }
+        // Late news of a time before moves nothing.
+        clock.told(Instant(700 * MILLI), ClusterTime(start + 600));
+        assert_eq!(clock.time(Instant(700 * MILLI)), ClusterTime(start + 692));
     }
 
     // A12, G2
