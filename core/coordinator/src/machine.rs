@@ -731,7 +731,8 @@ impl Coordinator {
             | Opcode::StateCopy
             | Opcode::StateTell
             | Opcode::Publish
-            | Opcode::Listeners => Err(Status::UnknownOpcode),
+            | Opcode::Listeners
+            | Opcode::LeaseMeet => Err(Status::UnknownOpcode),
         }
     }
 

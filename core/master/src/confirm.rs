@@ -4,7 +4,8 @@
 //! has stored that. If the master dies before, the tablet goes to another one, empty, and nobody has missed anything. But
 //! two kinds of requests come to a tablet without having been sent to it: those of this process's own Redis clients,
 //! and commits, of which the coordinator is asked for the first key only. So they wait until the coordinator says what
-//! it has stored, which is asked for when somebody needs it.
+//! it has stored, which is asked for when somebody needs it, and soon after a tablet was taken in any case: by then the
+//! coordinator may be away.
 //!
 //! Invariant: what the coordinator has not stored as ours is changed by nobody who was not sent here by it.
 //!
@@ -13,8 +14,9 @@
 use crate::Master;
 use crate::multi::Asker;
 use crate::tablets::Tablet;
+use crate::tablets::TabletState::Serving;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{KeyHash, Peer, Status, TableId};
+use ramhold_base::{Instant, KeyHash, Peer, Status, TableId};
 use ramhold_log::HashRange;
 use ramhold_wire::table::{TableDescribe, TableDescription, TabletState};
 use ramhold_wire::{Step, View, decode, request};
@@ -22,6 +24,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 const ASK_TIMEOUT: Duration = Duration::from_millis(200);
+/// The coordinator mostly has stored by then whose a tablet is that was taken.
+const STORED_WITHIN: Duration = Duration::from_millis(50);
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+/// Tables that are asked about at once; more wait for the next look.
+const LOOK_COUNT_MAX: usize = 64;
 
 /// What the coordinator is to say, and has been asked.
 #[derive(Default)]
@@ -30,15 +37,49 @@ pub(crate) struct Confirming {
     pub wanted: Option<TableId>,
     /// Questions that are not answered yet.
     asked: BTreeSet<TableId>,
+    /// When tablets that are served and not confirmed are asked about; none: there are none.
+    look_at: Option<Instant>,
 }
 
 impl Confirming {
+    /// A tablet is served that was taken just now.
+    pub fn serves_another(&mut self, now: Instant) {
+        self.look_at = self.look_at.or(Some(now + STORED_WITHIN));
+    }
+
+    /// Whether some tablet is served and may not be confirmed.
+    pub fn is_open(&self) -> bool {
+        self.look_at.is_some()
+    }
+
+    pub fn deadline(&self) -> Option<Instant> {
+        self.look_at
+    }
+
     pub fn not_answered(&mut self, table: TableId) {
         self.asked.remove(&table);
     }
 }
 
 impl Master {
+    /// Whether requests of this process may be refused by a tablet that it serves.
+    pub fn has_unconfirmed(&self) -> bool {
+        self.confirming.is_open()
+    }
+
+    /// Asks about tablets of which nobody has needed to know yet.
+    pub(crate) fn confirm_when_due(&mut self, step: &mut Step<'_>) {
+        if self.confirming.look_at.is_none_or(|at| at > step.now) {
+            return;
+        }
+        let is_open = |t: &&Tablet| t.state == Serving && !t.is_confirmed;
+        let tables: BTreeSet<TableId> = self.tablets.all().filter(is_open).map(|t| t.range.table).collect();
+        self.confirming.look_at = (!tables.is_empty()).then_some(step.now + LOOK_INTERVAL);
+        for table in tables.into_iter().take(LOOK_COUNT_MAX) {
+            self.ask_confirmed(step, table);
+        }
+    }
+
     /// As `serving`; but for a request of this process only what is confirmed.
     pub(crate) fn serving_to(
         &mut self,

@@ -15,9 +15,9 @@
 
 use crate::{Context, Master};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Instant, LeaseId, Level, Peer, Status};
-use ramhold_wire::lease::{LEASE_CHECK_COUNT_MAX, LeaseCheck, LeasesChecked};
-use ramhold_wire::{Header, Step, decode, request};
+use ramhold_base::{ConnId, Instant, LeaseId, Level, Peer, Status};
+use ramhold_wire::lease::{LEASE_CHECK_COUNT_MAX, LeaseCheck, LeaseMeet, LeasesChecked};
+use ramhold_wire::{Header, Step, decode, reply, request};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -122,6 +122,21 @@ impl Leases {
 }
 
 impl Master {
+    /// A client will come with requests under a lease.
+    pub(crate) fn on_lease_meet(&mut self, step: &mut Step<'_>, header: &Header, body: &[u8], from: ConnId) {
+        let status = match decode::<LeaseMeet>(body) {
+            Err(status) => status,
+            Ok(LeaseMeet { lease }) if lease.is_none() => Status::BadRequest,
+            Ok(LeaseMeet { lease }) if !self.leases.admits(lease) => Status::TooMany,
+            Ok(LeaseMeet { lease }) => match self.leases.check(step.now, lease) {
+                LeaseStanding::Live => Status::Ok,
+                LeaseStanding::Unknown => Status::Retry,
+                LeaseStanding::Over => Status::LeaseOver,
+            },
+        };
+        reply(step.effects, Peer::Conn(from), header, status);
+    }
+
     /// Asks about what is wanted to be known.
     pub(crate) fn advance_leases(&mut self, step: &mut Step<'_>) {
         if step.now >= self.leases.sweep_at {

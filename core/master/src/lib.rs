@@ -382,6 +382,7 @@ impl Master {
                 }
                 return;
             }
+            Opcode::LeaseMeet => self.on_lease_meet(step, header, body, from),
             Opcode::TabletTake => self.on_tablet_take(step, header, body, from),
             Opcode::TabletDrop => self.on_tablet_drop(header, body, from, step.effects),
             Opcode::TabletDivide => self.on_tablet_divide(header, body, from, step.effects),
@@ -490,6 +491,7 @@ impl Master {
         }
         self.scrub_when_idle(step);
         self.touch_when_idle(step.now);
+        self.confirm_when_due(step);
         self.advance(step);
     }
 
@@ -500,7 +502,7 @@ impl Master {
         let own = earliest(own, self.leases.deadline(self.log.leases().next().is_some()));
         let own = earliest(earliest(own, self.read_lease.deadline()), self.touching_deadline());
         let own = earliest(earliest(own, self.migrating.deadline()), self.settling.deadline());
-        let own = earliest(own, self.expiry_deadline());
+        let own = earliest(earliest(own, self.expiry_deadline()), self.confirming.deadline());
         earliest(earliest(own, replays), earliest(self.calls.deadline(), self.replicator.deadline()))
     }
 
@@ -568,7 +570,7 @@ impl Master {
         self.advance_settling(step);
         self.advance_cleaning(step);
         self.replicate_cleaning(step);
-        self.advance_takes(step.effects);
+        self.advance_takes(step.now, step.effects);
         self.advance_sweeps(step);
         self.advance_divisions(step);
         self.release_parked(step);

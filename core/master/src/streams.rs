@@ -5,7 +5,7 @@ use crate::tablets::{Tablet, TabletState};
 use ramhold_base::hash::PlacementHasher;
 use ramhold_base::limits::{REPLICA_COUNT_MAX, STREAM_COUNT_MAX};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ConnId, Effects, Level, Peer, Status, StreamId};
+use ramhold_base::{ConnId, Effects, Instant, Level, Peer, Status, StreamId};
 use ramhold_log::{Cursor, HashRange};
 use ramhold_wire::membership::Durability;
 use ramhold_wire::table::{TabletDrop, TabletTake, TabletTaken};
@@ -107,8 +107,8 @@ impl Master {
     }
 
     /// Answers those takes whose head is durable and whose stream the coordinator knows.
-    pub(crate) fn advance_takes(&mut self, effects: &mut Effects) {
-        let (tablets, replicator) = (&mut self.tablets, &self.replicator);
+    pub(crate) fn advance_takes(&mut self, now: Instant, effects: &mut Effects) {
+        let (tablets, replicator, confirming) = (&mut self.tablets, &self.replicator, &mut self.confirming);
         self.takes.retain(|take| {
             let Some(tablet) = tablets.exact_mut(take.range) else {
                 reply(effects, Peer::Conn(take.from), &take.header, Status::NotAllowed);
@@ -121,6 +121,7 @@ impl Master {
             }
             if tablet.state == TabletState::Taking {
                 tablet.state = TabletState::Serving;
+                confirming.serves_another(now);
                 effects.report(Level::Debug, "mark:tablet_taken");
             }
             let taken = TabletTaken {

@@ -35,7 +35,8 @@ impl ServerNode {
             | Opcode::Multi
             | Opcode::Scan
             | Opcode::Commit
-            | Opcode::Count => {
+            | Opcode::Count
+            | Opcode::LeaseMeet => {
                 if let Err(status) = self.check_serving(header) {
                     return reply(effects, to, header, status);
                 }

@@ -78,6 +78,10 @@ impl Host for Roles<'_> {
         self.master.as_ref().map_or_else(Vec::new, |master| master.ranges_served(table))
     }
 
+    fn has_unconfirmed(&self) -> bool {
+        self.master.as_ref().is_some_and(|master| master.has_unconfirmed())
+    }
+
     fn me(&self) -> ServerId {
         self.view.me
     }

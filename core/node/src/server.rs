@@ -188,7 +188,7 @@ impl ServerNode {
             Kind::Reply
                 if matches!(
                     calls::role_of(header.rpc),
-                    ramhold_resp::CALLS_ROLE | ramhold_resp::PUBLISH_ROLE
+                    ramhold_resp::CALLS_ROLE | ramhold_resp::PEERS_ROLE
                 ) =>
             {
                 self.resp(now, For::Session(Input::Frame { from, bytes }), effects);

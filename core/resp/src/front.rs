@@ -27,6 +27,7 @@ mod keyspace;
 mod latency;
 mod muted;
 mod pubsub;
+mod ready;
 mod running;
 mod subscriptions;
 mod tables;
@@ -42,7 +43,8 @@ use ramhold_base::hash::{PlacementHasher, PlacementSeed};
 use ramhold_base::map::FastMap;
 use ramhold_base::time::earliest;
 use ramhold_base::{
-    ConnId, Effect, Effects, Input, Instant, KeyHash, Latencies, Machine, Rng, ServerId, Status, TableId,
+    ConnId, Effect, Effects, Input, Instant, KeyHash, Latencies, LeaseId, Machine, Rng, ServerId, Status,
+    TableId,
 };
 use ramhold_client_core::{Operation, Session, SessionConfig};
 use ramhold_wire::local::{LocalAnswers, LocalRequest};
@@ -54,9 +56,18 @@ use tables::Databases;
 use tickets::{Part, Tickets};
 pub use together::CrossSlot;
 
-/// The top byte of the session's rpc ids in a server process, and of those that publish.
+/// The top byte of the session's rpc ids in a server process, and of those of questions to other fronts and masters.
 pub const CALLS_ROLE: u8 = 5;
-pub const PUBLISH_ROLE: u8 = 6;
+pub const PEERS_ROLE: u8 = 6;
+
+/// Why an answer of another server is awaited.
+#[derive(Clone, Copy, Debug)]
+enum Awaited {
+    /// A command waits for what the server's subscribers heard, or are.
+    Listeners { conn: ConnId, seq: u64 },
+    /// Its master was told of the session's lease.
+    Met { server: ServerId, lease: LeaseId },
+}
 
 /// What the process around the front does for it.
 pub trait Host {
@@ -75,6 +86,9 @@ pub trait Host {
     fn objects_by_table(&self) -> FastMap<TableId, Option<u64>>;
     /// First and last hashes of the table's tablets that this process serves, from the lowest on.
     fn ranges_served(&self, table: TableId) -> Vec<(KeyHash, KeyHash)>;
+    /// Whether this process may still refuse commands for tablets that it serves, until the coordinator has said that
+    /// they are its own.
+    fn has_unconfirmed(&self) -> bool;
     fn me(&self) -> ServerId;
     fn cluster(&self) -> u64;
     /// The servers of the cluster that serve, and where.
@@ -230,8 +244,9 @@ pub struct Resp {
     subscribers: subscriptions::Subscribers,
     /// Messages of transactions that have had their effect, to go out before the step ends.
     publications: Vec<ramhold_wire::pubsub::Publish>,
-    /// Messages on their way to other servers' subscribers: whose command waits.
-    calls: Calls<(ConnId, u64)>,
+    /// What other servers were asked and have not answered.
+    calls: Calls<Awaited>,
+    ready: ready::Ready,
     rng: Rng,
     now: Instant,
     /// When connections are looked through for those that say nothing; none: nobody is there who could be one.
@@ -260,7 +275,8 @@ impl Resp {
             latency: latency::Latency::default(),
             subscribers: subscriptions::Subscribers::default(),
             publications: Vec::new(),
-            calls: Calls::new(PUBLISH_ROLE, rng.u64()),
+            calls: Calls::new(PEERS_ROLE, rng.u64()),
+            ready: ready::Ready::default(),
             rng,
             now: Instant::ZERO,
             sweep_at: None,
@@ -282,7 +298,8 @@ impl Resp {
     }
 
     pub fn deadline(&self) -> Option<Instant> {
-        earliest(earliest(self.session.deadline(), self.calls.deadline()), self.sweep_at)
+        let at = earliest(earliest(self.session.deadline(), self.calls.deadline()), self.sweep_at);
+        earliest(at, Some(self.ready.deadline()))
     }
 
     /// The keys that a connection will ask for, as far as can be guessed from what has come.
@@ -348,6 +365,7 @@ impl Resp {
         self.now = now;
         self.sweep(now, effects);
         self.on_calls(now, &input);
+        self.look_ready(now, host, effects);
         self.session.step(now, input, effects);
         self.finish(now, host, effects);
     }

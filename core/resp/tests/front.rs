@@ -21,6 +21,30 @@ fn replies_come_in_the_order_of_requests() {
     assert_eq!(rig.said(A), "$1\r\n1\r\n+PONG\r\n$-1\r\n:1\r\n");
 }
 
+// B1, J1: the coordinator may be away when the first command comes.
+#[test]
+fn a_front_has_what_commands_need_before_the_first_one_comes() {
+    let mut rig = Rig::new();
+    let is_ready = |rig: &mut Rig| rig.ask(A, "info").contains("ramhold_ready_without_coordinator:1\r\n");
+    rig.meets = Status::Retry;
+    rig.pass(Duration::from_secs(2));
+    assert!(rig.met.len() >= 3, "{:?}", rig.met);
+    assert!(!is_ready(&mut rig), "no master knows its lease");
+    rig.meets = Status::Ok;
+    rig.shelf.has_unconfirmed = true;
+    rig.pass(Duration::from_secs(1));
+    assert_eq!(rig.met.last(), Some(&(ServerId(1), LeaseId(7))));
+    assert!(!is_ready(&mut rig), "its own tablets are not confirmed");
+    rig.shelf.has_unconfirmed = false;
+    assert!(is_ready(&mut rig));
+    // Once a minute it is said again.
+    rig.met.clear();
+    rig.pass(Duration::from_secs(59));
+    assert_eq!(rig.met, []);
+    rig.pass(Duration::from_secs(2));
+    assert_eq!(rig.met.len(), 1);
+}
+
 // J1: a later request for the same key sees what the earlier one did, whatever steps that takes.
 #[test]
 fn requests_for_a_key_have_their_effects_in_order() {

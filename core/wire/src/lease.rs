@@ -49,6 +49,19 @@ impl Message for LeaseRenew {
     type Reply = LeaseRenewed;
 }
 
+/// Client to master: requests under this lease will come. `Ok` when the master knows that it lives, `Retry` while the
+/// master asks the coordinator, `LeaseOver` when it has ended. Changes nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct LeaseMeet {
+    #[n(0)]
+    pub lease: LeaseId,
+}
+
+impl Message for LeaseMeet {
+    const OPCODE: Opcode = Opcode::LeaseMeet;
+    type Reply = Empty;
+}
+
 /// Master to coordinator: which of these live, and for how long at least?
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct LeaseCheck {

@@ -38,6 +38,7 @@ opcodes! {
     Scan = 15;
     Commit = 16;
     Count = 17;
+    LeaseMeet = 18;
 
     // Clients to the coordinator (A1).
     TableCreate = 20;

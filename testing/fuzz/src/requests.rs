@@ -86,6 +86,7 @@ const OTHERS: &[Through] = &[
     message::<lease::LeaseOpen>,
     message::<lease::LeaseRenew>,
     message::<lease::LeaseCheck>,
+    message::<lease::LeaseMeet>,
     message::<lease::ReadLease>,
     message::<table::TableCreate>,
     message::<table::TableDrop>,

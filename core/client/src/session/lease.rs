@@ -10,7 +10,7 @@ use super::{OperationId, Session};
 use crate::operation::{Operation, Repeat};
 use crate::outcome::{Outcome, Reply};
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Instant, LeaseId, Sequence, Status};
+use ramhold_base::{Effects, Instant, LeaseId, Sequence, Status};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -79,6 +79,20 @@ impl Session {
         let is_due = !self.lease.id.is_none() && now >= self.lease.renew_at;
         if is_due && !self.fetches.contains_key(&Wanted::Lease) {
             self.fetch(now, Wanted::Lease, now);
+        }
+    }
+
+    /// The lease, as long as mutations can surely be sent under it.
+    pub fn live_lease(&self, now: Instant) -> Option<LeaseId> {
+        (!self.lease.id.is_none() && now < self.lease.until).then_some(self.lease.id)
+    }
+
+    /// Opens a lease, or renews it in time, before a mutation asks for it. To be called now and then.
+    pub fn keep_lease(&mut self, now: Instant, effects: &mut Effects) {
+        let is_wanted = self.lease.id.is_none() || now >= self.lease.renew_at;
+        if is_wanted && !self.fetches.contains_key(&Wanted::Lease) {
+            self.fetch(now, Wanted::Lease, now);
+            self.run_ready(now, effects);
         }
     }
 

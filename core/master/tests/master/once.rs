@@ -12,6 +12,7 @@ use ramhold_wire::data::{
     Expiry, IncrementReply, IncrementRequest, KeyRequest, ReadReply, RejectRules, WriteRequest,
     decode_version,
 };
+use ramhold_wire::lease::LeaseMeet;
 use ramhold_wire::membership::Durability;
 use ramhold_wire::recovery::{
     PartitionRange, ReadTimes, Recover, RecoverySegment, RecoveryStream, SegmentSource,
@@ -186,6 +187,29 @@ fn nothing_is_carried_out_under_a_lease_that_is_not_known_to_live() {
     // A repetition is answered all the same: nothing is carried out for it.
     let again = rig.send_as(Opcode::Write, &write(b"v", RejectRules::default()), (8, 5, 5));
     assert_eq!(answered(&rig, again), answered(&rig, live));
+}
+
+// A3, B1: so the first request need not wait for the coordinator.
+#[test]
+fn a_lease_is_known_before_the_first_request_under_it() {
+    let mut rig = Rig::new();
+    rig.take_table();
+    let meet = |rig: &mut Rig, lease: u64| {
+        let mut body = Vec::new();
+        encode_into(&mut body, &LeaseMeet { lease: LeaseId(lease) });
+        let rpc = rig.send(Opcode::LeaseMeet, &body);
+        answered(rig, rpc).0
+    };
+    assert_eq!(meet(&mut rig, 0), Status::BadRequest);
+    assert_eq!(meet(&mut rig, 8), Status::Retry);
+    rig.settle();
+    assert_eq!(meet(&mut rig, 8), Status::Ok);
+    // The coordinator is away from now on.
+    rig.asked.clear();
+    let first = rig.send_as(Opcode::Write, &write(b"v", RejectRules::default()), (8, 1, 1));
+    assert!(!rig.asked.iter().any(|(h, _)| h.opcode() == Some(Opcode::LeaseCheck)));
+    rig.settle();
+    assert_eq!(answered(&rig, first).0, Status::Ok);
 }
 
 // A3, G1

@@ -263,7 +263,14 @@ pub fn info(
             ("master_repl_offset", "0".into()),
         ],
     );
-    section("Cluster", &[("cluster_enabled", u8::from(connection.is_of_cluster).to_string())]);
+    let is_ready = resp.is_ready_without_coordinator(host);
+    section(
+        "Cluster",
+        &[
+            ("cluster_enabled", u8::from(connection.is_of_cluster).to_string()),
+            ("ramhold_ready_without_coordinator", u8::from(is_ready).to_string()),
+        ],
+    );
     section(
         "Limits",
         &[
@@ -271,6 +278,7 @@ pub fn info(
             ("ramhold_value_bytes_max", ramhold_base::limits::VALUE_BYTES_MAX.to_string()),
             ("ramhold_cross_slot", format!("{:?}", resp.config.cross_slot).to_lowercase()),
             ("ramhold_databases", resp.config.databases.to_string()),
+
         ],
     );
     let objects = host.objects_by_table();

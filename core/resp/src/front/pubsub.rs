@@ -12,7 +12,7 @@ use super::flow::Taking;
 use super::immediate::is_publication;
 use super::running::Work;
 use super::subscriptions::Kind;
-use super::{Host, PATTERN_BYTES_MAX, PATTERN_TOO_LONG, PUBLISH_ROLE, Resp, send};
+use super::{Awaited, Host, PATTERN_BYTES_MAX, PATTERN_TOO_LONG, PEERS_ROLE, Resp, send};
 use crate::glob::{Case, matches};
 use crate::{Command, Fault, Front, Reply};
 use ramhold_base::{ConnId, Effects, Input, Instant, Lost, Peer, Status};
@@ -189,11 +189,11 @@ impl Resp {
         }
     }
 
-    /// Has the other servers told or asked; how many there are. `waits`: whose command waits for what they say.
+    /// Has the other servers told or asked; how many there are. `(conn, seq)`: whose command waits for what they say.
     fn tell_others(
         &mut self,
         now: Instant,
-        waits: (ConnId, u64),
+        (conn, seq): (ConnId, u64),
         message: &impl Request,
         host: &mut impl Host,
         effects: &mut Effects,
@@ -201,7 +201,7 @@ impl Resp {
         let others = host.servers().into_iter().filter(|(server, _)| *server != host.me());
         let others: Vec<_> = others.collect();
         for (server, address) in &others {
-            let rpc = self.calls.open(*address, now, now + WITHIN, waits);
+            let rpc = self.calls.open(*address, now, now + WITHIN, Awaited::Listeners { conn, seq });
             request(effects, Peer::Addr(*address), &host.to_server(*server), rpc, message);
         }
         others.len()
@@ -263,11 +263,11 @@ impl Resp {
         match input {
             Input::Frame { bytes, .. } => {
                 let Ok((header, body)) = frame::parse(bytes) else { return };
-                if calls::role_of(header.rpc) != PUBLISH_ROLE {
+                if calls::role_of(header.rpc) != PEERS_ROLE {
                     return;
                 }
                 if let Some(call) = self.calls.answered(header.rpc) {
-                    over.push((call.context, Some(body).filter(|_| header.status() == Status::Ok)));
+                    over.push((call.context, Some((header.status(), body))));
                 }
             }
             Input::Lost { addr, how: Lost::Refused | Lost::Broken } => {
@@ -279,8 +279,16 @@ impl Resp {
                 }
             }
         }
-        for ((conn, seq), body) in over {
-            self.on_heard(conn, seq, body);
+        for (awaited, answer) in over {
+            match awaited {
+                Awaited::Listeners { conn, seq } => {
+                    let body = answer.filter(|(status, _)| *status == Status::Ok).map(|(_, body)| body);
+                    self.on_heard(conn, seq, body);
+                }
+                Awaited::Met { server, lease } => {
+                    self.on_met_master(now, server, lease, answer.map(|(status, _)| status));
+                }
+            }
         }
     }
 

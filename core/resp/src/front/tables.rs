@@ -28,6 +28,10 @@ impl Databases {
         self.known.iter().map(|(db, table)| (*db, *table)).collect()
     }
 
+    pub fn learn(&mut self, db: u16, table: TableId) {
+        self.known.insert(db, table);
+    }
+
     pub fn forget(&mut self, db: u16) {
         self.known.remove(&db);
     }

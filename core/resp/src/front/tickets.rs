@@ -12,6 +12,8 @@ pub enum Part {
     Command { conn: ConnId, seq: u64, index: u32, attempt: u32 },
     /// Who wants to know the table of a database.
     Database(u16),
+    /// Nobody yet: what commands will need.
+    Ready,
 }
 
 #[derive(Debug, Default)]

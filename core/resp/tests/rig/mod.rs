@@ -8,9 +8,10 @@ use ramhold_base::map::FastMap;
 use ramhold_base::*;
 use ramhold_resp::{Host, Resp, RespConfig};
 use ramhold_wire::commit::{CommitAction, CommitRequest};
-use ramhold_wire::control::{Address, encode_into};
+use ramhold_wire::control::{Address, decode, encode_into};
 use ramhold_wire::count::{CountReply, CountRequest};
 use ramhold_wire::data::{IncrementReply, ReadReply, encode_version};
+use ramhold_wire::lease::{LeaseMeet, LeaseOpened, LeaseRenewed};
 use ramhold_wire::local::{LocalAnswers, LocalRequest};
 use ramhold_wire::membership::Durability;
 use ramhold_wire::scan::{ScanHead, ScanRequest, encode_object_head};
@@ -38,6 +39,7 @@ pub struct Shelf {
     pub waiting: Vec<(u64, Status, Vec<u8>)>,
     pub asked: Vec<String>,
     pub has_losses: bool,
+    pub has_unconfirmed: bool,
     /// Tablets of this server, and where it hears clients of Redis Cluster; none: the table is one tablet, and nowhere.
     pub served: Vec<(KeyHash, KeyHash)>,
     pub cluster_address: Option<SocketAddr>,
@@ -182,6 +184,10 @@ impl Host for Shelf {
         self.cluster_address
     }
 
+    fn has_unconfirmed(&self) -> bool {
+        self.has_unconfirmed
+    }
+
     fn me(&self) -> ServerId {
         ServerId(1)
     }
@@ -210,6 +216,9 @@ pub struct Rig {
     pub held: Vec<ConnId>,
     /// Whatever else the session asks for is refused, instead of being a failure of the test.
     pub refuses: bool,
+    /// Masters that were told of a lease, and what they answer.
+    pub met: Vec<(ServerId, LeaseId)>,
+    pub meets: Status,
 }
 
 pub const A: ConnId = ConnId(1);
@@ -232,6 +241,8 @@ impl Rig {
             closed: Vec::new(),
             held: Vec::new(),
             refuses: false,
+            met: Vec::new(),
+            meets: Status::Ok,
         }
     }
 
@@ -296,6 +307,18 @@ impl Rig {
     pub fn answer(&mut self, header: &Header, body: &[u8]) {
         match header.opcode() {
             Some(Opcode::TableDescribe) => {}
+            Some(Opcode::LeaseOpen) => {
+                let opened = LeaseOpened { lease: LeaseId(7), term_millis: 1_800_000 };
+                return self.answer_with(header, Status::Ok, |out| encode_into(out, &opened));
+            }
+            Some(Opcode::LeaseRenew) => {
+                let renewed = LeaseRenewed { term_millis: 1_800_000 };
+                return self.answer_with(header, Status::Ok, |out| encode_into(out, &renewed));
+            }
+            Some(Opcode::LeaseMeet) => {
+                self.met.push((header.target, decode::<LeaseMeet>(body).unwrap().lease));
+                return self.answer_with(header, self.meets, |_| {});
+            }
             _ if self.refuses => return self.answer_with(header, Status::BadRequest, |_| {}),
             Some(Opcode::Count) if !self.shelf.served.is_empty() => {
                 let asked = CountRequest::decode(body).unwrap();

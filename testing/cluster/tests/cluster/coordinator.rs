@@ -1,7 +1,8 @@
 //! The coordinator dies and comes back.
 
 use ramhold_client::{Durability, TableOptions};
-use ramhold_cluster_tests::{COORDINATOR, Cluster, Failure, Load, Options, program};
+use crate::redis::Redis;
+use ramhold_cluster_tests::{COORDINATOR, Cluster, Failure, Load, Options, program, wait_for};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -29,6 +30,48 @@ fn the_data_path_goes_on_without_the_coordinator() -> Result<(), Failure> {
     let recoveries = cluster.client(std::time::Duration::from_secs(5))?.recoveries()?;
     assert!(recoveries.is_empty(), "{recoveries:#?}");
     Ok(())
+}
+
+// B1, G1, J1: a new cluster, in which most servers have not been asked anything yet.
+#[test]
+fn servers_through_which_nothing_was_written_take_writes_without_the_coordinator() -> Result<(), Failure> {
+    const SERVERS: usize = 5;
+    let _machine = crate::machine();
+    let mut cluster = Cluster::start(Options { servers: SERVERS, ..Options::default() })?;
+    assert_eq!(Redis::connect(&cluster, 1)?.ask("SET first v")?, "+OK");
+    let mut connections =
+        (1..=SERVERS).map(|member| Redis::connect(&cluster, member)).collect::<Result<Vec<_>, _>>()?;
+    wait_for("servers that need no coordinator", PATIENCE, || {
+        let mut unready = Vec::new();
+        for (at, redis) in connections.iter_mut().enumerate() {
+            let info = redis.bulk("INFO cluster")?;
+            if !info.contains("ramhold_ready_without_coordinator:1") {
+                unready.push(at + 1);
+            }
+        }
+        Ok(if unready.is_empty() { Ok(()) } else { Err(format!("{unready:?} are not ready")) })
+    })?;
+    cluster.kill(COORDINATOR);
+    for (member, redis) in connections.iter_mut().enumerate() {
+        for key in 0..40 {
+            assert_eq!(redis.ask(&format!("SET k{key} {member}"))?, "+OK", "k{key} through {member}");
+        }
+    }
+    // It dies again in its first seconds.
+    for round in 0..3 {
+        cluster.start_member(COORDINATOR);
+        cluster.wait_up(SERVERS)?;
+        assert_eq!(connections[round].ask(&format!("SET once{round} v"))?, "+OK");
+        cluster.kill(COORDINATOR);
+        for (member, redis) in connections.iter_mut().enumerate() {
+            for key in 0..20 {
+                assert_eq!(redis.ask(&format!("SET k{key} {round}"))?, "+OK", "k{key} through {member}");
+                assert_eq!(redis.bulk(&format!("GET k{key}"))?, round.to_string());
+            }
+        }
+    }
+    cluster.start_member(COORDINATOR);
+    cluster.wait_up(SERVERS)
 }
 
 // F1, F2, G3

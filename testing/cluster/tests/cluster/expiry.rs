@@ -1,8 +1,7 @@
 //! Objects that end, and the time by which they do, on real servers asked over Redis's protocol.
 
+use crate::redis::Redis;
 use ramhold_cluster_tests::{Cluster, Failure, Options, wait_for};
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpStream;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// One more than the replicas of a table that is made by its first use need.
@@ -10,32 +9,6 @@ const SERVERS: usize = 4;
 const SOON: Duration = Duration::from_secs(30);
 /// Two servers' clocks differ by less.
 const MILLI: i64 = 1;
-
-struct Redis(BufReader<TcpStream>);
-
-impl Redis {
-    fn connect(cluster: &Cluster, member: usize) -> Result<Redis, Failure> {
-        let address = cluster.address(member);
-        let stream = TcpStream::connect(address).map_err(|e| Failure(format!("{address}: {e}")))?;
-        stream.set_read_timeout(Some(SOON)).map_err(|e| Failure(e.to_string()))?;
-        Ok(Redis(BufReader::new(stream)))
-    }
-
-    /// The first line of the reply to a command.
-    fn ask(&mut self, command: &str) -> Result<String, Failure> {
-        let failed = |e: std::io::Error| Failure(format!("{command}: {e}"));
-        self.0.get_mut().write_all(format!("{command}\r\n").as_bytes()).map_err(failed)?;
-        let mut line = String::new();
-        self.0.read_line(&mut line).map_err(failed)?;
-        Ok(line.trim_end().to_owned())
-    }
-
-    fn number(&mut self, command: &str) -> Result<i64, Failure> {
-        let reply = self.ask(command)?;
-        let number = reply.strip_prefix(':').and_then(|number| number.parse().ok());
-        number.ok_or_else(|| Failure(format!("{command}: {reply}")))
-    }
-}
 
 fn wall_millis() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970").as_millis() as i64

@@ -13,6 +13,7 @@ mod hostile;
 mod listeners;
 mod network;
 mod pages;
+mod redis;
 mod rounds;
 mod scarce;
 mod stopping;

@@ -1,0 +1,46 @@
+//! A connection to a server over Redis's protocol, one command at a time.
+
+use ramhold_cluster_tests::{Cluster, Failure};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub struct Redis(BufReader<TcpStream>);
+
+impl Redis {
+    pub fn connect(cluster: &Cluster, member: usize) -> Result<Redis, Failure> {
+        let address = cluster.address(member);
+        let stream = TcpStream::connect(address).map_err(|e| Failure(format!("{address}: {e}")))?;
+        stream.set_read_timeout(Some(PATIENCE)).map_err(|e| Failure(e.to_string()))?;
+        Ok(Redis(BufReader::new(stream)))
+    }
+
+    /// The first line of the reply to a command.
+    pub fn ask(&mut self, command: &str) -> Result<String, Failure> {
+        let failed = |e: std::io::Error| Failure(format!("{command}: {e}"));
+        self.0.get_mut().write_all(format!("{command}\r\n").as_bytes()).map_err(failed)?;
+        let mut line = String::new();
+        self.0.read_line(&mut line).map_err(failed)?;
+        Ok(line.trim_end().to_owned())
+    }
+
+    pub fn number(&mut self, command: &str) -> Result<i64, Failure> {
+        let reply = self.ask(command)?;
+        let number = reply.strip_prefix(':').and_then(|number| number.parse().ok());
+        number.ok_or_else(|| Failure(format!("{command}: {reply}")))
+    }
+
+    /// The text of a reply that is a bulk string.
+    pub fn bulk(&mut self, command: &str) -> Result<String, Failure> {
+        let failed = |what: String| Failure(format!("{command}: {what}"));
+        let head = self.ask(command)?;
+        let length = head.strip_prefix('$').and_then(|length| length.parse::<usize>().ok());
+        let length = length.ok_or_else(|| failed(head))?;
+        let mut text = vec![0; length + 2];
+        self.0.read_exact(&mut text).map_err(|e| failed(e.to_string()))?;
+        text.truncate(length);
+        String::from_utf8(text).map_err(|e| failed(e.to_string()))
+    }
+}
