@@ -55,6 +55,7 @@ const USED_BEFORE_CLEANING: u64 = 4 * SEGMENT_BYTES as u64;
 const TIGHT_LOG_BYTES: u64 = 256 * 1024;
 const INDEX_BYTES: u64 = 512 * 1024;
 const TABLE: &str = "world";
+const TABLES: [&str; 2] = [TABLE, "world-second"];
 /// Operations of one session under way at once.
 const LANES_MAX: u64 = 4;
 /// How long a session tries an operation.
@@ -240,6 +241,8 @@ pub struct Cluster {
     pub replicas: u8,
     /// Tables are `synced`, not `buffered`.
     pub synced: bool,
+    /// Half of the keys are in a second table, which is kept in this other way: never worse than the first one.
+    pub second: Option<(Durability, u8)>,
     /// So little memory that clients fill it: writes are refused, and everything else has to go on.
     pub tight: bool,
     /// Draws limits and timeouts, so that what is rare with good ones is common; none: the usual ones.
@@ -255,6 +258,8 @@ pub struct Cluster {
 const RESP_ONE_IN: u64 = 3;
 /// One of so many of the others has synced tables.
 const SYNCED_ONE_IN: u64 = 4;
+/// And one of so many two tables that are kept in two ways.
+const SECOND_ONE_IN: u64 = 2;
 
 impl Default for Cluster {
     fn default() -> Cluster {
@@ -262,6 +267,7 @@ impl Default for Cluster {
             servers: 5,
             replicas: 3,
             synced: false,
+            second: None,
             tight: false,
             limits: None,
             resp: false,
@@ -293,11 +299,25 @@ impl Cluster {
         let synced = !resp && rng.chance(1, SYNCED_ONE_IN);
         let drawn = Cluster { resp, placement, synced, ..self };
         let limits = (seed % 4 >= 2).then_some(seed);
-        match seed % 8 {
+        let drawn = match seed % 8 {
             2 | 6 => Cluster { replicas: 2, servers: self.servers - 1, limits, ..drawn },
             5 => Cluster { replicas: 1, servers: self.servers - 1, limits, ..drawn },
             _ => Cluster { limits, ..drawn },
+        };
+        Cluster { second: drawn.draw_second(seed), ..drawn }
+    }
+
+    /// Redis clients know one table only, and where frames are few, more copies may have no room for ever.
+    fn draw_second(self, seed: u64) -> Option<(Durability, u8)> {
+        let mut rng = Rng::new(seed ^ 0x2C1A_5500);
+        if self.resp || self.frames.is_some() || !rng.chance(1, SECOND_ONE_IN) {
+            return None;
         }
+        let is_synced = self.synced || rng.chance(1, 2);
+        let durability = if is_synced { Durability::Synced } else { Durability::Buffered };
+        let replicas = rng.between(u64::from(self.replicas), u64::from(self.servers) - 1) as u8;
+        let is_other = is_synced != self.synced || replicas != self.replicas;
+        is_other.then_some((durability, replicas))
     }
 
     /// Limits that need not be what they are: safety must not depend on them.
@@ -490,7 +510,7 @@ impl System for Cluster {
     }
 
     fn sessions(&self) -> MakeSession<ClusterSession> {
-        let (replicas, resp) = (self.replicas, self.resp);
+        let (replicas, resp, second) = (self.replicas, self.resp, self.second);
         // Where frames are few, more copies may have no room for ever.
         let may_grow = self.frames.is_none();
         // Where memory is full, so may copies; and what cannot be moved is not cut either (docs/protocols/migration.md).
@@ -505,6 +525,7 @@ impl System for Cluster {
                 ClusterSession::Native(Box::new(NativeSession::new(
                     seed,
                     (durability, replicas),
+                    second,
                     (may_alter, may_grow),
                 )))
             }
@@ -614,7 +635,8 @@ impl System for Cluster {
     fn audit(&self, world: &World<Actor<Process, ClusterSession>>) -> Vec<String> {
         use crate::audit::{audit, servers, stored};
         let coordinator = crate::audit::in_charge(world).expect("a settled cluster has a coordinator");
-        let mut findings = audit(Some(self.replicas), &stored(coordinator), &servers(world));
+        let replicas = self.second.is_none().then_some(self.replicas);
+        let mut findings = audit(replicas, &stored(coordinator), &servers(world));
         findings.extend(crate::audit::gone_and_there(coordinator));
         let there: Vec<&str> = coordinator.state().tables.values().map(|t| t.name.as_str()).collect();
         let facts = world.facts.iter().map(|fact| fact.text.as_str());
@@ -706,8 +728,10 @@ impl Machine for ClusterSession {
 /// A session of the real client, with some operations under way at once, on a table that it makes sure exists first.
 pub struct NativeSession {
     session: core::Session,
-    options: TableOptions,
-    table: Option<TableId>,
+    /// How the tables that all sessions share are kept: one, or two of which each has the keys of half of the tags.
+    options: Vec<TableOptions>,
+    /// Those of which the id is known, in the order of `options`.
+    tables: Vec<TableId>,
     creating: Option<OperationId>,
     lanes: usize,
     packs: bool,
@@ -751,7 +775,12 @@ enum Kind {
 }
 
 impl NativeSession {
-    fn new(seed: u64, (durability, replicas): (Durability, u8), may: (bool, bool)) -> NativeSession {
+    fn new(
+        seed: u64,
+        (durability, replicas): (Durability, u8),
+        second: Option<(Durability, u8)>,
+        may: (bool, bool),
+    ) -> NativeSession {
         let mut config = core::SessionConfig::new(vec![coordinator_address()]);
         config.deadline = DEADLINE;
         let mut rng = Rng::new(seed);
@@ -760,10 +789,13 @@ impl NativeSession {
         let slots = rng.chance(1, 2);
         let beside = Tables::new(seed, &mut rng);
         let dividing = Dividing::new(&mut rng, durability, replicas, may);
+        let kept = std::iter::once((durability, replicas)).chain(second);
+        let options =
+            kept.map(|(durability, replicas)| TableOptions { durability, replicas, tablets: 8, slots });
         NativeSession {
             session: core::Session::new(config, seed),
-            options: TableOptions { durability, replicas, tablets: 8, slots },
-            table: None,
+            options: options.collect(),
+            tables: Vec::new(),
             creating: None,
             lanes: rng.between(1, if packs { PACKED_LANES_MAX } else { LANES_MAX }) as usize,
             packs,
@@ -781,32 +813,38 @@ impl NativeSession {
         }
     }
 
-    /// Makes the table, or finds the one that another session made.
+    /// Makes the next table, or finds the one that another session made.
     fn find_table(&mut self, now: Instant, effects: &mut Effects) {
-        if self.table.is_some() || self.creating.is_some() || self.retry_at.is_some_and(|at| at > now) {
+        let Some(options) = self.options.get(self.tables.len()) else { return };
+        if self.creating.is_some() || self.retry_at.is_some_and(|at| at > now) {
             return;
         }
         self.retry_at = None;
-        let create =
-            Operation::CreateTable { name: TABLE.into(), options: self.options.clone(), left_open: None };
+        let name = TABLES[self.tables.len()].into();
+        let create = Operation::CreateTable { name, options: options.clone(), left_open: None };
         self.creating = Some(self.session.start(now, create, effects));
     }
 
+    /// The tables, when all are known.
+    fn found(&self) -> Option<&[TableId]> {
+        (self.tables.len() == self.options.len()).then_some(&self.tables)
+    }
+
     fn describe_table(&mut self, now: Instant, effects: &mut Effects) {
-        let which = core::WhichTable::Name(TABLE.into());
+        let which = core::WhichTable::Name(TABLES[self.tables.len()].into());
         self.creating = Some(self.session.start(now, Operation::DescribeTable { which }, effects));
     }
 
     /// Starts operations of several lanes together.
     fn start(&mut self, now: Instant, all: Vec<(usize, Wanted)>, effects: &mut Effects) {
-        let Some(table) = self.table else {
+        let Some(tables) = self.found().map(<[TableId]>::to_vec) else {
             self.waiting.extend(all);
             return self.find_table(now, effects);
         };
         let (scans, all): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|(_, wanted)| matches!(wanted.kind, Kind::Scan));
         for (lane, _) in scans {
-            self.scans.insert(lane, Scanning::new(now, table, &mut self.rng));
+            self.scans.insert(lane, Scanning::new(now, &tables, &mut self.rng));
         }
         self.ask_for_pages(now, effects);
         let asked = |(lane, wanted): &(usize, Wanted)| {
@@ -820,13 +858,16 @@ impl NativeSession {
             (*lane, asked)
         };
         let asked: Vec<_> = all.iter().map(asked).collect();
-        let operations = all.into_iter().map(|(_, Wanted { key, kind })| match kind {
+        let table_of = |key: &[u8]| tables[crate::workload::share_of(key, tables.len())];
+        let operations = all.into_iter().map(|(_, Wanted { key, kind })| (table_of(&key), key, kind));
+        let operations = operations.map(|(table, key, kind)| match kind {
             Kind::Read | Kind::Count => Operation::Read { table, key, rules: RejectRules::default() },
             Kind::Write(value, rules, expiry) => Operation::Write { table, key, value, rules, expiry },
             Kind::Remove(rules) => Operation::Remove { table, key, rules },
             Kind::Increment(by, rules) => Operation::Increment { table, key, by, rules },
             Kind::Commit(items) => {
-                let items = items.into_iter().map(|item| core::CommitItem { table, ..item });
+                let items = items.into_iter();
+                let items = items.map(|item| core::CommitItem { table: table_of(&item.key), ..item });
                 Operation::Commit { items: items.collect() }
             }
             Kind::Scan => unreachable!("scans are asked for page by page"),
@@ -868,16 +909,18 @@ impl NativeSession {
             if Some(id) == self.creating {
                 self.creating = None;
                 match outcome {
-                    core::Outcome::Done(Reply::TableCreated { table }) => self.table = Some(table),
-                    core::Outcome::Done(Reply::Table(description)) => self.table = Some(description.table),
+                    core::Outcome::Done(Reply::TableCreated { table }) => self.tables.push(table),
+                    core::Outcome::Done(Reply::Table(description)) => self.tables.push(description.table),
                     core::Outcome::Refused { status: Status::TableExists, .. } => {
                         self.describe_table(now, effects);
                     }
                     _ => self.retry_at = Some(now + Duration::from_millis(100)),
                 }
-                if self.table.is_some() {
+                if self.found().is_some() {
                     let waiting = std::mem::take(&mut self.waiting);
                     self.start(now, waiting, effects);
+                } else if self.retry_at.is_none() {
+                    self.find_table(now, effects);
                 }
             } else if let Some((lane, asked)) = self.running.remove(&id) {
                 if asked == Asked::Page {
@@ -995,9 +1038,11 @@ impl Session for NativeSession {
             Ask::Scan => Kind::Scan,
             Ask::Commit(parts) => Kind::Commit(parts.iter().map(commit_item).collect()),
         };
-        if let (Kind::Write(..), Some(table)) = (&kind, self.table) {
-            self.beside.occasion(now, &mut self.session, &mut self.rng, &self.options, effects);
-            self.dividing.occasion(now, table, &mut self.session, &mut self.rng, effects);
+        if let (Kind::Write(..), Some([first, ..])) = (&kind, self.found()) {
+            let first = *first;
+            let options = self.options.last().expect("there is one table at least");
+            self.beside.occasion(now, &mut self.session, &mut self.rng, options, effects);
+            self.dividing.occasion(now, first, &mut self.session, &mut self.rng, effects);
         }
         self.begun.push((lane, Wanted { key: request.key.to_vec(), kind }));
         if !self.packs {

@@ -55,7 +55,7 @@ impl Plan {
             birth_max: 30 * SECOND,
             heal_max: 60 * SECOND,
             read_back_max: 120 * SECOND,
-            settle_max: 120 * SECOND,
+            settle_max: 240 * SECOND,
             bereaved_max: 20 * SECOND,
         }
     }

@@ -184,6 +184,13 @@ fn tag_of(key: u32) -> u32 {
     if (MANY_TAGS_FROM..COUNTERS).contains(&key) { key % 256 } else { key % 4 }
 }
 
+/// Which of so many tables has a key: all keys of a tag are in one.
+pub fn share_of(key: &[u8], count: usize) -> usize {
+    let tag = std::str::from_utf8(key).ok().and_then(|key| key.strip_prefix('{')?.split_once('}'));
+    let tag = tag.and_then(|(tag, _)| tag.parse::<usize>().ok());
+    tag.unwrap_or(0) % count
+}
+
 /// The bytes of a key; their length varies.
 pub fn key_bytes(key: u32) -> Vec<u8> {
     let mut bytes = format!("{{{}}}key-{key}", tag_of(key)).into_bytes();

@@ -278,7 +278,6 @@ pub fn info(
             ("ramhold_value_bytes_max", ramhold_base::limits::VALUE_BYTES_MAX.to_string()),
             ("ramhold_cross_slot", format!("{:?}", resp.config.cross_slot).to_lowercase()),
             ("ramhold_databases", resp.config.databases.to_string()),
-
         ],
     );
     let objects = host.objects_by_table();

@@ -1,10 +1,10 @@
 //! Keeps the front able to serve without the coordinator, also commands of which none was sent through it yet.
 //!
-//! The coordinator is asked for the table of database 0 and for a lease before a command needs them, and the masters of
-//! the cluster are told of the lease before a write comes (`LeaseMeet`); this process's own one too, since what the direct
-//! way refuses goes through the session. So when the coordinator is away a server that was
-//! never asked anything serves as well as one that is in use. Whatever is missing is looked for once a second; what is
-//! there is asked for again once a minute, since tablets move and masters forget leases.
+//! The coordinator is asked for the table of database 0 and for a lease before a command needs them, and the masters are
+//! told of the lease before a write comes (`LeaseMeet`); this process's own one too, since what the direct way refuses goes
+//! through the session. So when the coordinator is away, a server that was never asked anything serves as well as one that
+//! is in use. Whatever is missing is looked for once a second; what is there is asked for again once a minute, since
+//! tablets move and masters forget leases.
 //!
 //! Invariant: nothing here makes a table, and no command waits for anything here.
 //!
@@ -59,7 +59,8 @@ impl Resp {
     /// Whether commands on database 0 need nothing from the coordinator: what `INFO` says.
     pub(super) fn is_ready_without_coordinator(&self, host: &impl Host) -> bool {
         let lease = self.session.live_lease(self.now);
-        let knows = |server: &ServerId| self.ready.met.get(server).is_some_and(|met| Some(met.lease) == lease);
+        let knows =
+            |server: &ServerId| self.ready.met.get(server).is_some_and(|met| Some(met.lease) == lease);
         self.ready.table_is_known
             && !host.has_unconfirmed()
             && lease.is_some()

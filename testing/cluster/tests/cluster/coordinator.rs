@@ -1,7 +1,7 @@
 //! The coordinator dies and comes back.
 
-use ramhold_client::{Durability, TableOptions};
 use crate::redis::Redis;
+use ramhold_client::{Durability, TableOptions};
 use ramhold_cluster_tests::{COORDINATOR, Cluster, Failure, Load, Options, program, wait_for};
 use std::path::PathBuf;
 use std::process::Command;

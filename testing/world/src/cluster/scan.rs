@@ -9,6 +9,8 @@ use std::time::Duration;
 /// A scan that has not come to its end.
 pub struct Scanning {
     cursor: ScanCursor,
+    /// Tables that come after the present one.
+    rest: Vec<TableId>,
     limits: PageLimits,
     met: Vec<Met>,
     /// When the next page is asked for; none while one is.
@@ -19,7 +21,8 @@ pub struct Scanning {
 }
 
 impl Scanning {
-    pub fn new(now: Instant, table: TableId, rng: &mut Rng) -> Scanning {
+    /// Of several tables one after the other.
+    pub fn new(now: Instant, tables: &[TableId], rng: &mut Rng) -> Scanning {
         // Small pages without long pauses, large ones with them: a scan ends within a part of a run.
         let profiles = [
             ((1, 60), (100, 20_000), MILLI),
@@ -29,7 +32,8 @@ impl Scanning {
         let (counts, bytes, pause_max) = *rng.pick(&profiles).expect("three profiles");
         let (count, bytes) = (rng.between(counts.0, counts.1) as u32, rng.between(bytes.0, bytes.1) as u32);
         Scanning {
-            cursor: ScanCursor::new(table),
+            cursor: ScanCursor::new(*tables.first().expect("there is one")),
+            rest: tables[1..].to_vec(),
             limits: PageLimits { count, bytes, ..PageLimits::default() },
             met: Vec::new(),
             due: Some(now),
@@ -59,7 +63,9 @@ impl Scanning {
             ret,
             answered_by,
         }));
-        match page.next {
+        let of_next_table =
+            |rest: &mut Vec<TableId>| (!rest.is_empty()).then(|| ScanCursor::new(rest.remove(0)));
+        match page.next.or_else(|| of_next_table(&mut self.rest)) {
             Some(next) => {
                 self.cursor = next;
                 self.due = Some(now + Duration::from_nanos(rng.below(self.pause_max)));
