@@ -25,8 +25,10 @@ use std::time::Duration;
 
 const ASK_TIMEOUT: Duration = Duration::from_millis(200);
 /// The coordinator mostly has stored by then whose a tablet is that was taken.
-const STORED_WITHIN: Duration = Duration::from_millis(50);
-const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+const STORED_WITHIN: Duration = Duration::from_millis(200);
+/// From one look to the next, doubled each time.
+const LOOK_PAUSE_MIN: Duration = Duration::from_millis(500);
+const LOOK_PAUSE_MAX: Duration = Duration::from_secs(10);
 /// Tables that are asked about at once; more wait for the next look.
 const LOOK_COUNT_MAX: usize = 64;
 
@@ -39,12 +41,18 @@ pub(crate) struct Confirming {
     asked: BTreeSet<TableId>,
     /// When tablets that are served and not confirmed are asked about; none: there are none.
     look_at: Option<Instant>,
+    look_pause: Duration,
+    /// The table that was asked about last, so that all have their turns.
+    last: TableId,
 }
 
 impl Confirming {
     /// A tablet is served that was taken just now.
     pub fn serves_another(&mut self, now: Instant) {
-        self.look_at = self.look_at.or(Some(now + STORED_WITHIN));
+        if self.look_at.is_none() {
+            self.look_at = Some(now + STORED_WITHIN);
+            self.look_pause = LOOK_PAUSE_MIN;
+        }
     }
 
     /// Whether some tablet is served and may not be confirmed.
@@ -74,9 +82,15 @@ impl Master {
         }
         let is_open = |t: &&Tablet| t.state == Serving && !t.is_confirmed;
         let tables: BTreeSet<TableId> = self.tablets.all().filter(is_open).map(|t| t.range.table).collect();
-        self.confirming.look_at = (!tables.is_empty()).then_some(step.now + LOOK_INTERVAL);
-        for table in tables.into_iter().take(LOOK_COUNT_MAX) {
-            self.ask_confirmed(step, table);
+        let pause = self.confirming.look_pause;
+        self.confirming.look_at = (!tables.is_empty()).then_some(step.now + pause);
+        self.confirming.look_pause = (2 * pause).min(LOOK_PAUSE_MAX);
+        let last = self.confirming.last;
+        let in_turn =
+            tables.iter().filter(|table| **table > last).chain(tables.iter().filter(|table| **table <= last));
+        for table in in_turn.take(LOOK_COUNT_MAX) {
+            self.confirming.last = *table;
+            self.ask_confirmed(step, *table);
         }
     }
 

@@ -99,6 +99,11 @@ impl Host for Roles<'_> {
         Some(SocketAddr::new(entry.address.0.ip(), entry.redis_cluster_port?))
     }
 
+    fn masters(&self) -> Vec<(ServerId, SocketAddr)> {
+        let masters = self.view.list.up().filter(|server| server.master);
+        masters.map(|server| (server.id, server.address.0)).collect()
+    }
+
     fn servers(&self) -> Vec<(ServerId, SocketAddr)> {
         self.view.list.up().map(|server| (server.id, server.address.0)).collect()
     }

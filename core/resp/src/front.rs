@@ -93,6 +93,8 @@ pub trait Host {
     fn cluster(&self) -> u64;
     /// The servers of the cluster that serve, and where.
     fn servers(&self) -> Vec<(ServerId, SocketAddr)>;
+    /// Those of them that keep data.
+    fn masters(&self) -> Vec<(ServerId, SocketAddr)>;
     /// Where a server hears clients of Redis Cluster alone; none: it has no such port.
     fn cluster_address(&self, server: ServerId) -> Option<SocketAddr>;
     /// For a request to another server.

@@ -635,8 +635,8 @@ impl System for Cluster {
     fn audit(&self, world: &World<Actor<Process, ClusterSession>>) -> Vec<String> {
         use crate::audit::{audit, servers, stored};
         let coordinator = crate::audit::in_charge(world).expect("a settled cluster has a coordinator");
-        let replicas = self.second.is_none().then_some(self.replicas);
-        let mut findings = audit(replicas, &stored(coordinator), &servers(world));
+        // At least: a second table, and what is kept in other ways later, has no fewer.
+        let mut findings = audit(Some(self.replicas), &stored(coordinator), &servers(world));
         findings.extend(crate::audit::gone_and_there(coordinator));
         let there: Vec<&str> = coordinator.state().tables.values().map(|t| t.name.as_str()).collect();
         let facts = world.facts.iter().map(|fact| fact.text.as_str());

@@ -96,6 +96,13 @@ impl Session {
         }
     }
 
+    /// Somebody says that the lease is over: the coordinator is asked with the next `keep_lease`.
+    pub fn doubt_lease(&mut self, now: Instant, lease: LeaseId) {
+        if self.lease.id == lease {
+            self.lease.renew_at = self.lease.renew_at.min(now);
+        }
+    }
+
     pub(super) fn lease_operation(&self) -> Operation {
         if self.lease.id.is_none() {
             let term_millis = u64::try_from(self.config.lease_term.as_millis()).unwrap_or(u64::MAX);

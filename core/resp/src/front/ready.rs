@@ -3,8 +3,8 @@
 //! The coordinator is asked for the table of database 0 and for a lease before a command needs them, and the masters are
 //! told of the lease before a write comes (`LeaseMeet`); this process's own one too, since what the direct way refuses goes
 //! through the session. So when the coordinator is away, a server that was never asked anything serves as well as one that
-//! is in use. Whatever is missing is looked for once a second; what is there is asked for again once a minute, since
-//! tablets move and masters forget leases.
+//! is in use. Whatever is missing is looked for again within seconds; what is there is asked for again about once a minute,
+//! since tablets move and masters forget leases. With N servers these are N^2 small requests a minute.
 //!
 //! Invariant: nothing here makes a table, and no command waits for anything here.
 //!
@@ -17,84 +17,113 @@ use ramhold_client_core::{Operation, WhichTable};
 use ramhold_wire::lease::LeaseMeet;
 use ramhold_wire::request;
 use ramhold_wire::table::TabletState;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// Far less than a lease's term, after which masters forget it.
-const AGAIN_INTERVAL: Duration = Duration::from_secs(60);
+/// The pause after a table that is not there, or not served as a whole: doubled up to this.
+const TABLE_PAUSE_MAX: Duration = Duration::from_secs(8);
+/// From one time to the next that something is asked for that is there: seconds, drawn for each. Far less than the term of
+/// the lease, after which masters forget it.
+const AGAIN_SECONDS: (u64, u64) = (45, 75);
 const MEET_TIMEOUT: Duration = Duration::from_secs(1);
-/// A master asks the coordinator about a lease that it meets, and knows it a moment later.
+/// A master asks the coordinator about a lease that it meets, and mostly knows it a moment later: the first pause, doubled
+/// up to `LOOK_INTERVAL`.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
+/// Masters told at a time, and the pause after so many.
+const MEET_COUNT_MAX: usize = 64;
+const MEET_PAUSE: Duration = Duration::from_millis(10);
 /// The database that commands of new connections are for.
 const DATABASE: u16 = 0;
 
 #[derive(Debug, Default)]
 pub(super) struct Ready {
-    /// The next look.
+    /// The next look for the table and the lease.
     at: Instant,
-    /// All tablets of the database's table had an owner that serves them when they were described last.
-    table_is_known: bool,
+    /// All tablets of the database's table had an owner that serves them when they were described last: the owners.
+    owners: Option<Vec<ServerId>>,
     table_is_asked: bool,
     table_again: Instant,
+    table_pause: Duration,
+    /// The next look for masters that are to be told of the lease.
+    meet_at: Instant,
     met: BTreeMap<ServerId, Met>,
 }
 
 /// One master's knowledge of the lease.
 #[derive(Clone, Copy, Debug, Default)]
 struct Met {
-    /// The lease that it has said it knows.
+    /// The lease that the master has said it knows; none: it has not.
     lease: LeaseId,
     is_asked: bool,
     again: Instant,
+    pause: Duration,
 }
 
 impl Ready {
     pub fn deadline(&self) -> Instant {
-        self.at
+        self.at.min(self.meet_at)
     }
 }
 
 impl Resp {
     /// Whether commands on database 0 need nothing from the coordinator: what `INFO` says.
     pub(super) fn is_ready_without_coordinator(&self, host: &impl Host) -> bool {
-        let lease = self.session.live_lease(self.now);
-        let knows =
-            |server: &ServerId| self.ready.met.get(server).is_some_and(|met| Some(met.lease) == lease);
-        self.ready.table_is_known
+        let Some(lease) = self.session.live_lease(self.now) else { return false };
+        let Some(owners) = &self.ready.owners else { return false };
+        let knows = |server: &ServerId| self.ready.met.get(server).is_some_and(|met| met.lease == lease);
+        self.databases.table(DATABASE).is_some()
             && !host.has_unconfirmed()
-            && lease.is_some()
-            && host.servers().iter().all(|(server, _)| knows(server))
+            && owners.iter().all(knows)
+            && host.masters().iter().all(|(server, _)| knows(server))
     }
 
     /// Looks for what is missing, if it is time to.
     pub(super) fn look_ready(&mut self, now: Instant, host: &impl Host, effects: &mut Effects) {
-        if self.ready.at > now {
-            return;
+        if self.ready.at <= now {
+            self.ready.at = now + LOOK_INTERVAL;
+            // None: it is not in the cluster yet.
+            if !host.me().is_none() {
+                self.ask_ready_table(now);
+                self.session.keep_lease(now, effects);
+            }
         }
-        self.ready.at = now + LOOK_INTERVAL;
-        if host.me().is_none() {
-            return; // Not in the cluster yet.
+        if self.ready.meet_at <= now {
+            self.ready.meet_at = now + LOOK_INTERVAL;
+            if let Some(lease) = self.session.live_lease(now) {
+                self.meet_masters(now, lease, host, effects);
+            }
         }
-        if !self.ready.table_is_asked && (!self.ready.table_is_known || self.ready.table_again <= now) {
+    }
+
+    fn ask_ready_table(&mut self, now: Instant) {
+        // It is gone or was never there, and may have been made anew by others.
+        let is_missing = self.databases.table(DATABASE).is_none() && self.ready.table_pause.is_zero();
+        if !self.ready.table_is_asked && (is_missing || self.ready.table_again <= now) {
             self.ready.table_is_asked = true;
             let which = WhichTable::Name(self.config.table_name(DATABASE));
             self.posted.push((Operation::DescribeTable { which }, Part::Ready));
         }
-        self.session.keep_lease(now, effects);
-        if let Some(lease) = self.session.live_lease(now) {
-            self.meet_masters(now, lease, host, effects);
-        }
     }
 
     fn meet_masters(&mut self, now: Instant, lease: LeaseId, host: &impl Host, effects: &mut Effects) {
-        let servers = host.servers();
-        self.ready.met.retain(|server, _| servers.iter().any(|(there, _)| there == server));
-        for (server, address) in servers {
+        let masters = host.masters();
+        let there: BTreeSet<ServerId> = masters.iter().map(|(server, _)| *server).collect();
+        self.ready.met.retain(|server, _| there.contains(server));
+        let mut count = 0;
+        for (server, address) in masters {
             let met = self.ready.met.entry(server).or_default();
-            if met.is_asked || (met.lease == lease && met.again > now) {
+            if !met.lease.is_none() && met.lease != lease {
+                *met = Met { is_asked: met.is_asked, ..Met::default() };
+            }
+            if met.is_asked || met.again > now {
                 continue;
             }
+            if count == MEET_COUNT_MAX {
+                self.ready.meet_at = now + MEET_PAUSE;
+                return;
+            }
+            count += 1;
             met.is_asked = true;
             let awaited = Awaited::Met { server, lease };
             let rpc = self.calls.open(address, now, now + MEET_TIMEOUT, awaited);
@@ -110,29 +139,52 @@ impl Resp {
         lease: LeaseId,
         status: Option<Status>,
     ) {
+        let again = self.again(now);
         let Some(met) = self.ready.met.get_mut(&server) else { return };
-        met.is_asked = false;
+        let pause = (2 * met.pause).clamp(RETRY_PAUSE, LOOK_INTERVAL);
         match status {
-            Some(Status::Ok) => *met = Met { lease, is_asked: false, again: now + AGAIN_INTERVAL },
-            // It asks the coordinator.
-            Some(Status::Retry) => self.ready.at = self.ready.at.min(now + RETRY_PAUSE),
-            _ => {}
+            Some(Status::Ok) => *met = Met { lease, again, ..Met::default() },
+            // It knows the lease no longer, or not yet, and asks the coordinator.
+            Some(Status::Retry | Status::LeaseOver | Status::TooMany) => {
+                *met = Met { again: now + pause, pause, ..Met::default() };
+            }
+            // What it knew it may know still.
+            _ => *met = Met { is_asked: false, again: now + LOOK_INTERVAL, ..*met },
+        }
+        self.ready.meet_at = self.ready.meet_at.min(met.again);
+        if status == Some(Status::LeaseOver) {
+            self.session.doubt_lease(now, lease);
         }
     }
 
     /// The description of the database's table.
     pub(super) fn on_ready_answer(&mut self, now: Instant, answer: &Answer<'_>) {
         self.ready.table_is_asked = false;
-        match answer {
+        let is_known = match answer {
             Answer::Described(table) => {
                 self.databases.learn(DATABASE, table.table);
-                self.ready.table_is_known =
-                    table.tablets.iter().all(|tablet| tablet.state == TabletState::Serving);
-                self.ready.table_again = now + AGAIN_INTERVAL;
+                let is_served = table.tablets.iter().all(|tablet| tablet.state == TabletState::Serving);
+                let owners: BTreeSet<ServerId> = table.tablets.iter().map(|tablet| tablet.owner).collect();
+                self.ready.owners = is_served.then(|| owners.into_iter().collect());
+                is_served
             }
-            Answer::NoTable => self.ready.table_is_known = false,
+            Answer::NoTable => {
+                self.ready.owners = None;
+                false
+            }
             // The coordinator is away: what is known serves.
-            _ => {}
+            _ => false,
+        };
+        if is_known {
+            self.ready.table_pause = Duration::ZERO;
+            self.ready.table_again = self.again(now);
+        } else {
+            self.ready.table_pause = (2 * self.ready.table_pause).clamp(LOOK_INTERVAL, TABLE_PAUSE_MAX);
+            self.ready.table_again = now + self.ready.table_pause;
         }
+    }
+
+    fn again(&mut self, now: Instant) -> Instant {
+        now + Duration::from_secs(self.rng.between(AGAIN_SECONDS.0, AGAIN_SECONDS.1))
     }
 }

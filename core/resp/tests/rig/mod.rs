@@ -196,6 +196,10 @@ impl Host for Shelf {
         7
     }
 
+    fn masters(&self) -> Vec<(ServerId, SocketAddr)> {
+        self.servers()
+    }
+
     fn servers(&self) -> Vec<(ServerId, SocketAddr)> {
         vec![(ServerId(1), "10.0.0.1:1".parse().unwrap())]
     }
