@@ -8,11 +8,10 @@ use crate::multi::Asker;
 use crate::parked::Answer;
 use crate::tablets::Tablet;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{Instant, KeyHash, Level, Position, Status, StreamId, TableId};
+use ramhold_base::{KeyHash, Level, Position, Status, TableId};
 use ramhold_log::{Recalled, Unreadable};
 use ramhold_wire::control::encode_into;
 use ramhold_wire::{Header, Opcode, Step};
-use std::time::Duration;
 
 impl Master {
     /// What every mutation passes first. `None`: it has been answered, or is dropped, because a refusal that nobody
@@ -44,7 +43,7 @@ impl Master {
             return None;
         }
         self.leases.enter(lease);
-        let recalled = self.log.recall(lease, sequence, header.unacknowledged);
+        let recalled = self.shard.log.recall(lease, sequence, header.unacknowledged);
         match recalled {
             Recalled::First | Recalled::Burnt | Recalled::Done { .. } => {}
             Recalled::Acknowledged => return None,
@@ -67,7 +66,7 @@ impl Master {
         let refusal = match recalled {
             // Not "too many": to a doubled frame that would tell its client that it had no effect.
             Recalled::Done { position, .. }
-                if position > self.durable(tablet.stream) && self.is_crowded(tablet.stream) =>
+                if position > self.shard.durable(tablet.stream) && self.is_crowded(tablet.stream) =>
             {
                 self.counters.dropped += 1;
                 return None;
@@ -100,7 +99,9 @@ impl Master {
             Recalled::Burnt if !header.repeated && !planted(Defect::SequenceNotBurnt) => Status::Retry,
             _ => match self.leases.check(step.now, lease) {
                 LeaseStanding::Live if self.migrating.blocks(table, hash) => Status::Retry,
-                LeaseStanding::Live if self.is_blocked(step.now, tablet.stream) => Status::TooFewBackups,
+                LeaseStanding::Live if self.shard.is_blocked(step.now, tablet.stream) => {
+                    Status::TooFewBackups
+                }
                 LeaseStanding::Live if self.is_crowded(tablet.stream) => Status::TooMany,
                 // Nothing else would show that this is not its owner any more.
                 LeaseStanding::Live if tablet.unreplicated && !self.is_leased(step.now) => Status::NotLeased,
@@ -110,7 +111,7 @@ impl Master {
             },
         };
         let shortage = match refusal {
-            Status::TooFewBackups => self.replicator.shortage(tablet.stream, step.view),
+            Status::TooFewBackups => self.shard.replicator.shortage(tablet.stream, step.view),
             _ => None,
         };
         if let Some(shortage) = shortage {
@@ -122,17 +123,7 @@ impl Master {
         }
         None
     }
-
-    /// Whether a write to a stream could not be acknowledged, and has not been possible for a while. It is refused before it
-    /// has any effect: its client hears that it was not done, and the key can be read on.
-    pub(crate) fn is_blocked(&self, now: Instant, stream: StreamId) -> bool {
-        self.replicator.blocked_since(stream).is_some_and(|since| now.since(since) >= BLOCKED_PATIENCE)
-    }
 }
-
-/// How long writes are taken in and wait when a stream's head finds no failure domain for a replica. Longer than it takes to
-/// choose another backup where there is one.
-const BLOCKED_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Whether a defect is planted that carries this mutation out although it has been.
 fn is_done_again(header: &Header, from: Asker) -> bool {

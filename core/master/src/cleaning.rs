@@ -12,6 +12,7 @@
 //! Not here: choosing and copying (log). Rules: docs/protocols/cleaning.md. Catalogue: C4-C7.
 
 use crate::expiry::Over;
+use crate::shard::{Shard, SideLog, begin_segments};
 use crate::tablets::TabletState;
 use crate::{LogSegments, Master};
 use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
@@ -21,7 +22,7 @@ use ramhold_log::{
     Choice, Combined, Compaction, Grant, HEADROOM_SEGMENTS, Moved, Plan, Purpose, Reference,
     Step as CopyStep, Wish,
 };
-use ramhold_replication::{FlushWish, Segments};
+use ramhold_replication::FlushWish;
 use ramhold_wire::status::CleaningStatus;
 use ramhold_wire::{Step, View};
 use std::collections::BTreeMap;
@@ -39,10 +40,10 @@ const FRUITLESS_PAUSE: Duration = Duration::from_millis(2);
 const DEAD_LOOK_INTERVAL: Duration = Duration::from_millis(200);
 const FRUITLESS_PAUSE_MAX: Duration = Duration::from_millis(128);
 
-/// A combined pass and those of its side segments that the replicator knows.
+/// A combined pass and the side log of its survivors.
 struct Survivors {
     pass: Combined,
-    begun: Vec<SegmentId>,
+    side: SideLog,
 }
 
 enum Active {
@@ -125,16 +126,16 @@ impl Master {
     /// Free memory is so low that cleaning pays, or frames are so many. A head takes a frame however little is in it: of
     /// many tables that come and go the frames are gone long before the memory.
     pub(crate) fn wants_cleaning(&self) -> bool {
-        let usage = self.log.usage();
+        let usage = self.shard.log.usage();
         let frame = u64::from(self.config.geometry.segment_bytes);
         usage.free_bytes < usage.reserve_bytes + self.config.cleaning_runway_bytes
-            || (self.replicator.replicated_count() + HEADROOM_SEGMENTS) * frame > self.disk_bytes_max()
+            || (self.shard.replicator.replicated_count() + HEADROOM_SEGMENTS) * frame > self.disk_bytes_max()
     }
 
     /// Bytes that the frames of this log may take on each set of backups. Where all masters take no more than they give, frames
     /// are left for heads and for what is recovered: without a frame for its next head a master can free none either.
     fn disk_bytes_max(&self) -> u64 {
-        let replicas = u64::from(self.replicator.replicas_max());
+        let replicas = u64::from(self.shard.replicator.replicas_max());
         let frame = u64::from(self.config.geometry.segment_bytes);
         let fair = match (self.config.frames_max, replicas) {
             (0, _) | (_, 0) => u64::MAX,
@@ -144,10 +145,10 @@ impl Master {
     }
 
     pub(crate) fn cleaning_status(&self) -> CleaningStatus {
-        let counters = self.cleaning.counters;
+        let counters = self.shard.cleaning.counters;
         CleaningStatus {
             is_needed: self.wants_cleaning(),
-            is_full: self.cleaning.has_refused && self.wants_cleaning(),
+            is_full: self.shard.cleaning.has_refused && self.wants_cleaning(),
             combined_passes: counters.combined_passes,
             compactions: counters.compactions,
             entries_moved: counters.entries_moved,
@@ -160,61 +161,61 @@ impl Master {
 
     /// Whether ticks have something to do.
     pub(crate) fn is_cleaning(&self, now: Instant) -> bool {
-        self.may_clean() && self.cleaning.fruitless_until.is_none_or(|until| until <= now)
+        self.may_clean() && self.shard.cleaning.fruitless_until.is_none_or(|until| until <= now)
     }
 
     /// Whether there is something to clean and nothing else has to come first. A pass that was begun is ended, also when
     /// memory has come free meanwhile.
     fn may_clean(&self) -> bool {
-        let has_more = self.cleaning.active.is_some()
-            || (self.wants_cleaning() && self.cleaning.waiting_count() < WAITING_COUNT_MAX);
+        let has_more = self.shard.cleaning.active.is_some()
+            || (self.wants_cleaning() && self.shard.cleaning.waiting_count() < WAITING_COUNT_MAX);
         has_more && !self.is_pass_waiting()
     }
 
     /// Whether the pass that copies has met damage that is being repaired.
     fn is_pass_waiting(&self) -> bool {
-        self.cleaning.waits_for.is_some_and(|segment| self.scrub.is_damaged(segment))
+        self.shard.cleaning.waits_for.is_some_and(|segment| self.shard.scrub.is_damaged(segment))
     }
 
     /// When to look again whether something is worth cleaning.
     pub(crate) fn cleaning_deadline(&self) -> Option<Instant> {
-        self.cleaning.fruitless_until.filter(|_| self.may_clean())
+        self.shard.cleaning.fruitless_until.filter(|_| self.may_clean())
     }
 
     /// What a write of so many bytes pays.
     pub(crate) fn pay_for_cleaning(&mut self, step: &mut Step<'_>, bytes: u64) {
         if !self.wants_cleaning() {
-            self.cleaning.credit = 0;
+            self.shard.cleaning.credit = 0;
             return;
         }
-        self.cleaning.pause = FRUITLESS_PAUSE;
-        let usage = self.log.usage();
-        let plan = self.cleaning.plan;
+        self.shard.cleaning.pause = FRUITLESS_PAUSE;
+        let usage = self.shard.log.usage();
+        let plan = self.shard.cleaning.plan;
         // A quarter more than what keeps the level; twice as much when the runway is half gone.
         let runway = self.config.cleaning_runway_bytes;
         let is_short = usage.free_bytes < usage.reserve_bytes + runway / 2;
         let quarters = if is_short { 8 } else { 5 };
         let work = (bytes * plan.work).checked_div(plan.gain).map_or(bytes, |work| work * quarters / 4);
-        self.cleaning.credit = (self.cleaning.credit + work).min(4 * PRESSED_WORK);
-        if self.cleaning.credit >= IDLE_WORK / 4 {
-            self.clean(step, self.cleaning.credit);
+        self.shard.cleaning.credit = (self.shard.cleaning.credit + work).min(4 * PRESSED_WORK);
+        if self.shard.cleaning.credit >= IDLE_WORK / 4 {
+            self.clean(step, self.shard.cleaning.credit);
         }
     }
 
     /// For a write that found no memory: works for it. Whether trying again, now or later, may help.
     pub(crate) fn clean_for_room(&mut self, step: &mut Step<'_>, purpose: Purpose) -> bool {
-        self.cleaning.is_pressed = purpose == Purpose::Freeing;
-        if self.cleaning.is_pressed {
-            self.cleaning.fruitless_until = None;
+        self.shard.cleaning.is_pressed = purpose == Purpose::Freeing;
+        if self.shard.cleaning.is_pressed {
+            self.shard.cleaning.fruitless_until = None;
         }
         self.clean(step, PRESSED_WORK);
-        self.cleaning.is_pressed = false;
-        self.cleaning.active.is_some() || self.cleaning.is_waiting() || self.has_room()
+        self.shard.cleaning.is_pressed = false;
+        self.shard.cleaning.active.is_some() || self.shard.cleaning.is_waiting() || self.has_room()
     }
 
     /// There is room above what is held back, for objects of any size.
     fn has_room(&self) -> bool {
-        let usage = self.log.usage();
+        let usage = self.shard.log.usage();
         let segment = u64::from(self.config.geometry.segment_bytes);
         let seglet = u64::from(self.config.geometry.seglet_bytes);
         let largest = ((KEY_BYTES_MAX + VALUE_BYTES_MAX) as u64 + seglet).min(segment);
@@ -237,7 +238,7 @@ impl Master {
             let done = after.bytes - before.bytes
                 + ramhold_log::LOOK_COST * (after.entries_seen - before.entries_seen);
             work = work.saturating_sub(done);
-            self.cleaning.credit = self.cleaning.credit.saturating_sub(done);
+            self.shard.cleaning.credit = self.shard.cleaning.credit.saturating_sub(done);
             self.count(before, after);
             self.begin_survivors();
             match copied {
@@ -248,11 +249,11 @@ impl Master {
                 }
                 CopyStep::Done => self.finish_copy(step.effects),
                 CopyStep::Expired(at) => {
-                    self.cleaning.expired_stay = !self.expire_at(step, at);
+                    self.shard.cleaning.expired_stay = !self.expire_at(step, at);
                 }
                 CopyStep::Damaged { segment, offset } => {
-                    self.cleaning.counters.damaged += 1;
-                    self.cleaning.waits_for = Some(segment);
+                    self.shard.cleaning.counters.damaged += 1;
+                    self.shard.cleaning.waits_for = Some(segment);
                     self.note_damage(step, segment, offset);
                     break;
                 }
@@ -264,8 +265,8 @@ impl Master {
 
     /// Sends what cleaning has appended.
     pub(crate) fn replicate_cleaning(&mut self, step: &mut Step<'_>) {
-        while std::mem::take(&mut self.appended) | std::mem::take(&mut self.side_appended) {
-            self.replicator.advance(step.now, &LogSegments(&self.log), step.view, step.effects);
+        while std::mem::take(&mut self.shard.appended) | std::mem::take(&mut self.shard.side_appended) {
+            self.shard.replicator.advance(step.now, &LogSegments(&self.shard.log), step.view, step.effects);
             self.advance_cleaning(step);
             self.release_parked(step);
         }
@@ -273,13 +274,13 @@ impl Master {
 
     /// There was nothing to do: ticks look again after a while, and after twice as long each time, until a write comes.
     fn pause_cleaning(&mut self, now: Instant) {
-        self.cleaning.pause = self.cleaning.pause.clamp(FRUITLESS_PAUSE, FRUITLESS_PAUSE_MAX);
-        self.cleaning.fruitless_until = Some(now + self.cleaning.pause);
-        self.cleaning.pause *= 2;
+        self.shard.cleaning.pause = self.shard.cleaning.pause.clamp(FRUITLESS_PAUSE, FRUITLESS_PAUSE_MAX);
+        self.shard.cleaning.fruitless_until = Some(now + self.shard.cleaning.pause);
+        self.shard.cleaning.pause *= 2;
     }
 
     fn moved(&self) -> Moved {
-        match &self.cleaning.active {
+        match &self.shard.cleaning.active {
             Some(Active::Combined(survivors)) => survivors.pass.moved(),
             Some(Active::Compaction(pass)) => pass.moved(),
             None => Moved::default(),
@@ -287,8 +288,8 @@ impl Master {
     }
 
     fn count(&mut self, before: Moved, after: Moved) {
-        let is_combined = matches!(self.cleaning.active, Some(Active::Combined(_)));
-        let counters = &mut self.cleaning.counters;
+        let is_combined = matches!(self.shard.cleaning.active, Some(Active::Combined(_)));
+        let counters = &mut self.shard.cleaning.counters;
         counters.entries_seen += after.entries_seen - before.entries_seen;
         counters.entries_moved += after.entries - before.entries;
         counters.bytes_moved += after.bytes - before.bytes;
@@ -299,16 +300,16 @@ impl Master {
 
     /// Whether a pass is copying; begins one if need be and worth it.
     fn begin_pass(&mut self, step: &mut Step<'_>) -> bool {
-        if self.cleaning.active.is_some() {
+        if self.shard.cleaning.active.is_some() {
             return true;
         }
         if !self.wants_cleaning()
-            || self.cleaning.waiting_count() >= WAITING_COUNT_MAX
-            || self.cleaning.fruitless_until.is_some_and(|until| until > step.now)
+            || self.shard.cleaning.waiting_count() >= WAITING_COUNT_MAX
+            || self.shard.cleaning.fruitless_until.is_some_and(|until| until > step.now)
         {
             return false;
         }
-        let (replicator, scrub) = (&self.replicator, &self.scrub);
+        let (replicator, scrub) = (&self.shard.replicator, &self.shard.scrub);
         let wish = Wish {
             now: step.view.time(step.now).seconds(),
             is_replicated: &|stream| replicator.replica_count(stream) > 0,
@@ -317,20 +318,23 @@ impl Master {
             may_leave: &|segment| !self.is_settling(segment) || planted(Defect::SettlingCleaned),
             disk_bytes_max: self.disk_bytes_max(),
             is_two_level: self.config.two_level_cleaning,
-            is_pressed: self.cleaning.is_pressed,
+            is_pressed: self.shard.cleaning.is_pressed,
         };
-        match self.log.choose(&wish) {
+        match self.shard.log.choose(&wish) {
             Some(Choice::Combined { stream, sources, plan }) => {
-                let pass = self.log.begin_combined(stream, &sources, step.view.time(step.now));
-                self.cleaning.active = Some(Active::Combined(Survivors { pass, begun: Vec::new() }));
-                self.cleaning.plan = plan;
-                self.cleaning.counters.combined_passes += 1;
+                let pass = self.shard.log.begin_combined(stream, &sources, step.view.time(step.now));
+                // Any head behind its segments may name them.
+                let side = SideLog::new(pass.stream(), pass.side(), SegmentId::default());
+                self.shard.cleaning.active = Some(Active::Combined(Survivors { pass, side }));
+                self.shard.cleaning.plan = plan;
+                self.shard.cleaning.counters.combined_passes += 1;
                 step.effects.report(Level::Debug, "mark:combined_begun");
             }
             Some(Choice::Compaction { segment, plan }) => {
-                self.cleaning.active = Some(Active::Compaction(self.log.begin_compaction(segment)));
-                self.cleaning.plan = plan;
-                self.cleaning.counters.compactions += 1;
+                self.shard.cleaning.active =
+                    Some(Active::Compaction(self.shard.log.begin_compaction(segment)));
+                self.shard.cleaning.plan = plan;
+                self.shard.cleaning.counters.compactions += 1;
                 step.effects.report(Level::Debug, "mark:compaction_begun");
             }
             None => {
@@ -338,46 +342,39 @@ impl Master {
                 return false;
             }
         }
-        self.cleaning.fruitless_until = None;
-        self.cleaning.pause = FRUITLESS_PAUSE;
+        self.shard.cleaning.fruitless_until = None;
+        self.shard.cleaning.pause = FRUITLESS_PAUSE;
         true
     }
 
     fn copy(&mut self, now: Instant, work: u64, view: &View) -> CopyStep {
-        let expired_stay = std::mem::take(&mut self.cleaning.expired_stay);
+        let expired_stay = std::mem::take(&mut self.shard.cleaning.expired_stay);
         let grant = Grant { work, now: view.time(now), expired_stay };
         let tablets = &self.tablets;
         let hash_of =
             |table, key: &[u8]| tablets.hash(table, key).expect("a table is known as long as we live");
-        match self.cleaning.active.as_mut().expect("begun before") {
-            Active::Combined(survivors) => self.log.combined_step(&mut survivors.pass, grant, &hash_of),
-            Active::Compaction(pass) => self.log.compaction_step(pass, grant, &hash_of),
+        match self.shard.cleaning.active.as_mut().expect("begun before") {
+            Active::Combined(survivors) => self.shard.log.combined_step(&mut survivors.pass, grant, &hash_of),
+            Active::Compaction(pass) => self.shard.log.compaction_step(pass, grant, &hash_of),
         }
     }
 
     /// Tells the replicator of side segments that have come into being.
     fn begin_survivors(&mut self) {
-        let Some(Active::Combined(survivors)) = &mut self.cleaning.active else { return };
-        let segments = self.log.side_segments(survivors.pass.side());
-        for segment in segments {
-            if !survivors.begun.contains(&segment) {
-                let tail = LogSegments(&self.log).tail(segment).expect("side segments are in memory");
-                self.replicator.side_begun(survivors.pass.stream(), segment, tail);
-                survivors.begun.push(segment);
-                self.side_appended = true;
-            }
-        }
+        let Shard { log, replicator, cleaning, side_appended, .. } = &mut self.shard;
+        let Some(Active::Combined(survivors)) = &mut cleaning.active else { return };
+        *side_appended |= begin_segments(log, replicator, &mut survivors.side, usize::MAX) > 0;
     }
 
     fn finish_copy(&mut self, effects: &mut Effects) {
-        match self.cleaning.active.take().expect("only a pass that copies is done") {
+        match self.shard.cleaning.active.take().expect("only a pass that copies is done") {
             Active::Combined(survivors) => {
-                self.side_appended = true;
+                self.shard.side_appended = true;
                 effects.report(Level::Debug, "mark:survivors_copied");
-                self.cleaning.entering.push(survivors);
+                self.shard.cleaning.entering.push(survivors);
             }
             Active::Compaction(pass) => {
-                self.cleaning.swapping.push(pass);
+                self.shard.cleaning.swapping.push(pass);
             }
         }
     }
@@ -392,50 +389,55 @@ impl Master {
 
     /// An object whose time is over is next in a pass: removes it as a client would. Whether it is gone.
     fn expire_at(&mut self, step: &mut Step<'_>, at: Reference) -> bool {
-        let (table, key) = self.log.key_of(at);
+        let (table, key) = self.shard.log.key_of(at);
         let Some((tablet, hash)) = self.tablets.find(table, &key) else { return false };
-        if tablet.state != TabletState::Serving || self.is_blocked(step.now, tablet.stream) {
+        if tablet.state != TabletState::Serving || self.shard.is_blocked(step.now, tablet.stream) {
             return false;
         }
-        let found = self.log.lookup(table, hash, &key).ok().flatten().filter(|found| found.at == at);
+        let found = self.shard.log.lookup(table, hash, &key).ok().flatten().filter(|found| found.at == at);
         let Some(over) = found.as_ref().map(Over::of) else { return false };
         // Without room it moves: a pass under way cannot wait for another.
-        self.cleaning_runs = true;
+        self.shard.cleaning_runs = true;
         let outcome = self.take_out_over(step, &tablet, table, hash, &key, over);
-        self.cleaning_runs = false;
+        self.shard.cleaning_runs = false;
         outcome.is_ok()
     }
 
     fn swap_images(&mut self, effects: &mut Effects) {
-        let waiting = std::mem::take(&mut self.cleaning.swapping);
+        let waiting = std::mem::take(&mut self.shard.cleaning.swapping);
         for pass in waiting {
-            if !self.replicator.is_complete(pass.segment()) {
-                self.cleaning.swapping.push(pass);
+            if !self.shard.replicator.is_complete(pass.segment()) {
+                self.shard.cleaning.swapping.push(pass);
                 continue;
             }
             let (stream, segment) = (pass.stream(), pass.segment());
-            self.log.swap_compaction(pass);
-            let after = self.log.segment(segment).expect("just swapped in").copy_after;
-            self.cleaning.compacted.insert(stream, after);
+            self.shard.log.swap_compaction(pass);
+            let after = self.shard.log.segment(segment).expect("just swapped in").copy_after;
+            self.shard.cleaning.compacted.insert(stream, after);
             effects.report(Level::Debug, "mark:compacted");
         }
     }
 
     fn enter_survivors(&mut self, step: &mut Step<'_>) {
-        let waiting = std::mem::take(&mut self.cleaning.entering);
+        let waiting = std::mem::take(&mut self.shard.cleaning.entering);
         for survivors in waiting {
-            let whole = survivors.begun.iter().all(|segment| self.replicator.is_flushed(*segment))
+            let whole = survivors.side.begun.iter().all(|segment| self.shard.replicator.is_flushed(*segment))
                 || planted(Defect::EnteredEarly);
             let stream = survivors.pass.stream();
-            if !whole || !self.log.may_roll(survivors.begun.len()) {
-                self.cleaning.entering.push(survivors);
+            if !whole || !self.shard.log.may_roll(survivors.side.begun.len()) {
+                self.shard.cleaning.entering.push(survivors);
                 continue;
             }
-            self.log.enter_combined(&survivors.pass);
-            let head = self.roll_entering(step, stream).expect("there is room for its opening");
+            self.shard.log.enter_combined(&survivors.pass);
+            let head = self.shard.roll_entering(step, stream).expect("there is room for its opening");
             step.effects.report(Level::Debug, "mark:survivors_entered");
             let sources = survivors.pass.sources().to_vec();
-            self.cleaning.retiring.push(Retiring { stream, head, sources, survivors: survivors.begun });
+            self.shard.cleaning.retiring.push(Retiring {
+                stream,
+                head,
+                sources,
+                survivors: survivors.side.begun,
+            });
         }
     }
 
@@ -447,62 +449,65 @@ impl Master {
         left: Vec<SegmentId>,
         effects: &mut Effects,
     ) {
-        self.cleaning.retiring.push(Retiring { stream, head, sources: left, survivors: Vec::new() });
+        self.shard.cleaning.retiring.push(Retiring { stream, head, sources: left, survivors: Vec::new() });
         effects.report(Level::Debug, "mark:empty_head_left");
     }
 
     /// Segments in which nothing lives and that may leave their stream with the next head: as sources of a pass without
     /// survivors.
     pub(crate) fn dead_segments(&self, stream: StreamId) -> Vec<SegmentId> {
-        if self.replicator.replica_count(stream) == 0 {
+        if self.shard.replicator.replica_count(stream) == 0 {
             return Vec::new();
         }
         let may_leave = |segment: &SegmentId| {
-            self.replicator.is_complete(*segment)
-                && !self.scrub.is_damaged(*segment)
+            self.shard.replicator.is_complete(*segment)
+                && !self.shard.scrub.is_damaged(*segment)
                 && !self.is_settling(*segment)
         };
-        self.log.dead_segments(stream).filter(may_leave).collect()
+        self.shard.log.dead_segments(stream).filter(may_leave).collect()
     }
 
     /// Backups have no frames for something of this master: so it looks for its own segments in which nothing lives, such as
     /// a recovery leaves behind that was taken back. They leave with the next head, which is rolled as soon as its frames
     /// are held, since a stream must not wait for the frames of a head that nobody needs.
     pub(crate) fn look_for_dead(&mut self, now: Instant) {
-        if !self.replicator.has_refusals() {
-            self.cleaning.dead_in.clear();
-        } else if self.cleaning.dead_look_at <= now {
-            self.cleaning.dead_look_at = now + DEAD_LOOK_INTERVAL;
-            let streams: Vec<StreamId> = self.replicator.streams().map(|(stream, ..)| stream).collect();
-            self.cleaning.dead_in =
+        if !self.shard.replicator.has_refusals() {
+            self.shard.cleaning.dead_in.clear();
+        } else if self.shard.cleaning.dead_look_at <= now {
+            self.shard.cleaning.dead_look_at = now + DEAD_LOOK_INTERVAL;
+            let streams: Vec<StreamId> = self.shard.replicator.streams().map(|(stream, ..)| stream).collect();
+            self.shard.cleaning.dead_in =
                 streams.into_iter().filter(|stream| !self.dead_segments(*stream).is_empty()).collect();
         }
     }
 
     /// Rolls the heads with which dead segments leave.
     pub(crate) fn leave_dead(&mut self, step: &mut Step<'_>) {
-        for stream in std::mem::take(&mut self.cleaning.dead_in) {
-            let held = self.held_from(stream, SegmentId::NONE).filter(|held| self.replicator.is_held(*held));
-            match held.filter(|_| self.replicator.is_head_open(stream)) {
+        for stream in std::mem::take(&mut self.shard.cleaning.dead_in) {
+            let held = self
+                .shard
+                .held_from(stream, SegmentId::NONE)
+                .filter(|held| self.shard.replicator.is_held(*held));
+            match held.filter(|_| self.shard.replicator.is_head_open(stream)) {
                 Some(held) => {
                     self.roll_held(step, stream, held);
                 }
-                None => self.cleaning.dead_in.push(stream),
+                None => self.shard.cleaning.dead_in.push(stream),
             }
         }
     }
 
     /// Streams for whose next heads frames are to be held, so that dead segments can leave.
     pub(crate) fn dead_wanted(&self) -> impl Iterator<Item = (StreamId, SegmentId)> {
-        self.cleaning.dead_in.iter().map(|stream| (*stream, SegmentId::NONE))
+        self.shard.cleaning.dead_in.iter().map(|stream| (*stream, SegmentId::NONE))
     }
 
     /// What must be on the devices before sources are retired: the head that does not name them, hence every head before
     /// it, and all survivors. A survivor that was cleaned itself meanwhile has seen to it that its own are.
     fn wishes_of(&self, retiring: &Retiring) -> impl Iterator<Item = FlushWish> {
-        let opening = self.log.segment(retiring.head).map_or(0, |head| head.opening_bytes);
+        let opening = self.shard.log.segment(retiring.head).map_or(0, |head| head.opening_bytes);
         let opened = Position { segment: retiring.head, offset: opening };
-        let survivors = retiring.survivors.iter().filter(|id| self.log.segment(**id).is_some());
+        let survivors = retiring.survivors.iter().filter(|id| self.shard.log.segment(**id).is_some());
         survivors.map(|id| FlushWish::Whole(*id)).chain([FlushWish::UpTo(retiring.stream, opened)])
     }
 
@@ -510,34 +515,36 @@ impl Master {
     pub(crate) fn wish_flushed(&mut self) {
         let mut moving = self.migration_wishes();
         moving.extend(self.settling_wishes());
-        if !self.cleaning.is_waiting() && self.cleaning.compacted.is_empty() && moving.is_empty() {
+        if !self.shard.cleaning.is_waiting() && self.shard.cleaning.compacted.is_empty() && moving.is_empty()
+        {
             return;
         }
-        let replicator = &self.replicator;
-        self.cleaning.compacted.retain(|stream, position| replicator.flushed(*stream) < *position);
-        let compacted = self.cleaning.compacted.iter().map(|(stream, at)| FlushWish::UpTo(*stream, *at));
-        let retiring = self.cleaning.retiring.iter().flat_map(|retiring| self.wishes_of(retiring));
-        let entering = self.cleaning.entering.iter().flat_map(|survivors| &survivors.begun);
+        let replicator = &self.shard.replicator;
+        self.shard.cleaning.compacted.retain(|stream, position| replicator.flushed(*stream) < *position);
+        let compacted =
+            self.shard.cleaning.compacted.iter().map(|(stream, at)| FlushWish::UpTo(*stream, *at));
+        let retiring = self.shard.cleaning.retiring.iter().flat_map(|retiring| self.wishes_of(retiring));
+        let entering = self.shard.cleaning.entering.iter().flat_map(|survivors| &survivors.side.begun);
         let entering = entering.map(|segment| FlushWish::Whole(*segment));
         let wishes: Vec<FlushWish> = compacted.chain(entering).chain(retiring).chain(moving).collect();
-        self.replicator.want_flushed(wishes);
+        self.shard.replicator.want_flushed(wishes);
     }
 
     fn retire_sources(&mut self, effects: &mut Effects) {
-        let waiting = std::mem::take(&mut self.cleaning.retiring);
+        let waiting = std::mem::take(&mut self.shard.cleaning.retiring);
         for retiring in waiting {
-            let is_safe = self.wishes_of(&retiring).all(|wish| self.replicator.is_fulfilled(wish))
+            let is_safe = self.wishes_of(&retiring).all(|wish| self.shard.replicator.is_fulfilled(wish))
                 || planted(Defect::RetiredEarly);
             if !is_safe {
-                self.cleaning.retiring.push(retiring);
+                self.shard.cleaning.retiring.push(retiring);
                 continue;
             }
             for source in &retiring.sources {
-                self.log.retire(*source);
-                self.replicator.retire(*source);
+                self.shard.log.retire(*source);
+                self.shard.replicator.retire(*source);
             }
-            retiring.survivors.iter().for_each(|survivor| self.replicator.settled(*survivor));
-            self.cleaning.counters.segments_retired += retiring.sources.len() as u64;
+            retiring.survivors.iter().for_each(|survivor| self.shard.replicator.settled(*survivor));
+            self.shard.cleaning.counters.segments_retired += retiring.sources.len() as u64;
             effects.report(Level::Debug, "mark:sources_retired");
         }
     }

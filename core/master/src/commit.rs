@@ -172,7 +172,7 @@ impl Master {
         };
         let mut found = Vec::with_capacity(parts.len());
         for (number, Part { item, tablet, hash }) in parts.iter().enumerate() {
-            let there = match self.log.lookup(item.table, *hash, item.key) {
+            let there = match self.shard.log.lookup(item.table, *hash, item.key) {
                 Ok(there) => there,
                 // Who does not care what was there may write or remove it.
                 Err(Unreadable::Lost) if is_indifferent(item) => None,
@@ -214,7 +214,7 @@ impl Master {
                     let removal = Removal { table, key, version, time: seconds };
                     judged.changes.push(Change::Remove { hash: *hash, removal, at });
                 }
-                (CommitAction::Remove, _) => self.log.forgive_key(table, *hash),
+                (CommitAction::Remove, _) => self.shard.log.forgive_key(table, *hash),
                 (CommitAction::Check, _) => {}
             }
         }
@@ -239,12 +239,12 @@ impl Master {
                 |master: &mut Master, is_moved| master.commit(tablet, purpose, group, result, is_moved);
             position = self.append(step, tablet, purpose, append)?.position;
             if planted(Defect::CommitTorn) {
-                self.appended = true;
+                self.shard.appended = true;
                 self.advance_if_appended(step);
             }
         }
         if !tablet.unreplicated {
-            self.appended = true;
+            self.shard.appended = true;
             let parked = self.parked.entry(tablet.stream).or_default();
             for change in changes {
                 if let Change::Remove { hash, removal, .. } = change {
@@ -264,11 +264,11 @@ impl Master {
         is_moved: bool,
     ) -> Result<Written, AppendRefusal> {
         if !is_moved {
-            return self.log.commit(tablet.stream, purpose, changes, result);
+            return self.shard.log.commit(tablet.stream, purpose, changes, result);
         }
         let changes = changes.iter().map(|change| self.change_again(change));
         let changes: Vec<Change<'_>> = changes.collect::<Result<_, _>>()?;
-        self.log.commit(tablet.stream, purpose, &changes, result)
+        self.shard.log.commit(tablet.stream, purpose, &changes, result)
     }
 
     /// A change of what was found, after cleaning may have moved it.

@@ -35,10 +35,10 @@ impl Master {
             let answer = Answer::of(Status::Corrupt, Version::NONE);
             return self.answer_when_leased(step, step.now, to, header, answer);
         }
-        let objects = self.log.object_count(tablet.range).expect("what is served is tracked");
+        let objects = self.shard.log.object_count(tablet.range).expect("what is served is tracked");
         // Of one that is in two streams both must be durable.
         let other = self.tablets.of_hash(tablet.range.table, tablet.range.last).map(|other| other.stream);
-        let is_durable = |stream| self.log.head_end(stream) <= self.durable(stream);
+        let is_durable = |stream| self.shard.log.head_end(stream) <= self.shard.durable(stream);
         let tablet = match other.filter(|other| *other != tablet.stream) {
             Some(other) if is_durable(tablet.stream) => crate::tablets::Tablet { stream: other, ..tablet },
             Some(other) if !is_durable(other) => return self.refuse(to, header, Status::Retry, step.effects),
@@ -47,9 +47,9 @@ impl Master {
         let position = if tablet.unreplicated || planted(Defect::PageEarly) {
             Position::default()
         } else {
-            self.log.head_end(tablet.stream)
+            self.shard.log.head_end(tablet.stream)
         };
-        if position > self.durable(tablet.stream) && self.is_crowded(tablet.stream) {
+        if position > self.shard.durable(tablet.stream) && self.is_crowded(tablet.stream) {
             return self.refuse(to, header, Status::TooMany, step.effects);
         }
         let mut body = Vec::new();
@@ -60,18 +60,18 @@ impl Master {
     /// Panics when what the log counts of a tablet is not what its index holds.
     pub(crate) fn check_counts(&self) {
         let hash_of = |table: TableId, key: &[u8]| self.tablets.hash(table, key).unwrap_or_default();
-        let walked = self.log.count_anew(&hash_of);
+        let walked = self.shard.log.count_anew(&hash_of);
         // What is being taken in or given up again may be damaged on its way.
         let counted = self.tablets.all().filter(|t| t.state == TabletState::Serving && !t.has_losses);
         for tablet in counted {
             let range = tablet.range;
             let found = walked.iter().find(|stat| (stat.table, stat.first) == (range.table, range.first));
             let found = found.expect("what is served is tracked");
-            assert_eq!(self.log.object_count(range), Some(found.records), "{range:?}");
+            assert_eq!(self.shard.log.object_count(range), Some(found.records), "{range:?}");
         }
         // A damaged entry may go without anybody knowing where it was counted.
-        if self.scrub.status().damaged == 0 {
-            self.log.check_profiles(&hash_of);
+        if self.shard.scrub.status().damaged == 0 {
+            self.shard.log.check_profiles(&hash_of);
         }
     }
 }

@@ -77,7 +77,7 @@ impl Master {
             Ok(question) => question,
             Err(status) => return reply(effects, Peer::Conn(from), header, status),
         };
-        let rows = self.log.will().into_iter().filter(|row| row.table == question.table);
+        let rows = self.shard.log.will().into_iter().filter(|row| row.table == question.table);
         let rows = rows.map(|row| TabletStat {
             table: row.table,
             first: row.first,
@@ -121,7 +121,7 @@ impl Master {
 
     /// Whether the walk has met damage that is being repaired.
     fn is_recount_waiting(&self) -> bool {
-        self.recount_waits_for.is_some_and(|segment| self.scrub.is_damaged(segment))
+        self.recount_waits_for.is_some_and(|segment| self.shard.scrub.is_damaged(segment))
     }
 
     /// One after the other: the log counts the parts of one table at a time.
@@ -133,32 +133,32 @@ impl Master {
         let (header, to) = (*header, Peer::Conn(from));
         if !self.tablets.may_divide(ranges) {
             // The table was dropped.
-            self.log.end_recount();
+            self.shard.log.end_recount();
             self.divisions.remove(0);
             return reply(step.effects, to, &header, Status::UnknownTable);
         }
         let cut = self.tablets.parts(ranges);
         if cut.is_empty() {
             // A walk for an older division, if there was one, did not come to its end.
-            self.log.end_recount();
+            self.shard.log.end_recount();
         } else {
             if parts.as_ref() != Some(&cut) {
-                self.log.begin_recount(table, &cut);
+                self.shard.log.begin_recount(table, &cut);
                 self.divisions[0].parts = Some(cut);
             }
             let hasher = self.tablets.hasher(table).expect("it has tablets");
-            match self.log.recount_step(table, self.config.recount_buckets, &|key| hasher.hash(key)) {
+            match self.shard.log.recount_step(table, self.config.recount_buckets, &|key| hasher.hash(key)) {
                 Ok(true) => step.effects.report(Level::Debug, "mark:tablet_cut"),
                 Ok(false) => return,
                 Err(at) => {
-                    let (segment, offset) = self.log.place_of(at);
+                    let (segment, offset) = self.shard.log.place_of(at);
                     self.recount_waits_for = Some(segment);
                     return self.note_damage(step, segment, offset);
                 }
             }
         }
         let Dividing { ranges, .. } = self.divisions.remove(0);
-        self.log.divide(&ranges);
+        self.shard.log.divide(&ranges);
         if self.tablets.divide(&ranges) {
             step.effects.report(Level::Debug, "mark:tablets_joined");
         }

@@ -75,7 +75,7 @@ impl Master {
     /// Works out when the next slice is to be, if objects end earlier than was known.
     #[inline]
     pub(crate) fn plan_expiry(&mut self, now: Instant, view: &View) {
-        let first = self.log.first_end();
+        let first = self.shard.log.first_end();
         if first != self.expiry.planned_for {
             self.plan_expiry_for(now, first, view);
         }
@@ -100,17 +100,17 @@ impl Master {
     ) -> Result<bool, Status> {
         let (table, key) = (request.table, request.key);
         // Nearly all reads end here.
-        let end = self.log.peek_expiry(table, hash, key);
+        let end = self.shard.log.peek_expiry(table, hash, key);
         if end.is_none_or(|end| end > step.view.time(step.now)) {
             return Ok(false);
         }
-        if !self.is_blocked(step.now, tablet.stream) {
+        if !self.shard.is_blocked(step.now, tablet.stream) {
             match self.expire_if_over(step, tablet, table, hash, key) {
                 Err(Status::Retry) => {}
                 ended => return ended.map(|()| false),
             }
         }
-        let found = match self.log.lookup(table, hash, key) {
+        let found = match self.shard.log.lookup(table, hash, key) {
             Ok(found) => found.and_then(|found| Some((found.expires?, found.position()))),
             Err(unreadable) => return Err(self.unreadable(step, unreadable)),
         };
@@ -120,7 +120,7 @@ impl Master {
             // Its predecessor would come back with the next owner if it is lost itself.
             Some((end, at))
                 if is_past_for_all(end, step.now, step.view)
-                    && at <= self.replicator.durable(tablet.stream) =>
+                    && at <= self.shard.replicator.durable(tablet.stream) =>
             {
                 Ok(true)
             }
@@ -143,7 +143,7 @@ impl Master {
         if let Some(parked) = self.parked.get_mut(&tablet.stream).filter(|_| !tablet.unreplicated) {
             parked.was_over(end, position);
         }
-        self.cleaning.counters.expired += 1;
+        self.shard.cleaning.counters.expired += 1;
         step.effects.report(Level::Debug, "mark:expired");
         Ok(())
     }
@@ -155,7 +155,7 @@ impl Master {
             self.expiry.not_before = step.now + pause;
         }
         // Worked out anew in any case: the cluster time may have been told anew.
-        self.plan_expiry_for(step.now, self.log.first_end(), step.view);
+        self.plan_expiry_for(step.now, self.shard.log.first_end(), step.view);
     }
 
     /// Removes what is over in the next buckets, and tells how long the next slice has to wait.
@@ -172,20 +172,20 @@ impl Master {
             if ended.len() >= SLICE_OBJECTS || read_bytes >= SLICE_BYTES {
                 break;
             }
-            let Some(bytes) = self.log.find_ended(time, again, &mut ended) else { break };
+            let Some(bytes) = self.shard.log.find_ended(time, again, &mut ended) else { break };
             read_bytes += bytes;
         }
         if planted(Defect::ExpiredKept) {
             ended.clear();
         }
-        let before = self.cleaning.counters.expired;
+        let before = self.shard.cleaning.counters.expired;
         let (mut is_crowded, mut has_room) = (false, true);
         for (table, key) in ended.drain(..) {
             // Without a tablet here it is about to leave the index.
             let Some((tablet, hash)) = self.tablets.find(table, &key) else { continue };
             // Its removal would not be durable, and whoever waits for all of the stream would wait for it, too.
-            if self.is_blocked(step.now, tablet.stream) {
-                self.log.look_again(table, hash, much_later);
+            if self.shard.is_blocked(step.now, tablet.stream) {
+                self.shard.log.look_again(table, hash, much_later);
                 is_crowded = true;
                 continue;
             }
@@ -194,19 +194,19 @@ impl Master {
             is_crowded |= is_full;
             let may_leave = tablet.state == TabletState::Serving && !self.migrating.blocks(table, hash);
             if is_full || !may_leave || !has_room {
-                self.log.look_again(table, hash, again);
+                self.shard.log.look_again(table, hash, again);
                 continue;
             }
             // Nobody waits for this removal, so no cleaning begins for it.
-            self.cleaning_runs = true;
+            self.shard.cleaning_runs = true;
             let outcome = self.expire_if_over(step, &tablet, table, hash, &key);
-            self.cleaning_runs = false;
+            self.shard.cleaning_runs = false;
             if outcome.is_err() {
                 has_room = false;
-                self.log.look_again(table, hash, again);
+                self.shard.log.look_again(table, hash, again);
             }
         }
-        if self.cleaning.counters.expired > before {
+        if self.shard.cleaning.counters.expired > before {
             step.effects.report(Level::Debug, "mark:expired_unasked");
         }
         self.expiry.found = ended;

@@ -37,7 +37,7 @@ impl Master {
         if let Err(status) = self.expire_if_over(step, &tablet, table, hash, key) {
             return self.refuse(from, header, status, step.effects);
         }
-        let found = match self.log.lookup(table, hash, key) {
+        let found = match self.shard.log.lookup(table, hash, key) {
             Ok(found) => found,
             Err(unreadable) => {
                 let status = self.unreadable(step, unreadable);
@@ -81,8 +81,14 @@ impl Master {
         if !planted(Defect::IncrementNumberNotLogged) {
             return outcome;
         }
-        let value =
-            self.log.lookup(table, hash, key).ok().flatten().filter(is_object).map(|f| f.value.to_vec());
+        let value = self
+            .shard
+            .log
+            .lookup(table, hash, key)
+            .ok()
+            .flatten()
+            .filter(is_object)
+            .map(|f| f.value.to_vec());
         let present = value.and_then(|value| Number::Integer(0).parse_alike(&value).ok());
         Remembered { number: present.map(Number::bits), ..outcome }
     }

@@ -188,11 +188,11 @@ impl Master {
                 // Somebody has made it up. If it is given out some time, nothing of before may stand in its way.
                 None if answer.never.contains(lease) => {
                     self.leases.forget(*lease);
-                    self.log.forget_lease(*lease);
+                    self.shard.log.forget_lease(*lease);
                 }
                 None => {
                     self.leases.tell(*lease, Told::Over);
-                    self.log.forget_lease(*lease);
+                    self.shard.log.forget_lease(*lease);
                     step.effects.report(Level::Debug, "mark:lease_forgotten");
                 }
             }
@@ -216,9 +216,9 @@ impl Master {
             Told::Nothing | Told::Over => Some(*lease),
         };
         let mut wanted: Vec<LeaseId> = self.leases.told.iter().filter_map(idle).collect();
-        wanted.extend(self.log.leases().filter(|lease| !self.leases.told.contains_key(lease)));
+        wanted.extend(self.shard.log.leases().filter(|lease| !self.leases.told.contains_key(lease)));
         for lease in wanted {
-            if self.log.knows_lease(lease) {
+            if self.shard.log.knows_lease(lease) {
                 self.leases.wanted.insert(lease);
             } else {
                 self.leases.forget(lease);

@@ -34,6 +34,7 @@ mod repair;
 mod replay;
 mod scan;
 mod settling;
+mod shard;
 mod status;
 mod streams;
 mod tablets;
@@ -45,14 +46,15 @@ use multi::{Asker, Multis};
 use parked::Parked;
 use ramhold_base::limits::READ_LEASE;
 use ramhold_base::{
-    ConnId, Effects, Instant, LeaseId, Level, LogId, Peer, Position, Rng, SegmentId, ServerId, ShardId,
-    Status, StreamId, TableId, Version, time::earliest,
+    ConnId, Effects, Instant, LeaseId, LogId, Peer, Rng, SegmentId, ServerId, ShardId, Status, StreamId,
+    TableId, Version, time::earliest,
 };
 use ramhold_log::{Geometry, Log, LogConfig};
-use ramhold_replication::{ReplicationConfig, Replicator, Segments, Tail};
+use ramhold_replication::{ReplicationConfig, Replicator};
 use ramhold_wire::membership::ReplicasNeeded;
 use ramhold_wire::{Call, Calls, Header, Opcode, Standing, Step, View, decode, reply, reply_with};
 use read_lease::ReadLease;
+use shard::{LogSegments, Shard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -209,8 +211,7 @@ pub struct Counters {
 /// One shard's master.
 pub struct Master {
     config: MasterConfig,
-    log: Log,
-    replicator: Replicator,
+    shard: Shard,
     tablets: Tablets,
     leases: Leases,
     read_lease: ReadLease,
@@ -229,47 +230,18 @@ pub struct Master {
     replays: BTreeMap<replay::PartitionKey, replay::PartitionReplay>,
     /// What was recovered and may not be on devices yet.
     settling: settling::Settlings,
-    /// The head of each stream into which something is to be entered: not rolled yet, its frames held.
-    heads_held: BTreeMap<StreamId, SegmentId>,
     ceiling: Ceiling,
     calls: Calls<Context>,
     counters: Counters,
     events: Vec<Event>,
-    cleaning: cleaning::Cleaning,
     expiry: expiry::Expiry,
-    scrub: repair::Scrub,
-    /// A pass is copying just now.
-    cleaning_runs: bool,
-    /// Something was appended that the replicator has not looked at.
-    appended: bool,
-    /// The same of side segments.
-    side_appended: bool,
     busy: bool,
-    /// The next slice of the log's memory is touched then, if any is to be.
-    touch_at: Instant,
     /// Dead servers that are being recovered, and since when it is all of them.
     recovered: BTreeSet<ServerId>,
     recovering_since: Option<Instant>,
     early_firsts: Option<replay::EarlyFirsts>,
     /// Of records that a recovery has taken in, for those that come.
     arrival_memory: Vec<Vec<u8>>,
-}
-
-/// The log as the replicator reads it.
-struct LogSegments<'a>(&'a Log);
-
-impl Segments for LogSegments<'_> {
-    fn tail(&self, segment: SegmentId) -> Option<Tail> {
-        self.0.segment(segment).map(|s| Tail { length: s.len_bytes, crc: s.crc, closed: s.closed })
-    }
-
-    fn copy(&self, segment: SegmentId, from: u32, to: u32, out: &mut Vec<u8>) {
-        self.0.copy_segment(segment, from, to, out);
-    }
-
-    fn copy_after(&self, segment: SegmentId) -> Position {
-        self.0.segment(segment).map(|s| s.copy_after).unwrap_or_default()
-    }
 }
 
 impl Master {
@@ -296,8 +268,7 @@ impl Master {
         let read_lease = ReadLease::new(config.read_lease);
         Master {
             config,
-            log,
-            replicator,
+            shard: Shard::new(log, replicator),
             tablets: Tablets::default(),
             leases: Leases::default(),
             read_lease,
@@ -309,22 +280,15 @@ impl Master {
             migrating: migration::Migrating::default(),
             replays: BTreeMap::new(),
             settling: settling::Settlings::default(),
-            heads_held: BTreeMap::new(),
             ceiling: Ceiling::new(ceiling),
             calls,
             counters: Counters::default(),
             events: Vec::new(),
-            cleaning: cleaning::Cleaning::default(),
             expiry: expiry::Expiry::default(),
-            scrub: repair::Scrub::default(),
             sweep_waits_for: None,
             divisions: Vec::new(),
             recount_waits_for: None,
-            cleaning_runs: false,
-            appended: false,
-            side_appended: false,
             busy: false,
-            touch_at: Instant::ZERO,
             recovered: BTreeSet::new(),
             recovering_since: None,
             early_firsts: None,
@@ -348,7 +312,7 @@ impl Master {
         match opcode {
             Opcode::Read => {
                 self.on_read(step, header, body, Asker::Conn(from));
-                if self.appended || self.read_lease.is_due(step.now) {
+                if self.shard.appended || self.read_lease.is_due(step.now) {
                     self.advance_if_appended(step);
                 }
                 return;
@@ -370,19 +334,22 @@ impl Master {
             }
             Opcode::Scan => {
                 self.on_scan(step, header, body, from);
-                if self.appended || self.read_lease.is_due(step.now) {
+                if self.shard.appended || self.read_lease.is_due(step.now) {
                     self.advance_if_appended(step);
                 }
                 return;
             }
             Opcode::Count => {
                 self.on_count(step, header, body, from);
-                if self.appended || self.read_lease.is_due(step.now) {
+                if self.shard.appended || self.read_lease.is_due(step.now) {
                     self.advance_if_appended(step);
                 }
                 return;
             }
-            Opcode::LeaseMeet => self.on_lease_meet(step, header, body, from),
+            Opcode::LeaseMeet => {
+                self.on_lease_meet(step, header, body, from);
+                return self.advance_leases(step);
+            }
             Opcode::TabletTake => self.on_tablet_take(step, header, body, from),
             Opcode::TabletDrop => self.on_tablet_drop(header, body, from, step.effects),
             Opcode::TabletDivide => self.on_tablet_divide(header, body, from, step.effects),
@@ -396,7 +363,7 @@ impl Master {
             }
             Opcode::ReplicasNeeded => match decode::<ReplicasNeeded>(body) {
                 Ok(asked) => {
-                    let answer = self.replicator.not_needed(header.sender, &asked);
+                    let answer = self.shard.replicator.not_needed(header.sender, &asked);
                     reply_with(step.effects, Peer::Conn(from), header, Status::Ok, &answer);
                 }
                 Err(status) => reply(step.effects, Peer::Conn(from), header, status),
@@ -416,7 +383,7 @@ impl Master {
         effects: &mut Effects,
     ) {
         let step = &mut Step { now, view, effects };
-        self.replicator.on_reply(step.now, header, body, &LogSegments(&self.log), step.view);
+        self.shard.replicator.on_reply(step.now, header, body, &LogSegments(&self.shard.log), step.view);
         self.advance(step);
     }
 
@@ -462,7 +429,7 @@ impl Master {
 
     pub fn on_lost(&mut self, now: Instant, addr: SocketAddr, view: &View, effects: &mut Effects) {
         let step = &mut Step { now, view, effects };
-        self.replicator.on_lost(step.now, addr);
+        self.shard.replicator.on_lost(step.now, addr);
         for call in self.calls.lost(addr) {
             self.on_unanswered(step.now, call);
         }
@@ -471,7 +438,7 @@ impl Master {
 
     pub fn on_list(&mut self, now: Instant, view: &View, effects: &mut Effects) {
         let step = &mut Step { now, view, effects };
-        self.replicator.on_list(step.now, step.view);
+        self.shard.replicator.on_list(step.now, step.view);
         let recovered: BTreeSet<ServerId> = step.view.list.recovered().collect();
         if recovered.is_empty() {
             self.recovering_since = None;
@@ -485,7 +452,7 @@ impl Master {
 
     pub fn tick(&mut self, now: Instant, view: &View, effects: &mut Effects) {
         let step = &mut Step { now, view, effects };
-        self.replicator.tick(step.now);
+        self.shard.replicator.tick(step.now);
         while let Some(call) = self.calls.overdue(step.now) {
             self.on_unanswered(step.now, call);
         }
@@ -499,11 +466,11 @@ impl Master {
         let own = if self.busy { Some(Instant::ZERO) } else { self.cleaning_deadline() };
         let replays = self.replays.values().filter_map(|r| r.retry_at()).min();
         let own = earliest(earliest(own, self.scrub_deadline()), self.ceiling.deadline());
-        let own = earliest(own, self.leases.deadline(self.log.leases().next().is_some()));
+        let own = earliest(own, self.leases.deadline(self.shard.log.leases().next().is_some()));
         let own = earliest(earliest(own, self.read_lease.deadline()), self.touching_deadline());
         let own = earliest(earliest(own, self.migrating.deadline()), self.settling.deadline());
         let own = earliest(earliest(own, self.expiry_deadline()), self.confirming.deadline());
-        earliest(earliest(own, replays), earliest(self.calls.deadline(), self.replicator.deadline()))
+        earliest(earliest(own, replays), earliest(self.calls.deadline(), self.shard.replicator.deadline()))
     }
 
     fn on_unanswered(&mut self, now: Instant, call: Call<Context>) {
@@ -531,8 +498,13 @@ impl Master {
 
     /// After a mutation: only replication can have something new to do, and only when something was appended for it.
     fn advance_if_appended(&mut self, step: &mut Step<'_>) {
-        if std::mem::take(&mut self.appended) {
-            self.replicator.advance_heads(step.now, &LogSegments(&self.log), step.view, step.effects);
+        if std::mem::take(&mut self.shard.appended) {
+            self.shard.replicator.advance_heads(
+                step.now,
+                &LogSegments(&self.shard.log),
+                step.view,
+                step.effects,
+            );
             self.release_parked(step);
         }
         self.plan_expiry(step.now, step.view);
@@ -552,16 +524,16 @@ impl Master {
         self.look_for_dead(step.now);
         self.leave_dead(step);
         self.hold_heads();
-        self.replicator.tell_short(self.wants_cleaning());
-        self.replicator.advance(step.now, &LogSegments(&self.log), step.view, step.effects);
+        self.shard.replicator.tell_short(self.wants_cleaning());
+        self.shard.replicator.advance(step.now, &LogSegments(&self.shard.log), step.view, step.effects);
         if !self.replays.is_empty() || self.migrating.is_waiting() {
             // What has just become durable may be what a recovery waits for, or a stretch.
             self.advance_replays(step);
             self.advance_migration(step);
             self.hold_heads();
-            self.replicator.advance(step.now, &LogSegments(&self.log), step.view, step.effects);
+            self.shard.replicator.advance(step.now, &LogSegments(&self.shard.log), step.view, step.effects);
         }
-        for segment in self.replicator.take_refused() {
+        for segment in self.shard.replicator.take_refused() {
             self.look_for_damage(step, segment);
         }
         self.advance_repairs(step);
@@ -577,68 +549,37 @@ impl Master {
         self.advance_read_lease(step);
         self.busy = (!self.sweeps.is_empty() && !self.is_sweep_waiting())
             || self.is_dividing()
-            || self.migrating.is_busy(|segment| self.scrub.is_damaged(segment))
+            || self.migrating.is_busy(|segment| self.shard.scrub.is_damaged(segment))
             || self.replays.values().any(|r| r.is_busy())
             || self.is_cleaning(step.now);
     }
 
     /// What the node must act on.
     pub fn take_events(&mut self) -> Vec<Event> {
-        if self.replicator.has_events() {
-            self.events.extend(self.replicator.take_events());
+        if self.shard.replicator.has_events() {
+            self.events.extend(self.shard.replicator.take_events());
         }
         std::mem::take(&mut self.events)
-    }
-
-    /// The next head of a stream; its opening tells where the objects of all tablets here lie.
-    fn roll(&mut self, step: &mut Step<'_>, stream: StreamId) -> Option<SegmentId> {
-        let will = self.log.will();
-        let segment = self.log.roll(stream, step.view.time(step.now), &will).ok()?;
-        self.rolled(stream, segment, step.effects);
-        Some(segment)
     }
 
     /// The head whose frames backups hold already. A head before it that holds nothing leaves the stream, and so do segments
     /// in which nothing lives.
     fn roll_held(&mut self, step: &mut Step<'_>, stream: StreamId, held: SegmentId) -> Option<SegmentId> {
-        let will = self.log.will();
-        let is_intact = self.log.head_segment(stream).is_some_and(|head| !self.scrub.is_damaged(head));
+        let will = self.shard.log.will();
+        let is_intact =
+            self.shard.log.head_segment(stream).is_some_and(|head| !self.shard.scrub.is_damaged(head));
         let dead = self.dead_segments(stream);
         let left =
-            self.log.roll_held(stream, held, step.view.time(step.now), &will, &dead, is_intact).ok()?;
-        self.rolled(stream, held, step.effects);
+            self.shard.log.roll_held(stream, held, step.view.time(step.now), &will, &dead, is_intact).ok()?;
+        self.shard.rolled(stream, held, step.effects);
         if !left.is_empty() {
             self.retire_left(stream, held, left, step.effects);
         }
         Some(held)
     }
 
-    /// The head that enters side segments: it may use memory that others leave free. `None`: its digest has outgrown a
-    /// segment, or there is no memory at all.
-    fn roll_entering(&mut self, step: &mut Step<'_>, stream: StreamId) -> Option<SegmentId> {
-        let will = self.log.will();
-        let segment = self.log.roll_entering(stream, step.view.time(step.now), &will).ok()?;
-        self.rolled(stream, segment, step.effects);
-        Some(segment)
-    }
-
-    fn rolled(&mut self, stream: StreamId, segment: SegmentId, effects: &mut Effects) {
-        let tail = LogSegments(&self.log).tail(segment).expect("just rolled");
-        self.replicator.head_rolled(stream, segment, tail);
-        // It is older than this one now.
-        if let Some(held) = self.heads_held.remove(&stream).filter(|held| *held != segment) {
-            self.replicator.abandon(held);
-        }
-        self.appended = true;
-        effects.report(Level::Debug, "mark:head_rolled");
-    }
-
-    fn durable(&self, stream: StreamId) -> Position {
-        self.replicator.durable(stream)
-    }
-
     pub fn log(&self) -> &Log {
-        &self.log
+        &self.shard.log
     }
 
     /// Reads that had to wait for the read lease since the start, and those of them that were refused.
@@ -648,25 +589,25 @@ impl Master {
 
     /// What cleaning has done since the start.
     pub fn cleaning(&self) -> CleaningCounters {
-        self.cleaning.counters
+        self.shard.cleaning.counters
     }
 
     /// Flips one bit of a segment in memory, as a cosmic ray would: for those who test what comes of it.
     #[doc(hidden)]
     pub fn flip_bit(&mut self, segment: SegmentId, offset: u32, bit: u8) {
-        self.log.flip_bit(segment, offset, bit);
+        self.shard.log.flip_bit(segment, offset, bit);
     }
 
     pub fn replicator(&self) -> &Replicator {
-        &self.replicator
+        &self.shard.replicator
     }
 
     /// Panics when something that must always hold does not; walks over everything.
     pub fn check_invariants(&self) {
-        self.log.check_invariants();
+        self.shard.log.check_invariants();
         self.check_counts();
         self.multis.check_invariants();
-        self.replicator.check_invariants();
+        self.shard.replicator.check_invariants();
     }
 
     /// Whether this server hands over something of `server`'s just now; used to tell who still needs its replicas.

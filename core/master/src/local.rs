@@ -53,7 +53,7 @@ impl Master {
     /// After some requests, whose bodies had so many bytes together: replicates what was appended, and pays for it.
     pub fn finish_local(&mut self, now: Instant, bytes: u64, view: &View, effects: &mut Effects) {
         let step = &mut Step { now, view, effects };
-        if self.appended || self.read_lease.is_due(step.now) {
+        if self.shard.appended || self.read_lease.is_due(step.now) {
             self.advance_if_appended(step);
         }
         self.plan_expiry(step.now, step.view);
@@ -71,7 +71,7 @@ impl Master {
     #[doc(hidden)]
     pub fn log_end(&self, table: TableId) -> Position {
         let tablet = self.tablets.of_hash(table, KeyHash(0));
-        tablet.map(|tablet| self.log.head_end(tablet.stream)).unwrap_or_default()
+        tablet.map(|tablet| self.shard.log.head_end(tablet.stream)).unwrap_or_default()
     }
 
     pub fn has_local_answers(&self) -> bool {
@@ -89,7 +89,7 @@ impl Master {
         let (tablet, hash) = self.serving_to(table, key, from)?;
         if self.migrating.blocks(table, hash) {
             Err(Status::Retry)
-        } else if self.is_blocked(now, tablet.stream) {
+        } else if self.shard.is_blocked(now, tablet.stream) {
             Err(Status::TooFewBackups)
         } else if self.is_crowded(tablet.stream) {
             Err(Status::TooMany)

@@ -14,17 +14,17 @@
 //!
 //! Not here: copying (log), who wants it (coordinator). Rules: docs/protocols/migration.md. Catalogue: A8, D2.
 
-use crate::replay::head_from;
+use crate::shard::{Class, SideLog};
 use crate::tablets::{Moved, Tablet, TabletState};
-use crate::{Context, LogSegments, Master};
+use crate::{Context, Master};
 use ramhold_base::limits::REPLICA_COUNT_MAX;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::time::earliest;
 use ramhold_base::{
     ConnId, Effects, Instant, KeyHash, Level, Peer, Position, SegmentId, Status, StreamId, TableId,
 };
-use ramhold_log::{CopyStop, Cursor, HashRange, SideId};
-use ramhold_replication::{FlushWish, Segments};
+use ramhold_log::{CopyStop, Cursor, HashRange};
+use ramhold_replication::FlushWish;
 use ramhold_wire::membership::Durability;
 use ramhold_wire::table::{TabletMigrate, TabletMigrated};
 use ramhold_wire::{Header, Step, View, decode, reply, request};
@@ -56,9 +56,6 @@ const NO_MEMORY: &str = "there is no memory for copies";
 const WANTED_FOR: Duration = Duration::from_secs(30);
 /// So often in a row a tablet is given up before anybody is told; then each time that it was twice as often.
 const FAILURES_TOLD: u32 = 4;
-
-/// How a table is kept.
-type Class = (Durability, u8);
 
 /// The first hash of a tablet of a table.
 type Start = (TableId, KeyHash);
@@ -114,9 +111,9 @@ enum Phase {
     Gathering,
     /// Gathered; the heads of both streams are to be open on all their backups before anything is frozen.
     Gathered(Instant),
-    Copying(Side),
+    Copying(SideLog),
     /// Side segments are on their way to their backups.
-    Replicating(Side),
+    Replicating(SideLog),
     /// The head that names them is.
     Entered(SegmentId),
     Asking {
@@ -132,12 +129,6 @@ impl Phase {
     fn reads(&self) -> bool {
         matches!(self, Phase::Gathering | Phase::Copying(_) | Phase::Leading)
     }
-}
-
-#[derive(Clone, Debug)]
-struct Side {
-    side: SideId,
-    begun: Vec<SegmentId>,
 }
 
 impl Migrating {
@@ -214,7 +205,7 @@ impl Migrating {
     pub fn head_wanted(&self) -> Option<(StreamId, SegmentId)> {
         let moving = self.moving.as_ref()?;
         let Phase::Replicating(side) = &moving.phase else { return None };
-        Some((moving.stream, head_from(&side.begun, moving.first_segment)))
+        Some((moving.stream, side.head_from()))
     }
 
     /// The coordinator did not answer in time.
@@ -274,13 +265,6 @@ impl Master {
         Status::Ok
     }
 
-    fn class_of(&self, stream: StreamId) -> Option<Class> {
-        self.replicator
-            .streams()
-            .find(|(id, ..)| *id == stream)
-            .map(|(_, durability, replicas)| (durability, replicas))
-    }
-
     pub(crate) fn advance_migration(&mut self, step: &mut Step<'_>) {
         if self.migrating.moving.is_none() && step.now >= self.migrating.not_before {
             self.begin_migration(step);
@@ -292,8 +276,8 @@ impl Master {
             return self.give_up_stretch(&mut moving);
         }
         // What waits for others does not read.
-        let is_waiting =
-            moving.phase.reads() && moving.waits_for.is_some_and(|segment| self.scrub.is_damaged(segment));
+        let is_waiting = moving.phase.reads()
+            && moving.waits_for.is_some_and(|segment| self.shard.scrub.is_damaged(segment));
         let is_over = !is_waiting && self.advance_moving(step, &mut moving);
         if !is_over {
             self.migrating.moving = Some(moving);
@@ -307,7 +291,7 @@ impl Master {
         let wanted: Vec<(TableId, Class, Instant)> =
             self.migrating.wanted.iter().map(|(t, (class, until))| (*t, *class, *until)).collect();
         for (table, class, until) in wanted {
-            let is_other = |t: &&Tablet| t.moved.is_some() || self.class_of(t.stream) != Some(class);
+            let is_other = |t: &&Tablet| t.moved.is_some() || self.shard.class_of(t.stream) != Some(class);
             let others: Vec<Tablet> = self.tablets.of(table).filter(is_other).copied().collect();
             // The coordinator may want it as it is by now, of which it does not tell.
             let is_old = until <= step.now && others.iter().all(|tablet| tablet.moved.is_none());
@@ -333,7 +317,7 @@ impl Master {
         // One that is on its way to another stream gets there first.
         let stream = match tablet.moved {
             Some(moved) => Ok(moved.stream),
-            None => self.stream_for(durability, replicas),
+            None => self.shard.stream_for(durability, replicas),
         };
         let Ok(stream) = stream else {
             let text = format!("{} cannot be kept in another way: too many streams", tablet.range.table);
@@ -341,12 +325,12 @@ impl Master {
             self.migrating.forget(tablet.range.table);
             return;
         };
-        if self.log.head_segment(stream).is_none() && self.roll(step, stream).is_none() {
+        if self.shard.log.head_segment(stream).is_none() && self.shard.roll(step, stream).is_none() {
             return;
         }
         let first_segment = match tablet.moved {
             Some(moved) if !moved.is_spoilt => moved.first_segment,
-            _ => self.log.take_first_segment(),
+            _ => self.shard.log.take_first_segment(),
         };
         let first = tablet.moved.map_or(tablet.range.first, |moved| KeyHash(moved.last.0 + 1));
         self.gather(HashRange { first, ..tablet.range });
@@ -366,7 +350,7 @@ impl Master {
 
     fn gather(&mut self, range: HashRange) {
         let by_slots = self.tablets.is_by_slots(range.table);
-        self.log.begin_gather(range, by_slots, self.config.gather_count_max);
+        self.shard.log.begin_gather(range, by_slots, self.config.gather_count_max);
     }
 
     /// Whether it has come to its end, for now or for good.
@@ -379,7 +363,7 @@ impl Master {
             moving.phase = Phase::Gathered(step.now);
         }
         if let Phase::Gathered(since) = moving.phase {
-            let is_open = |stream| self.replicator.is_head_open(stream);
+            let is_open = |stream| self.shard.replicator.is_head_open(stream);
             if is_open(moving.stream) && is_open(moving.before.0) {
                 self.begin_stretch(step.now, moving, step.view);
             } else if step.now.since(since) >= HEADS_PATIENCE {
@@ -394,7 +378,7 @@ impl Master {
         }
         if let Phase::Replicating(side) = &moving.phase {
             let side = side.clone();
-            if self.is_out_of_room(step.now, moving.stream, &side) {
+            if self.shard.is_side_starved(step.now, &side, ROOM_PATIENCE) {
                 step.effects.report(Level::Debug, "mark:migration_without_room");
                 return self.pause_migration(step, moving, "no backup has room for copies", false);
             }
@@ -409,10 +393,10 @@ impl Master {
             }
         }
         if let Phase::Entered(head) = moving.phase
-            && self.replicator.is_registered(moving.stream)
-            && self.replicator.durable(moving.stream).segment >= head
-            && self.wishes_to_move(moving).iter().all(|wish| self.replicator.is_fulfilled(*wish))
-            && (self.replicator.durable(moving.before.0) >= moving.before.1
+            && self.shard.replicator.is_registered(moving.stream)
+            && self.shard.replicator.durable(moving.stream).segment >= head
+            && self.wishes_to_move(moving).iter().all(|wish| self.shard.replicator.is_fulfilled(*wish))
+            && (self.shard.replicator.durable(moving.before.0) >= moving.before.1
                 || planted(Defect::MigratedUndurable))
         {
             moving.phase = Phase::Asking { next: step.now, asked: false };
@@ -435,7 +419,7 @@ impl Master {
     fn gather_slice(&mut self, step: &mut Step<'_>, moving: &mut Moving) -> bool {
         let tablets = &self.tablets;
         let hash_of = |table, key: &[u8]| tablets.hash(table, key).unwrap_or_default();
-        match self.log.gather_step(BUCKETS, &hash_of) {
+        match self.shard.log.gather_step(BUCKETS, &hash_of) {
             Ok(is_over) => is_over,
             Err(at) => {
                 self.wait_for_repair(step, moving, at);
@@ -445,39 +429,32 @@ impl Master {
     }
 
     fn wait_for_repair(&mut self, step: &mut Step<'_>, moving: &mut Moving, at: ramhold_log::Reference) {
-        let (segment, offset) = self.log.place_of(at);
+        let (segment, offset) = self.shard.log.place_of(at);
         moving.waits_for = Some(segment);
         self.note_damage(step, segment, offset);
     }
 
     fn begin_stretch(&mut self, now: Instant, moving: &mut Moving, view: &View) {
-        let stat = self.log.stats().find(|stat| {
+        let stat = self.shard.log.stats().find(|stat| {
             (stat.table, stat.first, stat.last)
                 == (moving.tablet.table, moving.tablet.first, moving.tablet.last)
         });
         let each = stat.map_or(1, |stat| stat.bytes / stat.records.max(1)).max(1);
         let count = (self.config.migration_stretch_bytes / each).clamp(1, STRETCH_KEYS_MAX);
-        let side = self.log.open_side_for_survivors(moving.stream, view.time(now));
-        let range = self.log.begin_stretch(side, count as usize);
+        let side = self.shard.log.open_side_for_survivors(moving.stream, view.time(now));
+        let range = self.shard.log.begin_stretch(side, count as usize);
         moving.stretch = Some((range, now));
-        moving.before.1 = self.log.head_end(moving.before.0);
-        moving.phase = Phase::Copying(Side { side, begun: Vec::new() });
+        moving.before.1 = self.shard.log.head_end(moving.before.0);
+        moving.phase = Phase::Copying(SideLog::new(moving.stream, side, moving.first_segment));
     }
 
     fn copy_slice(&mut self, step: &mut Step<'_>, moving: &mut Moving) -> bool {
         let tablets = &self.tablets;
         let hash_of = |table, key: &[u8]| tablets.hash(table, key).unwrap_or_default();
-        let copied = self.log.copy_step(HASHES, &hash_of);
+        let copied = self.shard.log.copy_step(HASHES, &hash_of);
         let Phase::Copying(side) = &mut moving.phase else { return false };
-        let segments: Vec<SegmentId> = self.log.side_segments(side.side).collect();
-        for segment in
-            segments.into_iter().filter(|segment| !side.begun.contains(segment)).collect::<Vec<_>>()
-        {
-            let tail = LogSegments(&self.log).tail(segment).expect("side segments are in memory");
-            self.replicator.side_begun(moving.stream, segment, tail);
-            side.begun.push(segment);
-        }
-        self.side_appended = true;
+        self.shard.begin_side_segments(side, usize::MAX);
+        self.shard.side_appended = true;
         match copied {
             Ok(false) => {}
             Ok(true) => {
@@ -497,35 +474,23 @@ impl Master {
         false
     }
 
-    fn is_out_of_room(&self, now: Instant, stream: StreamId, side: &Side) -> bool {
-        let held = self.heads_held.get(&stream);
-        let refused =
-            side.begun.iter().chain(held).filter_map(|segment| self.replicator.refused_since(*segment));
-        let head = self.replicator.head_refused_since(stream);
-        refused.chain(head).any(|since| now.since(since) >= ROOM_PATIENCE)
+    fn may_enter_stretch(&self, moving: &Moving, side: &SideLog) -> bool {
+        self.shard.is_side_whole(side)
+            && self.wishes_to_move(moving).iter().all(|wish| self.shard.replicator.is_fulfilled(*wish))
+            && self.shard.has_frames_to_enter(side)
     }
 
-    fn may_enter_stretch(&self, moving: &Moving, side: &Side) -> bool {
-        let from = head_from(&side.begun, moving.first_segment);
-        let is_whole = side.begun.iter().all(|segment| self.replicator.is_complete(*segment));
-        is_whole
-            && self.wishes_to_move(moving).iter().all(|wish| self.replicator.is_fulfilled(*wish))
-            && self.replicator.is_head_open(moving.stream)
-            && self.held_from(moving.stream, from).is_some_and(|held| self.replicator.is_held(held))
-    }
-
-    fn enter_stretch(&mut self, step: &mut Step<'_>, moving: &mut Moving, side: Side) -> bool {
-        let needed = self.opening_bytes(moving.stream, side.begun.len()) + self.config.cleaning_reserve_bytes;
-        if self.log.usage().free_bytes < needed {
+    fn enter_stretch(&mut self, step: &mut Step<'_>, moving: &mut Moving, side: SideLog) -> bool {
+        let needed =
+            self.shard.opening_bytes(moving.stream, side.begun.len()) + self.config.cleaning_reserve_bytes;
+        if self.shard.log.usage().free_bytes < needed {
             step.effects.report(Level::Debug, "mark:migration_without_memory");
             return self.pause_migration(step, moving, NO_MEMORY, false);
         }
         self.migrating.failures.remove(&moving.start());
-        let from = head_from(&side.begun, moving.first_segment);
-        let held = self.held_from(moving.stream, from).expect("it was looked up before");
-        self.log.keep_stretch();
-        self.log.enter_side(side.side);
-        side.begun.iter().for_each(|segment| self.replicator.settled(*segment));
+        let held = self.shard.head_held(&side).expect("it was looked up before");
+        self.shard.log.keep_stretch();
+        self.shard.enter_side(&side);
         match self.roll_held(step, moving.stream, held) {
             Some(head) => {
                 moving.phase = Phase::Entered(head);
@@ -534,7 +499,7 @@ impl Master {
             }
             None => {
                 // Its digest has outgrown a segment. The next one will name copies that do not count.
-                self.log.end_migration();
+                self.shard.log.end_migration();
                 if let Some(moved) = self.tablets.exact_mut(moving.tablet).and_then(|t| t.moved.as_mut()) {
                     moved.is_spoilt = true;
                 }
@@ -583,7 +548,7 @@ impl Master {
     /// The stretch lies in the new stream now.
     fn lead_stretch(&mut self, moving: &mut Moving, effects: &mut Effects) {
         let Some((range, _)) = moving.stretch else { return };
-        self.log.lead_to_results();
+        self.shard.log.lead_to_results();
         let tablet = self.tablets.exact_mut(moving.tablet).expect("looked at before");
         tablet.moved = Some(Moved {
             last: range.last,
@@ -598,7 +563,7 @@ impl Master {
     }
 
     fn lead_slice(&mut self, step: &mut Step<'_>, moving: &mut Moving) -> bool {
-        match self.log.lead_step(HASHES) {
+        match self.shard.log.lead_step(HASHES) {
             Ok(false) => return false,
             Ok(true) => {}
             Err(at) => {
@@ -611,7 +576,7 @@ impl Master {
         moving.longest = moving.longest.max(step.now.since(since));
         moving.phase = Phase::Gathering;
         if range.last < moving.tablet.last {
-            if self.log.gathered().is_none() {
+            if self.shard.log.gathered().is_none() {
                 self.gather(HashRange { first: KeyHash(range.last.0 + 1), ..moving.tablet });
             }
             return false;
@@ -659,7 +624,7 @@ impl Master {
             _ if planted(Defect::MigratedUnflushed) => Vec::new(),
             Phase::Replicating(side) => side.begun.iter().map(|segment| FlushWish::Whole(*segment)).collect(),
             Phase::Entered(head) => {
-                let opening = self.log.segment(*head).map_or(0, |head| head.opening_bytes);
+                let opening = self.shard.log.segment(*head).map_or(0, |head| head.opening_bytes);
                 vec![FlushWish::UpTo(moving.stream, Position { segment: *head, offset: opening })]
             }
             _ => Vec::new(),
@@ -676,10 +641,10 @@ impl Master {
             let tablets = &self.tablets;
             let hash_of = |table, key: &[u8]| tablets.hash(table, key).unwrap_or_default();
             // Nothing leads into it, so that one step is all.
-            let left = self.log.abandon_side_step(side.side, Cursor::default(), 1, &hash_of);
+            let left = self.shard.log.abandon_side_step(side.side, Cursor::default(), 1, &hash_of);
             assert!(left.is_none(), "the index does not know of copies");
-            side.begun.iter().for_each(|segment| self.replicator.abandon(*segment));
+            self.shard.abandon_side(side);
         }
-        self.log.end_migration();
+        self.shard.log.end_migration();
     }
 }

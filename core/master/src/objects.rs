@@ -45,7 +45,7 @@ impl Master {
                 return self.refuse(from, header, status, step.effects);
             }
         };
-        let found = match self.log.lookup(request.table, hash, request.key) {
+        let found = match self.shard.log.lookup(request.table, hash, request.key) {
             Ok(found) => found.filter(|found| is_object(found) && !is_over),
             Err(unreadable) => {
                 let status = self.unreadable(step, unreadable);
@@ -60,7 +60,7 @@ impl Master {
         if planted(Defect::ReadEarly) && found.is_some() {
             position = Position::default();
         }
-        if position > self.durable(tablet.stream) && self.is_crowded(tablet.stream) {
+        if position > self.shard.durable(tablet.stream) && self.is_crowded(tablet.stream) {
             return self.refuse(from, header, Status::TooMany, step.effects);
         }
         if let Some(status) = refusal {
@@ -76,7 +76,7 @@ impl Master {
             ReadReply::encode_head(out, found.version, found.time, found.expires);
             found.value.append_to(out);
         };
-        if position <= self.replicator.durable(tablet.stream) && is_leased {
+        if position <= self.shard.replicator.durable(tablet.stream) && is_leased {
             self.multis.answer(from, header, Status::Ok, write, step.effects);
         } else {
             let mut bytes = Vec::new();
@@ -104,7 +104,7 @@ impl Master {
         if let Err(status) = self.expire_if_over(step, &tablet, request.table, hash, request.key) {
             return self.refuse(from, header, status, step.effects);
         }
-        let found = match self.log.lookup(request.table, hash, request.key) {
+        let found = match self.shard.log.lookup(request.table, hash, request.key) {
             Ok(found) => found,
             // Who does not care what was there may write anew.
             Err(Unreadable::Lost) if request.rules == RejectRules::default() => None,
@@ -155,7 +155,7 @@ impl Master {
         let written = self.append(step, tablet, Purpose::Ordinary, |master, is_moved| {
             let replaces =
                 if is_moved { master.found_again(object.table, result.hash, object.key)? } else { replaces };
-            master.log.write(tablet.stream, Purpose::Ordinary, result.hash, object, replaces, logged)
+            master.shard.log.write(tablet.stream, Purpose::Ordinary, result.hash, object, replaces, logged)
         });
         match written {
             Ok(written) => {
@@ -187,7 +187,7 @@ impl Master {
         if let Err(status) = self.expire_if_over(step, &tablet, request.table, hash, request.key) {
             return self.refuse(from, header, status, step.effects);
         }
-        let found = match self.log.lookup(request.table, hash, request.key) {
+        let found = match self.shard.log.lookup(request.table, hash, request.key) {
             Ok(found) => found.filter(is_object),
             // Who does not care what was there has it removed with this.
             Err(Unreadable::Lost) if request.rules == RejectRules::default() => None,
@@ -203,7 +203,7 @@ impl Master {
             // Refused by the rules, or nothing there: then there is nothing to do.
             let status = checked.err().unwrap_or(Status::Ok);
             if current.is_none() && status == Status::Ok {
-                self.log.forgive_key(request.table, hash);
+                self.shard.log.forgive_key(request.table, hash);
             }
             let result = result(status, current.unwrap_or_default());
             return self.settle(step, &tablet, Purpose::Freeing, &result, from, header);
@@ -240,15 +240,16 @@ impl Master {
         }
         if result.lease.is_none() {
             // Nobody will ask again: it tells what is there, as a read does.
-            let position = self.log.head_end(tablet.stream);
+            let position = self.shard.log.head_end(tablet.stream);
             return self.answer_read(step, tablet.stream, position, from, header, answer);
         }
         if planted(Defect::RefusalNotLogged) {
-            let position = self.log.head_end(tablet.stream);
+            let position = self.shard.log.head_end(tablet.stream);
             return self.answer_mutation(tablet, position, from, header, answer, step.effects);
         }
-        let written =
-            self.append(step, tablet, purpose, |master, _| master.log.refuse(tablet.stream, purpose, result));
+        let written = self.append(step, tablet, purpose, |master, _| {
+            master.shard.log.refuse(tablet.stream, purpose, result)
+        });
         match written {
             Ok(written) => self.answer_mutation(tablet, written.position, from, header, answer, step.effects),
             Err(status) => self.refuse(from, header, status, step.effects),
@@ -257,7 +258,7 @@ impl Master {
 
     pub(crate) fn keep_if_unreplicated(&mut self, tablet: &Tablet, result: &RpcResult) {
         if tablet.unreplicated && !result.lease.is_none() {
-            self.log.keep_result(result);
+            self.shard.log.keep_result(result);
         }
     }
 
@@ -277,10 +278,10 @@ impl Master {
         let removal = Removal { table, key, version, time: step.view.time(step.now).seconds() };
         let written = self.append(step, tablet, Purpose::Freeing, |master, is_moved| {
             let at = if is_moved { master.found_again(table, hash, key)?.unwrap_or(at) } else { at };
-            master.log.remove(tablet.stream, hash, &removal, at, result)
+            master.shard.log.remove(tablet.stream, hash, &removal, at, result)
         })?;
         if !tablet.unreplicated {
-            self.appended = true;
+            self.shard.appended = true;
             let key = parked_key(table, hash);
             self.parked.entry(tablet.stream).or_default().remember_removal(written.position, key);
         }
@@ -301,10 +302,10 @@ impl Master {
         if planted(Defect::ExpiredServed) {
             return Ok(());
         }
-        if self.log.peek_expiry(table, hash, key).is_none_or(|end| end > step.view.time(step.now)) {
+        if self.shard.log.peek_expiry(table, hash, key).is_none_or(|end| end > step.view.time(step.now)) {
             return Ok(());
         }
-        let found = match self.log.lookup(table, hash, key) {
+        let found = match self.shard.log.lookup(table, hash, key) {
             Ok(found) => found.filter(is_object),
             Err(unreadable) => return Err(self.unreadable(step, unreadable)),
         };
@@ -343,7 +344,7 @@ impl Master {
     pub(crate) fn next_version(&self, tablet: &Tablet, current: Option<Version>) -> Version {
         match current {
             Some(version) => version.next().max(tablet.version_floor),
-            None => self.log.safe_version().max(tablet.version_floor),
+            None => self.shard.log.safe_version().max(tablet.version_floor),
         }
     }
 
@@ -383,12 +384,12 @@ impl Master {
             Err(Status::OutOfMemory) => {}
             outcome => return outcome,
         }
-        if self.cleaning_runs {
+        if self.shard.cleaning_runs {
             // A pass that removes what is over does not begin others.
             return Err(Status::Retry);
         }
-        self.cleaning.has_refused = !self.clean_for_room(step, purpose);
-        if self.cleaning.has_refused {
+        self.shard.cleaning.has_refused = !self.clean_for_room(step, purpose);
+        if self.shard.cleaning.has_refused {
             // What was recovered can be cleaned as soon as devices have it.
             return Err(if self.has_unsettled() { Status::Retry } else { Status::OutOfMemory });
         }
@@ -412,7 +413,7 @@ impl Master {
             Err(AppendRefusal::TooLarge) => return Err(Status::ValueTooLarge),
             Err(AppendRefusal::Unreadable(what)) => return Err(self.unreadable(step, what)),
         }
-        self.roll(step, tablet.stream).ok_or(Status::OutOfMemory)?;
+        self.shard.roll(step, tablet.stream).ok_or(Status::OutOfMemory)?;
         group(self).map_err(|refusal| match refusal {
             AppendRefusal::HeadFull | AppendRefusal::TooLarge => Status::ValueTooLarge,
             AppendRefusal::OutOfMemory => Status::OutOfMemory,
@@ -427,7 +428,7 @@ impl Master {
         hash: KeyHash,
         key: &[u8],
     ) -> Result<Option<Reference>, AppendRefusal> {
-        match self.log.lookup(table, hash, key) {
+        match self.shard.log.lookup(table, hash, key) {
             Ok(found) => Ok(found.map(|found| found.at)),
             Err(Unreadable::Lost) => Ok(None),
             Err(damaged @ Unreadable::Damaged(_)) => Err(AppendRefusal::Unreadable(damaged)),
@@ -446,7 +447,7 @@ impl Master {
         if tablet.unreplicated {
             self.send(to, request, &answer, effects);
         } else {
-            self.appended = true;
+            self.shard.appended = true;
             self.answer_when_durable(tablet.stream, position, to, request, answer, effects);
         }
     }

@@ -148,7 +148,7 @@ impl Master {
         answer: Answer,
         effects: &mut Effects,
     ) {
-        if position <= self.durable(stream) || planted(Defect::AnsweredEarly) {
+        if position <= self.shard.durable(stream) || planted(Defect::AnsweredEarly) {
             return self.send(to, request, &answer, effects);
         }
         self.park(stream, position, Needs::Durable, to, request, answer);
@@ -165,10 +165,10 @@ impl Master {
         request: &Header,
         answer: Answer,
     ) {
-        if position <= self.durable(stream) || planted(Defect::AnsweredEarly) {
+        if position <= self.shard.durable(stream) || planted(Defect::AnsweredEarly) {
             return self.answer_when_leased(step, step.now, to, request, answer);
         }
-        if self.is_blocked(step.now, stream) {
+        if self.shard.is_blocked(step.now, stream) {
             return self.refuse(to, request, Status::Retry, step.effects);
         }
         self.park(stream, position, Needs::DurableAndLease, to, request, answer);
@@ -201,8 +201,9 @@ impl Master {
     pub(crate) fn release_parked(&mut self, step: &mut Step<'_>) {
         self.multis.now = step.now;
         let mut reads = Vec::new();
-        let waits_in_vain =
-            |stream: &StreamId, parked: &Parked| parked.read_count > 0 && self.is_blocked(step.now, *stream);
+        let waits_in_vain = |stream: &StreamId, parked: &Parked| {
+            parked.read_count > 0 && self.shard.is_blocked(step.now, *stream)
+        };
         let blocked: Vec<StreamId> = self
             .parked
             .iter()
@@ -213,7 +214,7 @@ impl Master {
             if parked.queue.is_empty() && parked.removes.is_empty() {
                 continue;
             }
-            let durable = self.replicator.durable(*stream);
+            let durable = self.shard.replicator.durable(*stream);
             while parked.queue.front().is_some_and(|w| w.position <= durable) {
                 let waiting = parked.queue.pop_front().expect("looked at above");
                 parked.bytes -= waiting.answer.bytes();

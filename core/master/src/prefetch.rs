@@ -63,7 +63,7 @@ impl Wanted<'_> {
     /// What one look-up alone needs is fetched as fast by itself.
     pub fn fetch(&mut self) {
         if self.count > 1 {
-            self.master.log.prefetch(&self.keys[..self.count]);
+            self.master.shard.log.prefetch(&self.keys[..self.count]);
         }
         self.count = 0;
     }

@@ -95,7 +95,7 @@ impl Master {
         if lease.length.is_none() {
             return true;
         }
-        lease.until = lease.known_until(&self.replicator);
+        lease.until = lease.known_until(&self.shard.replicator);
         if lease.look_at == Instant::FAR {
             lease.look_at = now;
         }
@@ -152,10 +152,10 @@ impl Master {
             self.read_lease.look_at = Instant::FAR;
             return;
         }
-        self.replicator.keep_granted(step.now, length / 8, step.view, step.effects);
+        self.shard.replicator.keep_granted(step.now, length / 8, step.view, step.effects);
         let lease = &mut self.read_lease;
         lease.look_at = step.now + length / 4;
-        let since = self.replicator.granted_since().max(lease.coordinator);
+        let since = self.shard.replicator.granted_since().max(lease.coordinator);
         let is_fresh = since.is_some_and(|since| step.now.since(since) < length / 2);
         if is_fresh || lease.is_asking || step.now < lease.ask_at {
             return;

@@ -84,16 +84,16 @@ impl Scrub {
 
 impl Master {
     pub(crate) fn scrub_deadline(&self) -> Option<Instant> {
-        self.scrub.deadline(self.config.scrub_bytes_per_second)
+        self.shard.scrub.deadline(self.config.scrub_bytes_per_second)
     }
 
     /// What to answer when it cannot be told what a key has. Begins the repair.
     pub(crate) fn unreadable(&mut self, step: &mut Step<'_>, unreadable: Unreadable) -> Status {
         let Unreadable::Damaged(at) = unreadable else { return Status::Corrupt };
-        let (segment, offset) = self.log.place_of(at);
+        let (segment, offset) = self.shard.log.place_of(at);
         self.note_damage(step, segment, offset);
         self.advance_repairs(step);
-        match self.scrub.repairs.get(&segment) {
+        match self.shard.scrub.repairs.get(&segment) {
             Some(repair) if repair.rounds >= ROUNDS_PATIENT || repair.loss.is_some() => Status::Corrupt,
             _ => Status::Retry,
         }
@@ -101,11 +101,11 @@ impl Master {
 
     /// An entry of a segment does not hold.
     pub(crate) fn note_damage(&mut self, step: &mut Step<'_>, segment: SegmentId, offset: u32) {
-        if self.scrub.is_damaged(segment) {
+        if self.shard.scrub.is_damaged(segment) {
             return;
         }
-        let Some(stream) = self.log.segment(segment).map(|segment| segment.stream) else { return };
-        self.scrub.counters.damaged += 1;
+        let Some(stream) = self.shard.log.segment(segment).map(|segment| segment.stream) else { return };
+        self.shard.scrub.counters.damaged += 1;
         step.effects.report(Level::Error, format!("{segment} of {stream} is damaged in memory at {offset}"));
         let repair = Repair {
             stream,
@@ -117,13 +117,13 @@ impl Master {
             pause: PAUSE_FIRST,
             loss: None,
         };
-        self.scrub.repairs.insert(segment, repair);
+        self.shard.scrub.repairs.insert(segment, repair);
     }
 
     /// A backup says that what it was sent of a segment is not what was appended. Reads all of the segment.
     pub(crate) fn look_for_damage(&mut self, step: &mut Step<'_>, segment: SegmentId) {
-        if !self.scrub.is_damaged(segment)
-            && let Some(offset) = self.log.damage_in(segment)
+        if !self.shard.scrub.is_damaged(segment)
+            && let Some(offset) = self.shard.log.damage_in(segment)
         {
             self.note_damage(step, segment, offset);
         }
@@ -131,36 +131,37 @@ impl Master {
 
     /// Whether nothing that was acknowledged depends on what stands in a segment from `offset` on.
     fn is_unacknowledged(&self, segment: SegmentId, offset: u32) -> bool {
-        let Some(info) = self.log.segment(segment) else { return true };
+        let Some(info) = self.shard.log.segment(segment) else { return true };
         // What is in a side log is elsewhere too until that is entered, and then on all its backups.
-        info.side.is_some() || Position { segment, offset } >= self.durable(info.stream)
+        info.side.is_some() || Position { segment, offset } >= self.shard.durable(info.stream)
     }
 
     pub(crate) fn advance_repairs(&mut self, step: &mut Step<'_>) {
-        let due = self.scrub.repairs.iter().filter(|(_, it)| it.asking.is_none() && it.next <= step.now);
+        let due =
+            self.shard.scrub.repairs.iter().filter(|(_, it)| it.asking.is_none() && it.next <= step.now);
         let due: Vec<SegmentId> = due.map(|(segment, _)| *segment).collect();
         for segment in due {
-            let Some(mut repair) = self.scrub.repairs.remove(&segment) else { continue };
+            let Some(mut repair) = self.shard.scrub.repairs.remove(&segment) else { continue };
             if self.advance_repair(step, segment, &mut repair) {
-                self.scrub.repairs.insert(segment, repair);
+                self.shard.scrub.repairs.insert(segment, repair);
             }
         }
     }
 
     /// Whether there is something left to do.
     fn advance_repair(&mut self, step: &mut Step<'_>, segment: SegmentId, repair: &mut Repair) -> bool {
-        if self.log.segment(segment).is_none() {
+        if self.shard.log.segment(segment).is_none() {
             return false;
         }
-        if self.replicator.replica_count(repair.stream) == 0 {
+        if self.shard.replicator.replica_count(repair.stream) == 0 {
             return self.give_up_damage(step, segment, repair);
         }
-        let asking = self.scrub.repairs.values().filter(|other| other.asking.is_some()).count();
+        let asking = self.shard.scrub.repairs.values().filter(|other| other.asking.is_some()).count();
         if asking >= ASKING_COUNT_MAX {
             repair.next = step.now + PAUSE_FIRST;
             return true;
         }
-        let untried = self.replicator.replicas_of(segment).find_map(|seen| {
+        let untried = self.shard.replicator.replicas_of(segment).find_map(|seen| {
             let may_help = seen.certified > 0 && !repair.tried.contains(&seen.backup);
             let address = step.view.list.address(seen.backup).filter(|_| may_help)?;
             Some((seen.backup, seen.epoch, address))
@@ -172,7 +173,7 @@ impl Master {
         });
         let Some((backup, epoch, address)) = untried else {
             repair.rounds += 1;
-            let damage = self.log.damage_in(segment).filter(|_| repair.rounds >= ROUNDS_PATIENT);
+            let damage = self.shard.log.damage_in(segment).filter(|_| repair.rounds >= ROUNDS_PATIENT);
             if damage.is_some_and(|offset| self.is_unacknowledged(segment, offset)) {
                 self.events.push(Event::Beyond(segment));
             } else if repair.rounds == ROUNDS_PATIENT {
@@ -202,7 +203,8 @@ impl Master {
     /// A backup's answer: the bytes of its replica, if it has them.
     pub(crate) fn on_read_back(&mut self, step: &mut Step<'_>, read: ReadBack, status: Status, body: &[u8]) {
         let ReadBack { segment, backup } = read;
-        let Some(repair) = self.scrub.repairs.get_mut(&segment).filter(|r| r.asking == Some(backup)) else {
+        let Some(repair) = self.shard.scrub.repairs.get_mut(&segment).filter(|r| r.asking == Some(backup))
+        else {
             return;
         };
         repair.asking = None;
@@ -223,21 +225,22 @@ impl Master {
         }
         let tablets = &self.tablets;
         let hash_of = |table: TableId, key: &[u8]| tablets.hash(table, key).unwrap_or_default();
-        if self.log.segment(segment).is_some() && self.log.repair(segment, body, &hash_of) == Repaired::Unfit
+        if self.shard.log.segment(segment).is_some()
+            && self.shard.log.repair(segment, body, &hash_of) == Repaired::Unfit
         {
             return repair.tried.push(backup);
         }
-        let repair = self.scrub.repairs.remove(&segment).expect("it was found above");
+        let repair = self.shard.scrub.repairs.remove(&segment).expect("it was found above");
         for corrupt in repair.corrupt.into_iter().filter(|corrupt| *corrupt != backup) {
-            self.replicator.on_corrupt(step.now, segment, corrupt);
+            self.shard.replicator.on_corrupt(step.now, segment, corrupt);
         }
-        self.scrub.counters.repaired += 1;
+        self.shard.scrub.counters.repaired += 1;
         step.effects.report(Level::Info, format!("{segment} is whole again, from its replica on {backup}"));
         step.effects.report(Level::Debug, "mark:repaired");
     }
 
     pub(crate) fn on_read_back_unanswered(&mut self, now: Instant, read: ReadBack) {
-        if let Some(repair) = self.scrub.repairs.get_mut(&read.segment)
+        if let Some(repair) = self.shard.scrub.repairs.get_mut(&read.segment)
             && repair.asking == Some(read.backup)
         {
             repair.asking = None;
@@ -249,16 +252,16 @@ impl Master {
     /// Nobody else has it. Whether there is something left to do.
     fn give_up_damage(&mut self, step: &mut Step<'_>, segment: SegmentId, repair: &mut Repair) -> bool {
         let loss = repair.loss.get_or_insert_with(|| Lost::new(segment));
-        if !self.log.may_lose(segment) {
+        if !self.shard.log.may_lose(segment) {
             repair.next = step.now + repair.pause;
             repair.pause = (repair.pause * 2).min(PAUSE_MAX);
             return true;
         }
         let tablets = &self.tablets;
         let hash_of = |table: TableId, key: &[u8]| tablets.hash(table, key).unwrap_or_default();
-        let is_done = self.log.lose_step(loss, LOSS_BUCKETS, &hash_of);
+        let is_done = self.shard.log.lose_step(loss, LOSS_BUCKETS, &hash_of);
         if loss.objects > 0
-            && let Some(stream) = self.log.segment(segment).map(|segment| segment.stream)
+            && let Some(stream) = self.shard.log.segment(segment).map(|segment| segment.stream)
         {
             self.tablets.note_losses(stream);
         }
@@ -267,8 +270,8 @@ impl Master {
         }
         if loss.objects > 0 {
             // Nobody knows their versions; they are among those that were handed out.
-            self.log.raise_safe_version(self.ceiling.needed.next());
-            self.scrub.counters.lost += loss.objects;
+            self.shard.log.raise_safe_version(self.ceiling.needed.next());
+            self.shard.scrub.counters.lost += loss.objects;
         }
         let objects = loss.objects;
         step.effects.report(Level::Error, format!("{segment} had no replicas: objects lost: {objects}"));
@@ -278,23 +281,23 @@ impl Master {
     /// Verifies a slice of the log when one is due and there is nothing else to do.
     pub(crate) fn scrub_when_idle(&mut self, step: &mut Step<'_>) {
         let rate = self.config.scrub_bytes_per_second;
-        if rate == 0 || self.busy || self.scrub.slice_at > step.now {
+        if rate == 0 || self.busy || self.shard.scrub.slice_at > step.now {
             return;
         }
-        if self.scrub.cursor == ScrubCursor::default() {
-            self.scrub.round_begun = step.now;
+        if self.shard.scrub.cursor == ScrubCursor::default() {
+            self.shard.scrub.round_begun = step.now;
         }
-        let scrubbed = self.log.scrub_step(&mut self.scrub.cursor, SLICE_BYTES);
-        self.scrub.counters.bytes += scrubbed.bytes;
-        self.scrub.slice_at =
+        let scrubbed = self.shard.log.scrub_step(&mut self.shard.scrub.cursor, SLICE_BYTES);
+        self.shard.scrub.counters.bytes += scrubbed.bytes;
+        self.shard.scrub.slice_at =
             step.now + Duration::from_nanos(SLICE_BYTES.saturating_mul(1_000_000_000) / rate);
         if let Some((segment, offset)) = scrubbed.damaged {
             self.note_damage(step, segment, offset);
         }
         if scrubbed.is_round_over {
-            self.scrub.counters.rounds += 1;
-            self.scrub.slice_at =
-                self.scrub.slice_at.max(self.scrub.round_begun + self.config.scrub_round_min);
+            self.shard.scrub.counters.rounds += 1;
+            self.shard.scrub.slice_at =
+                self.shard.scrub.slice_at.max(self.shard.scrub.round_begun + self.config.scrub_round_min);
         }
     }
 }

@@ -14,9 +14,10 @@ mod entering;
 mod fetching;
 
 use crate::settling::Settling;
+use crate::shard::SideLog;
 use crate::streams::Sweep;
 use crate::tablets::{Tablet, TabletState};
-use crate::{Context, LogSegments, Master};
+use crate::{Context, Master};
 pub(crate) use fetching::Fetch;
 use fetching::{Fetching, Source, micros};
 use ramhold_base::limits::REPLICA_COUNT_MAX;
@@ -26,7 +27,6 @@ use ramhold_base::{
     Version,
 };
 use ramhold_log::{Cursor, HashRange, Ranges, SideId};
-use ramhold_replication::Segments;
 use ramhold_wire::membership::Durability;
 use ramhold_wire::recovery::{Assignment, PartitionRange, Recover, Recovered, RecoveryOutcome, ReplayTimes};
 use ramhold_wire::{Header, Step, decode, reply, request};
@@ -102,7 +102,7 @@ pub(crate) struct PartitionReplay {
     /// Who takes in what.
     intake: Ranges<SideId>,
     /// A side log for each stream that takes something in, and its segments that the replicator knows.
-    sides: Vec<Side>,
+    sides: Vec<SideLog>,
     /// The stream of each of `mine`.
     streams: Vec<StreamId>,
     first_segment: SegmentId,
@@ -127,31 +127,6 @@ pub(crate) struct PartitionReplay {
     has_turn: bool,
     /// What devices are to have, once it is entered.
     settling: Settling,
-}
-
-#[derive(Debug)]
-struct Side {
-    stream: StreamId,
-    side: SideId,
-    /// Of the ranges that are replayed.
-    first_segment: SegmentId,
-    begun: Vec<SegmentId>,
-    /// Those of the others whose replicas were given back for want of frames.
-    put_off: BTreeSet<SegmentId>,
-}
-
-impl Side {
-    /// The oldest head with which it may be entered.
-    fn head_from(&self) -> SegmentId {
-        head_from(&self.begun, self.first_segment)
-    }
-}
-
-/// The oldest head with which side segments may be entered: newer than they are, and, though there may be none, not before
-/// the first segment of their ranges, or what is written to those into that head would not count.
-pub(crate) fn head_from(begun: &[SegmentId], first_segment: SegmentId) -> SegmentId {
-    let behind = begun.iter().map(|segment| segment.next()).max();
-    behind.unwrap_or_default().max(first_segment)
 }
 
 impl PartitionReplay {
@@ -320,13 +295,13 @@ impl Master {
         }
         let mut streams = Vec::new();
         for range in &mine {
-            let stream = match self.stream_for(range.durability, range.replicas) {
+            let stream = match self.shard.stream_for(range.durability, range.replicas) {
                 Ok(stream) => stream,
                 Err(status) => return status,
             };
-            let is_new = self.log.head_segment(stream).is_none();
+            let is_new = self.shard.log.head_segment(stream).is_none();
             // One that goes live early has one rolled in any case.
-            if is_new && !recover.early && self.roll(step, stream).is_none() {
+            if is_new && !recover.early && self.shard.roll(step, stream).is_none() {
                 return Status::OutOfMemory;
             }
             streams.push(stream);
@@ -337,24 +312,23 @@ impl Master {
                 None => return Status::OutOfMemory,
             }
         } else {
-            self.log.take_first_segment()
+            self.shard.log.take_first_segment()
         };
-        let mut sides: Vec<Side> = Vec::new();
+        let mut sides: Vec<SideLog> = Vec::new();
         for stream in &streams {
             if !sides.iter().any(|s| s.stream == *stream) {
                 let time = step.view.time(step.now);
                 // What goes live before it is replicated is durable in the dead log.
                 let side = if recover.early {
-                    self.log.open_side_for_survivors(*stream, time)
+                    self.shard.log.open_side_for_survivors(*stream, time)
                 } else {
-                    self.log.open_side(*stream, time)
+                    self.shard.log.open_side(*stream, time)
                 };
-                let (begun, put_off) = (Vec::new(), BTreeSet::new());
-                sides.push(Side { stream: *stream, side, first_segment, begun, put_off });
+                sides.push(SideLog::new(*stream, side, first_segment));
             }
         }
         for (range, stream) in mine.iter().zip(&streams) {
-            self.log.track(hash_range(range));
+            self.shard.log.track(hash_range(range));
             let tablet = Tablet {
                 range: hash_range(range),
                 state: TabletState::Recovering,
@@ -410,7 +384,7 @@ impl Master {
     }
 
     pub(crate) fn advance_replays(&mut self, step: &mut Step<'_>) {
-        self.log.expect_keys(self.replays.values().map(PartitionReplay::keys_expected).sum());
+        self.shard.log.expect_keys(self.replays.values().map(PartitionReplay::keys_expected).sum());
         let keys: Vec<PartitionKey> = self.replays.keys().copied().collect();
         for key in keys {
             let Some(mut replay) = self.replays.remove(&key) else { continue };
@@ -441,16 +415,17 @@ impl Master {
         if let Phase::Finishing { side, cursor } = replay.phase {
             match replay.sides.get(side) {
                 Some(entry) => {
-                    replay.phase = match self.log.finish_replay_step(entry.side, cursor, SWEEP_BUCKETS) {
+                    replay.phase = match self.shard.log.finish_replay_step(entry.side, cursor, SWEEP_BUCKETS)
+                    {
                         Some(cursor) => Phase::Finishing { side, cursor },
                         None => Phase::Finishing { side: side + 1, cursor: Cursor::default() },
                     };
                 }
                 // More keys were expected than came.
-                None if self.log.shrink_index(INDEX_STEPS) => {}
+                None if self.shard.log.shrink_index(INDEX_STEPS) => {}
                 None => {
                     for entry in &replay.sides {
-                        self.log.close_side(entry.side);
+                        self.shard.log.close_side(entry.side);
                     }
                     if replay.early {
                         self.raise_safe_version(replay);
@@ -475,7 +450,7 @@ impl Master {
         }
         if let Phase::Entered { heads } = &replay.phase {
             let durable = heads.iter().all(|(stream, head)| {
-                self.replicator.is_registered(*stream) && self.durable(*stream).segment >= *head
+                self.shard.replicator.is_registered(*stream) && self.shard.durable(*stream).segment >= *head
             });
             if durable && replay.is_live {
                 self.begin_settling(std::mem::take(&mut replay.settling), true);
@@ -493,22 +468,21 @@ impl Master {
             let tablets = &self.tablets;
             let hash_of = |table, key: &[u8]| tablets.hash(table, key).unwrap_or_default();
             match replay.sides.get(*side) {
-                Some(entry) => match self.log.abandon_side_step(entry.side, *cursor, SWEEP_BUCKETS, &hash_of)
-                {
-                    Some(next) => *cursor = next,
-                    None => {
-                        for segment in &entry.begun {
-                            self.replicator.abandon(*segment);
+                Some(entry) => {
+                    match self.shard.log.abandon_side_step(entry.side, *cursor, SWEEP_BUCKETS, &hash_of) {
+                        Some(next) => *cursor = next,
+                        None => {
+                            self.shard.abandon_side(entry);
+                            *side += 1;
+                            *cursor = Cursor::default();
                         }
-                        *side += 1;
-                        *cursor = Cursor::default();
                     }
-                },
+                }
                 None => {
                     let failure = std::mem::take(failure);
                     for range in &replay.mine {
                         self.tablets.remove(hash_range(range));
-                        self.log.untrack(hash_range(range));
+                        self.shard.log.untrack(hash_range(range));
                     }
                     step.effects.report(Level::Debug, "mark:recovery_abandoned");
                     replay.phase = Phase::Failed { next: step.now, asked: false, failure };
@@ -533,15 +507,15 @@ impl Master {
             return Some(first);
         }
         let more = if self.sweeps.is_empty() { EARLY_FIRSTS } else { 0 };
-        let first_segment = self.log.take_first_segment();
-        let ids = (0..more).map(|_| self.log.take_first_segment()).collect();
+        let first_segment = self.shard.log.take_first_segment();
+        let ids = (0..more).map(|_| self.shard.log.take_first_segment()).collect();
         let streams: BTreeSet<StreamId> = streams.iter().copied().collect();
         for stream in &streams {
-            if self.log.head_segment(*stream).is_none() {
-                self.roll(step, *stream)?;
+            if self.shard.log.head_segment(*stream).is_none() {
+                self.shard.roll(step, *stream)?;
             } else if !planted(Defect::EarlyInOldHead) {
                 // Empty heads would take frames that others lack.
-                let head = self.log.hold_head();
+                let head = self.shard.log.hold_head();
                 self.roll_held(step, *stream, head)?;
             }
         }
@@ -552,7 +526,7 @@ impl Master {
     /// Nothing that it writes has a version that the dead log may have.
     pub(super) fn raise_safe_version(&mut self, replay: &PartitionReplay) {
         if !planted(Defect::SafeVersionNotReplayed) {
-            self.log.raise_safe_version(replay.safe_version);
+            self.shard.log.raise_safe_version(replay.safe_version);
         }
     }
 
@@ -569,20 +543,10 @@ impl Master {
         }
         let most = if replay.is_live { self.live_slots() } else { usize::MAX };
         let begun = replay.sides.iter().flat_map(|side| &side.begun);
-        let mut busy = begun.filter(|segment| !self.replicator.is_complete(**segment)).take(most).count();
-        for entry in &mut replay.sides {
-            for segment in self.log.side_segments(entry.side) {
-                if busy < most && !entry.begun.contains(&segment) {
-                    busy += 1;
-                    if entry.put_off.remove(&segment) {
-                        self.replicator.resume(segment);
-                    } else {
-                        let tail = LogSegments(&self.log).tail(segment).expect("side segments are in memory");
-                        self.replicator.side_begun(entry.stream, segment, tail);
-                    }
-                    entry.begun.push(segment);
-                }
-            }
+        let mut busy =
+            begun.filter(|segment| !self.shard.replicator.is_complete(**segment)).take(most).count();
+        for side in &mut replay.sides {
+            busy += self.shard.begin_side_segments(side, most.saturating_sub(busy));
         }
     }
 
@@ -591,7 +555,7 @@ impl Master {
     fn live_slots(&self) -> usize {
         let others = self.replays.values().filter(|other| other.is_live);
         let begun = others.flat_map(|other| &other.sides).flat_map(|side| &side.begun);
-        let busy = begun.filter(|segment| !self.replicator.is_complete(**segment));
+        let busy = begun.filter(|segment| !self.shard.replicator.is_complete(**segment));
         (LIVE_SEGMENTS_MAX - busy.take(LIVE_SEGMENTS_MAX).count()).max(1)
     }
 
@@ -649,7 +613,7 @@ impl Master {
                     replay.phase = Phase::Replicating;
                     self.take_turn(step, &mut replay);
                     self.begin_side_segments(step.now, &mut replay);
-                    self.side_appended = true;
+                    self.shard.side_appended = true;
                     self.replays.insert(key, replay);
                 }
                 step.effects.report(Level::Debug, "mark:recovery_published");
@@ -687,8 +651,8 @@ impl Master {
         for range in ranges.iter().map(hash_range) {
             let hasher = self.tablets.hasher(range.table).expect("the table was entered with the range");
             self.tablets.remove(range);
-            self.log.untrack(range);
-            self.log.forget_results(range);
+            self.shard.log.untrack(range);
+            self.shard.log.forget_results(range);
             self.sweeps.push(Sweep::new(range, hasher));
         }
     }

@@ -53,9 +53,9 @@ impl Master {
         let position = if tablet.unreplicated || planted(Defect::PageEarly) {
             Position::default()
         } else {
-            self.log.head_end(tablet.stream)
+            self.shard.log.head_end(tablet.stream)
         };
-        if position > self.durable(tablet.stream) && self.is_crowded(tablet.stream) {
+        if position > self.shard.durable(tablet.stream) && self.is_crowded(tablet.stream) {
             return reply(step.effects, Peer::Conn(from), header, Status::TooMany);
         }
         step.effects.report(Level::Debug, "mark:page");
@@ -70,7 +70,7 @@ impl Master {
         request: &ScanRequest,
         tablet: &Tablet,
     ) -> Result<Vec<u8>, Status> {
-        let is_blocked = self.is_blocked(step.now, tablet.stream);
+        let is_blocked = self.shard.is_blocked(step.now, tablet.stream);
         let hasher = self.tablets.hasher(range.table).ok_or(Status::WrongOwner)?;
         let hash_of = |key: &[u8]| hasher.hash(key);
         let count_max = request.count.min(PAGE_COUNT_MAX);
@@ -81,14 +81,15 @@ impl Master {
         let mut found = Vec::new();
         let next = 'page: loop {
             found.clear();
-            let after = self.log.scan_step(range, from, BUCKETS_AT_ONCE, &hash_of, &mut found);
+            let after = self.shard.log.scan_step(range, from, BUCKETS_AT_ONCE, &hash_of, &mut found);
             let after = after.map_err(|at| self.unreadable(step, Unreadable::Damaged(at)))?;
-            if tablet.unreplicated && !request.pass_lost && self.log.has_lost_between(from, after) {
+            if tablet.unreplicated && !request.pass_lost && self.shard.log.has_lost_between(from, after) {
                 return Err(Status::Corrupt);
             }
             let is_over = |end: &ClusterTime| *end <= step.view.time(step.now);
             let over = found.iter().filter(|scanned| scanned.expires.as_ref().is_some_and(is_over));
-            let over: Vec<_> = over.map(|scanned| (scanned.hash, self.log.key_of(scanned.at).1)).collect();
+            let over: Vec<_> =
+                over.map(|scanned| (scanned.hash, self.shard.log.key_of(scanned.at).1)).collect();
             if !over.is_empty() && is_blocked {
                 // They cannot be removed durably: they are left out, if no later owner would show them.
                 let is_there =
@@ -120,7 +121,7 @@ impl Master {
                 if PAGE_HEAD_BYTES + objects.len() + bytes > PAGE_BYTES_ALWAYS as usize {
                     return Err(Status::FrameTooLarge);
                 }
-                let shown = self.log.show(scanned);
+                let shown = self.shard.log.show(scanned);
                 let fields = (shown.version, shown.time, scanned.expires);
                 encode_object_head(&mut objects, fields, scanned.key_bytes, value_bytes);
                 shown.key.append_to(&mut objects);

@@ -93,7 +93,7 @@ impl Settlings {
 impl Master {
     /// What a partition's positions wait for.
     fn wishes_to_settle(&self, position: &Unsettled) -> impl Iterator<Item = FlushWish> {
-        let opening = self.log.segment(position.head).map_or(0, |head| head.opening_bytes);
+        let opening = self.shard.log.segment(position.head).map_or(0, |head| head.opening_bytes);
         let opened = Position { segment: position.head, offset: opening };
         let segments = position.unflushed.iter().take(ASKED_COUNT).map(|id| FlushWish::Whole(*id));
         segments.chain([FlushWish::UpTo(position.stream, opened)])
@@ -112,7 +112,8 @@ impl Master {
     /// Segments of positions that R buffers had, and of which no backup has the whole now.
     pub fn lone_segments(&self) -> u64 {
         let told = self.settling.positions.iter().filter(|p| !p.is_new && !p.is_flushed);
-        let is_lone = |segment: &SegmentId| !self.replicator.replicas_of(*segment).any(|seen| seen.closed);
+        let is_lone =
+            |segment: &SegmentId| !self.shard.replicator.replicas_of(*segment).any(|seen| seen.closed);
         told.flat_map(|position| &position.segments).filter(|segment| is_lone(segment)).count() as u64
     }
 
@@ -138,10 +139,12 @@ impl Master {
     }
 
     fn is_on_devices(&self, position: &mut Unsettled) -> bool {
-        while position.unflushed.pop_front_if(|segment| self.replicator.is_flushed(*segment)).is_some() {}
+        while position.unflushed.pop_front_if(|segment| self.shard.replicator.is_flushed(*segment)).is_some()
+        {
+        }
         position.is_flushed |= planted(Defect::SettledEarly)
             || (position.unflushed.is_empty()
-                && self.wishes_to_settle(position).all(|wish| self.replicator.is_fulfilled(wish)));
+                && self.wishes_to_settle(position).all(|wish| self.shard.replicator.is_fulfilled(wish)));
         position.is_flushed
     }
 

@@ -21,17 +21,17 @@ pub struct TabletSeen {
 impl Master {
     /// Fills in this role's part.
     pub fn status_into(&self, status: &mut ProcessStatus, view: &View) {
-        let usage = self.log.usage();
+        let usage = self.shard.log.usage();
         status.log_bytes = usage.log_bytes;
         status.log_used_bytes = usage.log_bytes - usage.free_bytes;
-        status.log_live_bytes = self.log.stats().map(|s| s.bytes).sum();
+        status.log_live_bytes = self.shard.log.stats().map(|s| s.bytes).sum();
         status.index_bytes_max = self.config.index_bytes_max;
         status.index_bytes = usage.index_bytes;
-        status.objects = self.log.stats().map(|s| s.records).sum();
+        status.objects = self.shard.log.stats().map(|s| s.records).sum();
         status.tablets = self.tablets.count() as u64;
         status.reads = self.counters.reads;
         status.writes = self.counters.writes;
-        status.streams = self.replicator.status(view, |stream| self.unreplicated_bytes(stream));
+        status.streams = self.shard.replicator.status(view, |stream| self.unreplicated_bytes(stream));
         for stream in &mut status.streams {
             if !self.is_needed(stream.stream, (stream.durability, stream.replicas)) {
                 stream.waits_for = None;
@@ -39,21 +39,21 @@ impl Master {
         }
         status.recovering_partitions = self.replays.len() as u64;
         status.cleaning = Some(self.cleaning_status());
-        status.scrub = Some(self.scrub.status());
+        status.scrub = Some(self.shard.scrub.status());
         status.results = Some(ResultsStatus {
             leases: self.leases.count() as u64,
-            remembered: self.log.result_count() as u64,
+            remembered: self.shard.log.result_count() as u64,
             recalled: self.counters.recalled,
             dropped: self.counters.dropped,
         });
-        status.copying = Some(self.replicator.copying(&LogSegments(&self.log)));
+        status.copying = Some(self.shard.replicator.copying(&LogSegments(&self.shard.log)));
         let (waited, refused) = self.read_lease_counters();
         status.read_lease = Some(ReadLeaseStatus { waited, refused });
     }
 
     /// Memory that what is recovered may take: what is not live can be had by cleaning.
     pub fn room_bytes(&self) -> u64 {
-        let live: u64 = self.log.stats().map(|s| s.bytes).sum();
+        let live: u64 = self.shard.log.stats().map(|s| s.bytes).sum();
         self.config.log_bytes.saturating_sub(live + self.config.reserve_bytes)
     }
 
@@ -71,11 +71,12 @@ impl Master {
     }
 
     fn unreplicated_bytes(&self, stream: StreamId) -> u64 {
-        let durable = self.durable(stream);
-        self.log
+        let durable = self.shard.durable(stream);
+        self.shard
+            .log
             .stream_segments(stream)
             .filter(|id| *id >= durable.segment)
-            .filter_map(|id| self.log.segment(id))
+            .filter_map(|id| self.shard.log.segment(id))
             .map(|s| {
                 let done = if s.id == durable.segment { durable.offset } else { 0 };
                 u64::from(s.len_bytes.saturating_sub(done))
@@ -99,7 +100,7 @@ impl Master {
         let mut tables = FastMap::default();
         for tablet in self.tablets.all().filter(|tablet| tablet.state == crate::tablets::TabletState::Serving)
         {
-            let count = self.log.object_count(tablet.range).filter(|_| !tablet.has_losses);
+            let count = self.shard.log.object_count(tablet.range).filter(|_| !tablet.has_losses);
             let sum: &mut Option<u64> = tables.entry(tablet.range.table).or_insert(Some(0));
             *sum = sum.zip(count).map(|(sum, count)| sum + count);
         }
@@ -117,7 +118,7 @@ impl Master {
 
     /// Until when reads may be answered here, by what was granted up to now; `FAR` without read leases.
     pub fn leased_until(&self) -> Instant {
-        self.read_lease.known_until(&self.replicator)
+        self.read_lease.known_until(&self.shard.replicator)
     }
 
     /// Clients' leases that are known to live at `now`.
@@ -127,12 +128,12 @@ impl Master {
 
     /// Whether every segment has all its replicas.
     pub fn is_fully_replicated(&self) -> bool {
-        self.replicator.is_fully_replicated()
+        self.shard.replicator.is_fully_replicated()
     }
 
     /// Backups that hold a replica of this log.
     pub fn backups(&self) -> Vec<ServerId> {
-        let mut backups: Vec<ServerId> = self.replicator.replicas().map(|r| r.backup).collect();
+        let mut backups: Vec<ServerId> = self.shard.replicator.replicas().map(|r| r.backup).collect();
         backups.sort_unstable();
         backups.dedup();
         backups

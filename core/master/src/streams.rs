@@ -3,9 +3,9 @@
 use crate::Master;
 use crate::tablets::{Tablet, TabletState};
 use ramhold_base::hash::PlacementHasher;
-use ramhold_base::limits::{REPLICA_COUNT_MAX, STREAM_COUNT_MAX};
+use ramhold_base::limits::REPLICA_COUNT_MAX;
 use ramhold_base::planted::{Defect, planted};
-use ramhold_base::{ConnId, Effects, Instant, Level, Peer, Status, StreamId};
+use ramhold_base::{ConnId, Effects, Instant, Level, Peer, Status};
 use ramhold_log::{Cursor, HashRange};
 use ramhold_wire::membership::Durability;
 use ramhold_wire::table::{TabletDrop, TabletTake, TabletTaken};
@@ -69,10 +69,10 @@ impl Master {
         if self.is_sweeping(range) {
             return Err(Status::Retry);
         }
-        let stream = self.stream_for(take.durability, take.replicas)?;
-        let first_segment = self.roll(step, stream).ok_or(Status::OutOfMemory)?;
-        self.log.raise_safe_version(take.version_floor);
-        self.log.track(range);
+        let stream = self.shard.stream_for(take.durability, take.replicas)?;
+        let first_segment = self.shard.roll(step, stream).ok_or(Status::OutOfMemory)?;
+        self.shard.log.raise_safe_version(take.version_floor);
+        self.shard.log.track(range);
         self.tablets.insert(
             take.placement(),
             Tablet {
@@ -90,25 +90,10 @@ impl Master {
         Ok(range)
     }
 
-    /// The stream of a class; a new one, still without a head, if there is none.
-    pub(crate) fn stream_for(&mut self, durability: Durability, replicas: u8) -> Result<StreamId, Status> {
-        let existing = self.replicator.streams().find(|(_, d, r)| (*d, *r) == (durability, replicas));
-        if let Some((stream, _, _)) = existing {
-            return Ok(stream);
-        }
-        let count = self.replicator.streams().count();
-        if count >= usize::from(STREAM_COUNT_MAX) {
-            return Err(Status::TooMany);
-        }
-        let stream = StreamId(u16::try_from(count + 1).expect("bounded above"));
-        self.log.open_stream(stream);
-        self.replicator.add_stream(stream, durability, replicas);
-        Ok(stream)
-    }
-
     /// Answers those takes whose head is durable and whose stream the coordinator knows.
     pub(crate) fn advance_takes(&mut self, now: Instant, effects: &mut Effects) {
-        let (tablets, replicator, confirming) = (&mut self.tablets, &self.replicator, &mut self.confirming);
+        let (tablets, replicator, confirming) =
+            (&mut self.tablets, &self.shard.replicator, &mut self.confirming);
         self.takes.retain(|take| {
             let Some(tablet) = tablets.exact_mut(take.range) else {
                 reply(effects, Peer::Conn(take.from), &take.header, Status::NotAllowed);
@@ -162,8 +147,8 @@ impl Master {
         if self.tablets.remove(range).is_none() {
             return;
         }
-        self.log.untrack(range);
-        self.log.forget_results(range);
+        self.shard.log.untrack(range);
+        self.shard.log.forget_results(range);
         self.sweeps.push(Sweep::new(range, hasher));
         self.migrating.forget(range.table);
     }
@@ -176,14 +161,14 @@ impl Master {
 
     /// Whether the first sweep has met damage that is being repaired.
     pub(crate) fn is_sweep_waiting(&self) -> bool {
-        self.sweep_waits_for.is_some_and(|segment| self.scrub.is_damaged(segment))
+        self.sweep_waits_for.is_some_and(|segment| self.shard.scrub.is_damaged(segment))
     }
 
     pub(crate) fn advance_sweeps(&mut self, step: &mut Step<'_>) {
         if self.is_sweep_waiting() {
             return;
         }
-        let log = &mut self.log;
+        let log = &mut self.shard.log;
         let Some(sweep) = self.sweeps.first_mut() else { return };
         let hasher = sweep.hasher;
         match log.drop_range_step(sweep.range, sweep.cursor, SWEEP_BUCKETS, &|key| hasher.hash(key)) {

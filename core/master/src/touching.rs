@@ -18,9 +18,9 @@ const YIELD_MAX: Duration = Duration::from_secs(5);
 
 impl Master {
     pub(crate) fn touch_when_idle(&mut self, now: Instant) {
-        if self.is_touching_wanted() && self.touch_at <= now {
-            self.log.touch_ahead(SLICE_BYTES);
-            self.touch_at = now + PAUSE;
+        if self.is_touching_wanted() && self.shard.touch_at <= now {
+            self.shard.log.touch_ahead(SLICE_BYTES);
+            self.shard.touch_at = now + PAUSE;
         }
     }
 
@@ -28,15 +28,15 @@ impl Master {
         if let Some(since) = self.recovering_since
             && now < since + YIELD_MAX
         {
-            self.touch_at = self.touch_at.max(since + YIELD_MAX);
+            self.shard.touch_at = self.shard.touch_at.max(since + YIELD_MAX);
         } else {
-            self.touch_at = self.touch_at.min(now + PAUSE);
+            self.shard.touch_at = self.shard.touch_at.min(now + PAUSE);
         }
     }
 
     /// What is left to do of that.
     pub fn untouched_bytes(&self) -> u64 {
-        self.log.untouched_bytes(self.config.touched_ahead_bytes)
+        self.shard.log.untouched_bytes(self.config.touched_ahead_bytes)
     }
 
     fn is_touching_wanted(&self) -> bool {
@@ -44,6 +44,6 @@ impl Master {
     }
 
     pub(crate) fn touching_deadline(&self) -> Option<Instant> {
-        self.is_touching_wanted().then_some(self.touch_at)
+        self.is_touching_wanted().then_some(self.shard.touch_at)
     }
 }

@@ -8,8 +8,9 @@
 //! Protocol: docs/protocols/recovery.md, step 6 and "When memory is short". Catalogue: F6, F7.
 
 use super::fetching::micros;
-use super::{Failure, PartitionReplay, Phase, Side};
+use super::{Failure, PartitionReplay, Phase};
 use crate::Master;
+use crate::shard::SideLog;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{Instant, Level, SegmentId, StreamId};
 use ramhold_wire::Step;
@@ -20,21 +21,12 @@ use std::time::Duration;
 const ROOM_PATIENCE: Duration = Duration::from_secs(5);
 /// How long what is live waits for memory before it looks again.
 const MEMORY_PAUSE: Duration = Duration::from_millis(10);
-/// An opening's header, safe version and list heads, with some room.
-const OPENING_FIXED_BYTES: u64 = 256;
 
 impl Master {
     /// Whether backups have had no room for what a partition is waiting for, for so long that others need what it has
     /// taken.
     pub(super) fn is_starved(&self, now: Instant, replay: &PartitionReplay) -> bool {
-        if !self.replicator.has_refusals() {
-            return false;
-        }
-        let begun = replay.sides.iter().flat_map(|side| &side.begun);
-        let held = replay.sides.iter().filter_map(|side| self.heads_held.get(&side.stream));
-        let refused = begun.chain(held).filter_map(|segment| self.replicator.refused_since(*segment));
-        let heads = replay.sides.iter().filter_map(|side| self.replicator.head_refused_since(side.stream));
-        refused.chain(heads).any(|since| now.since(since) >= ROOM_PATIENCE)
+        replay.sides.iter().any(|side| self.shard.is_side_starved(now, side, ROOM_PATIENCE))
     }
 
     /// Looks whether it is a live partition's turn to be replicated. If it is not, it gives back what it has of frames.
@@ -45,7 +37,7 @@ impl Master {
         }
         for side in &mut replay.sides {
             for segment in side.begun.drain(..) {
-                self.replicator.put_off(segment);
+                self.shard.replicator.put_off(segment);
                 side.put_off.insert(segment);
                 step.effects.report(Level::Debug, "mark:live_gave_way");
             }
@@ -68,8 +60,8 @@ impl Master {
         // One that is older than everything that is to be entered is of no use any more.
         let is_wanted =
             |stream: StreamId, held: SegmentId| sides.iter().any(|(of, from)| *of == stream && *from <= held);
-        let replicator = &mut self.replicator;
-        self.heads_held.retain(|stream, held| {
+        let replicator = &mut self.shard.replicator;
+        self.shard.heads_held.retain(|stream, held| {
             let stays = is_wanted(*stream, *held);
             if !stays {
                 replicator.abandon(*held);
@@ -77,8 +69,8 @@ impl Master {
             stays
         });
         for (stream, _) in sides {
-            self.heads_held.entry(stream).or_insert_with(|| {
-                let held = self.log.hold_head();
+            self.shard.heads_held.entry(stream).or_insert_with(|| {
+                let held = self.shard.log.hold_head();
                 replicator.hold_head(stream, held);
                 held
             });
@@ -92,31 +84,31 @@ impl Master {
         }
         // A head for every stream must be possible before anything is entered.
         let needed: u64 =
-            replay.sides.iter().map(|side| self.opening_bytes(side.stream, side.begun.len())).sum();
+            replay.sides.iter().map(|side| self.shard.opening_bytes(side.stream, side.begun.len())).sum();
         // Passes under way give back more than they take, but for that they must be entered.
         let side_segments = replay.sides.iter().map(|side| side.begun.len());
-        if replay.is_live && !self.log.may_roll_all(side_segments, self.cleaning.is_under_way()) {
+        if replay.is_live && !self.shard.log.may_roll_all(side_segments, self.shard.cleaning.is_under_way()) {
             replay.retry = Some(step.now + MEMORY_PAUSE);
             return;
         }
-        if !replay.is_live && self.log.usage().free_bytes < needed + self.config.cleaning_reserve_bytes {
+        if !replay.is_live && self.shard.log.usage().free_bytes < needed + self.config.cleaning_reserve_bytes
+        {
             return replay.fail_for_room("not enough memory on the recovery master for another head");
         }
         self.raise_safe_version(replay);
         let mut heads = Vec::new();
         for side in &mut replay.sides {
-            let held = self.head_held(side).filter(|_| self.replicator.is_head_open(side.stream));
-            self.log.enter_side(side.side);
+            let held = self.shard.head_held(side).filter(|_| self.shard.replicator.is_head_open(side.stream));
+            self.shard.enter_side(side);
             let entered: Vec<SegmentId> = side.begun.drain(..).collect();
-            entered.iter().for_each(|segment| self.replicator.settled(*segment));
             self.set_entering(entered.clone());
             let rolled = match held {
                 Some(held) => self.roll_held(step, side.stream, held),
-                None => self.roll(step, side.stream),
+                None => self.shard.roll(step, side.stream),
             };
             // A live partition is entered with the last memory that there is beside a cleaning pass.
             let rolled = match rolled {
-                None if replay.is_live => self.roll_entering(step, side.stream),
+                None if replay.is_live => self.shard.roll_entering(step, side.stream),
                 rolled => rolled,
             };
             self.set_entering(Vec::new());
@@ -127,7 +119,7 @@ impl Master {
                 }
                 None if replay.is_live => {
                     // Its digest has outgrown a segment, or another head was rolled meanwhile. The next one names them.
-                    let head = self.log.head_segment(side.stream).unwrap_or_default().next();
+                    let head = self.shard.log.head_segment(side.stream).unwrap_or_default().next();
                     heads.push((side.stream, head));
                     replay.settling.add(side.stream, side.first_segment, head, entered);
                 }
@@ -147,30 +139,8 @@ impl Master {
     }
 
     /// Whether a side log is whole, and the head that would name it finds its frames, whatever comes.
-    fn may_enter(&self, side: &Side) -> bool {
-        let has_frames = self.replicator.is_head_open(side.stream)
-            && self.head_held(side).is_some_and(|held| self.replicator.is_held(held));
-        self.log.side_segments(side.side).count() == side.begun.len()
-            && side.begun.iter().all(|segment| self.replicator.is_complete(*segment))
-            && (has_frames || planted(Defect::EnteredUnheld))
-    }
-
-    /// The held head with which a side log may be entered.
-    fn head_held(&self, side: &Side) -> Option<SegmentId> {
-        self.held_from(side.stream, side.head_from())
-    }
-
-    /// The held head of a stream, if it is not older than this.
-    pub(crate) fn held_from(&self, stream: StreamId, from: SegmentId) -> Option<SegmentId> {
-        self.heads_held.get(&stream).copied().filter(|held| *held >= from)
-    }
-
-    /// What the opening of a stream's next head takes at most, in whole seglets, with so many more segments in it.
-    pub(crate) fn opening_bytes(&self, stream: StreamId, more: usize) -> u64 {
-        let segments = self.log.stream_segments(stream).count() + more + 1;
-        let rows = self.log.will_rows();
-        let bytes = OPENING_FIXED_BYTES + segments as u64 * 8 + rows as u64 * 36;
-        let seglet = u64::from(self.config.geometry.seglet_bytes);
-        bytes.min(u64::from(self.log.group_bytes_max())).div_ceil(seglet) * seglet
+    fn may_enter(&self, side: &SideLog) -> bool {
+        let has_frames = self.shard.has_frames_to_enter(side) || planted(Defect::EnteredUnheld);
+        self.shard.is_side_whole(side) && has_frames
     }
 }

@@ -427,10 +427,10 @@ impl Master {
         replay: &mut PartitionReplay,
         (job, records, offset): (usize, &[u8], &mut usize),
     ) -> bool {
-        let (before, keys_before) = (*offset, self.log.key_count());
-        let taken = self.log.take_in(&replay.intake, records, offset, INTAKE_SLICE_BYTES);
+        let (before, keys_before) = (*offset, self.shard.log.key_count());
+        let taken = self.shard.log.take_in(&replay.intake, records, offset, INTAKE_SLICE_BYTES);
         replay.fetching.bytes += (*offset - before) as u64;
-        replay.fetching.key_count += self.log.key_count().saturating_sub(keys_before);
+        replay.fetching.key_count += self.shard.log.key_count().saturating_sub(keys_before);
         let has_more = match taken {
             Ok(count) => {
                 replay.records += count;
