@@ -27,6 +27,7 @@ mod local;
 mod migration;
 mod multi;
 mod objects;
+mod owner;
 mod parked;
 mod prefetch;
 mod read_lease;
@@ -54,7 +55,7 @@ use ramhold_replication::{ReplicationConfig, Replicator};
 use ramhold_wire::membership::ReplicasNeeded;
 use ramhold_wire::{Call, Calls, Header, Opcode, Standing, Step, View, decode, reply, reply_with};
 use read_lease::ReadLease;
-use shard::{LogSegments, Shard};
+use shard::{CleaningConfig, LogSegments, Shard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -62,10 +63,10 @@ use tablets::Tablets;
 
 /// Which `Calls` of the process are these; see `wire::calls::role_of`. The replicator has its own.
 pub const CALLS_ROLE: u8 = 4;
-pub use cleaning::CleaningCounters;
 pub use prefetch::Wanted;
 pub use ramhold_replication::CALLS_ROLE as REPLICATION_CALLS_ROLE;
 pub use ramhold_replication::Event;
+pub use shard::CleaningCounters;
 pub use status::TabletSeen;
 
 #[derive(Clone, Debug)]
@@ -267,8 +268,17 @@ impl Master {
         let calls = Calls::new(CALLS_ROLE, rng.u64());
         let read_lease = ReadLease::new(config.read_lease);
         Master {
+            shard: Shard::new(
+                log,
+                replicator,
+                CleaningConfig {
+                    runway_bytes: config.cleaning_runway_bytes,
+                    disk_bytes_max: config.disk_bytes_max,
+                    frames_max: config.frames_max,
+                    is_two_level: config.two_level_cleaning,
+                },
+            ),
             config,
-            shard: Shard::new(log, replicator),
             tablets: Tablets::default(),
             leases: Leases::default(),
             read_lease,
@@ -463,7 +473,7 @@ impl Master {
     }
 
     pub fn deadline(&self) -> Option<Instant> {
-        let own = if self.busy { Some(Instant::ZERO) } else { self.cleaning_deadline() };
+        let own = if self.busy { Some(Instant::ZERO) } else { self.shard.cleaning_deadline() };
         let replays = self.replays.values().filter_map(|r| r.retry_at()).min();
         let own = earliest(earliest(own, self.scrub_deadline()), self.ceiling.deadline());
         let own = earliest(own, self.leases.deadline(self.shard.log.leases().next().is_some()));
@@ -521,10 +531,11 @@ impl Master {
         self.advance_leases(step);
         self.advance_replays(step);
         self.advance_migration(step);
-        self.look_for_dead(step.now);
-        self.leave_dead(step);
+        let (shard, owner) = self.shard_and_owner();
+        shard.look_for_dead(step.now, &owner);
+        shard.leave_dead(step, &owner);
         self.hold_heads();
-        self.shard.replicator.tell_short(self.wants_cleaning());
+        self.shard.replicator.tell_short(self.shard.wants_cleaning());
         self.shard.replicator.advance(step.now, &LogSegments(&self.shard.log), step.view, step.effects);
         if !self.replays.is_empty() || self.migrating.is_waiting() {
             // What has just become durable may be what a recovery waits for, or a stretch.
@@ -551,7 +562,7 @@ impl Master {
             || self.is_dividing()
             || self.migrating.is_busy(|segment| self.shard.scrub.is_damaged(segment))
             || self.replays.values().any(|r| r.is_busy())
-            || self.is_cleaning(step.now);
+            || self.shard.is_cleaning(step.now);
     }
 
     /// What the node must act on.
@@ -560,22 +571,6 @@ impl Master {
             self.events.extend(self.shard.replicator.take_events());
         }
         std::mem::take(&mut self.events)
-    }
-
-    /// The head whose frames backups hold already. A head before it that holds nothing leaves the stream, and so do segments
-    /// in which nothing lives.
-    fn roll_held(&mut self, step: &mut Step<'_>, stream: StreamId, held: SegmentId) -> Option<SegmentId> {
-        let will = self.shard.log.will();
-        let is_intact =
-            self.shard.log.head_segment(stream).is_some_and(|head| !self.shard.scrub.is_damaged(head));
-        let dead = self.dead_segments(stream);
-        let left =
-            self.shard.log.roll_held(stream, held, step.view.time(step.now), &will, &dead, is_intact).ok()?;
-        self.shard.rolled(stream, held, step.effects);
-        if !left.is_empty() {
-            self.retire_left(stream, held, left, step.effects);
-        }
-        Some(held)
     }
 
     pub fn log(&self) -> &Log {

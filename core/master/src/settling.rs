@@ -57,7 +57,20 @@ pub(crate) struct Settlings {
     entering: Vec<SegmentId>,
 }
 
+impl Settlings {
+    /// Whether this is a side segment of what was recovered and is not settled, or is being entered now.
+    pub fn has(&self, segment: SegmentId) -> bool {
+        self.entering.contains(&segment)
+            || self.positions.iter().any(|position| position.segments.contains(&segment))
+    }
+}
+
 impl Settling {
+    /// Whether this is a side segment of the partition.
+    pub fn has(&self, segment: SegmentId) -> bool {
+        self.positions.iter().any(|position| position.segments.contains(&segment))
+    }
+
     pub fn add(
         &mut self,
         stream: StreamId,
@@ -120,12 +133,6 @@ impl Master {
     /// For what backups are to be asked.
     pub(crate) fn settling_wishes(&self) -> Vec<FlushWish> {
         self.unsettled().filter(|p| !p.is_flushed).flat_map(|p| self.wishes_to_settle(p)).collect()
-    }
-
-    /// Whether this is a side segment of a recovery that is not settled.
-    pub(crate) fn is_settling(&self, segment: SegmentId) -> bool {
-        self.settling.entering.contains(&segment)
-            || self.unsettled().any(|position| position.segments.contains(&segment))
     }
 
     /// These are entered with the roll that follows.

@@ -6,16 +6,23 @@
 //!
 //! Invariant: nothing here knows a tablet, a lease or a client.
 //!
-//! Not here yet: cleaning passes, repair and side logs, which still ask the master for tablets. Catalogue: C1, C4, C8, D1.
+//! What the shard must know of tablets it asks of an `Owner`.
+//!
+//! Not here yet: repair and verification, which still are the master's. Catalogue: C1, C4, C8, D1.
 
+pub(crate) mod cleaning;
 mod heads;
+mod owner;
 mod sides;
 mod streams;
 
+pub use cleaning::CleaningCounters;
+pub(crate) use cleaning::{Cleaning, CleaningConfig, FRUITLESS_PAUSE};
+pub(crate) use owner::Owner;
 pub(crate) use sides::{SideLog, begin_segments};
 pub(crate) use streams::Class;
 
-use crate::{cleaning, repair};
+use crate::repair;
 use ramhold_base::{Instant, Position, SegmentId, StreamId};
 use ramhold_log::Log;
 use ramhold_replication::{Replicator, Segments, Tail};
@@ -27,7 +34,7 @@ pub(crate) struct Shard {
     pub replicator: Replicator,
     /// The head of each stream into which something is to be entered: not rolled yet, its frames held.
     pub heads_held: BTreeMap<StreamId, SegmentId>,
-    pub cleaning: cleaning::Cleaning,
+    pub cleaning: Cleaning,
     /// A cleaning pass is copying just now.
     pub cleaning_runs: bool,
     pub scrub: repair::Scrub,
@@ -40,12 +47,12 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    pub fn new(log: Log, replicator: Replicator) -> Shard {
+    pub fn new(log: Log, replicator: Replicator, cleaning: CleaningConfig) -> Shard {
         Shard {
             log,
             replicator,
             heads_held: BTreeMap::new(),
-            cleaning: cleaning::Cleaning::default(),
+            cleaning: Cleaning::new(cleaning),
             cleaning_runs: false,
             scrub: repair::Scrub::default(),
             appended: false,

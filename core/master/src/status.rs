@@ -38,7 +38,7 @@ impl Master {
             }
         }
         status.recovering_partitions = self.replays.len() as u64;
-        status.cleaning = Some(self.cleaning_status());
+        status.cleaning = Some(self.shard.cleaning_status());
         status.scrub = Some(self.shard.scrub.status());
         status.results = Some(ResultsStatus {
             leases: self.leases.count() as u64,

@@ -53,7 +53,7 @@ impl Master {
             replays.flat_map(|replay| &replay.sides).map(|side| (side.stream, side.head_from()))
         };
         let mut sides: Vec<(StreamId, SegmentId)> =
-            replicating(false).chain(self.migrating.head_wanted()).chain(self.dead_wanted()).collect();
+            replicating(false).chain(self.migrating.head_wanted()).chain(self.shard.dead_wanted()).collect();
         let waited_for: BTreeSet<StreamId> = sides.iter().map(|(stream, _)| *stream).collect();
         // What is live may take long, and a newer head serves it as well.
         sides.extend(replicating(true).filter(|(stream, _)| !waited_for.contains(stream)));

@@ -7,7 +7,7 @@
 //!
 //! Not here: which segments leave a stream with a head (cleaning). Catalogue: C1, C6, D1.
 
-use super::{LogSegments, Shard};
+use super::{LogSegments, Owner, Shard};
 use ramhold_base::{Effects, Instant, Level, Position, SegmentId, StreamId};
 use ramhold_replication::Segments;
 use ramhold_wire::Step;
@@ -26,6 +26,27 @@ impl Shard {
         let segment = self.log.roll(stream, step.view.time(step.now), &will).ok()?;
         self.rolled(stream, segment, step.effects);
         Some(segment)
+    }
+
+    /// The head whose frames backups hold already. A head before it that holds nothing leaves the stream, and so do segments
+    /// in which nothing lives.
+    pub fn roll_held(
+        &mut self,
+        step: &mut Step<'_>,
+        stream: StreamId,
+        held: SegmentId,
+        owner: &dyn Owner,
+    ) -> Option<SegmentId> {
+        let will = self.log.will();
+        let is_intact = self.log.head_segment(stream).is_some_and(|head| !self.scrub.is_damaged(head));
+        let dead = self.dead_segments(stream, owner);
+        let left =
+            self.log.roll_held(stream, held, step.view.time(step.now), &will, &dead, is_intact).ok()?;
+        self.rolled(stream, held, step.effects);
+        if !left.is_empty() {
+            self.retire_left(stream, held, left, step.effects);
+        }
+        Some(held)
     }
 
     /// The head that enters side segments: it may use memory that others leave free. `None`: its digest has outgrown a

@@ -1,0 +1,426 @@
+//! Cleaning passes: begins them, and carries them through replication to the point where memory comes free.
+//!
+//! One pass copies at a time; others wait for their replicas, for their head, or for the end of the stream to be durable.
+//! Who paces the passes, and what they find of objects whose time is over, is the role's above.
+//!
+//! Invariants:
+//! - survivors are entered only when they are on the devices of their R backups, with the roll in the same turn;
+//! - sources are retired only when the head that was rolled then is on the devices, and so every head before it;
+//! - no replica is made from an image before everything that made it leave entries out is on the devices.
+//!
+//! Not here: choosing and copying (log), pacing (master). Rules: docs/protocols/cleaning.md. Catalogue: C4-C7.
+
+use super::{Owner, Shard, SideLog, begin_segments};
+use ramhold_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use ramhold_base::planted::{Defect, planted};
+use ramhold_base::{Effects, Instant, Level, Position, SegmentId, StreamId};
+use ramhold_log::{
+    Choice, Combined, Compaction, Grant, HEADROOM_SEGMENTS, Moved, Plan, Step as CopyStep, Wish,
+};
+use ramhold_replication::FlushWish;
+use ramhold_wire::status::CleaningStatus;
+use ramhold_wire::{Step, View};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Passes that wait for replicas or for a head at the same time.
+const WAITING_COUNT_MAX: usize = 4;
+/// How long nothing is chosen after nothing was worth it.
+pub(crate) const FRUITLESS_PAUSE: Duration = Duration::from_millis(2);
+/// How often a master looks for dead segments while backups lack frames.
+const DEAD_LOOK_INTERVAL: Duration = Duration::from_millis(200);
+const FRUITLESS_PAUSE_MAX: Duration = Duration::from_millis(128);
+
+/// When cleaning runs, and how.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CleaningConfig {
+    /// Cleaning runs while less than this is free above the reserve.
+    pub runway_bytes: u64,
+    /// Bytes that the frames of this log may take on each set of backups before only combined passes are made.
+    pub disk_bytes_max: u64,
+    /// Frames that this server gives to others; 0: it gives none, and nothing is known.
+    pub frames_max: u64,
+    /// Whether segments are compacted in memory before their replicas are cleaned too.
+    pub is_two_level: bool,
+}
+
+/// A combined pass and the side log of its survivors.
+pub(crate) struct Survivors {
+    pass: Combined,
+    pub side: SideLog,
+}
+
+pub(crate) enum Active {
+    Combined(Survivors),
+    Compaction(Compaction),
+}
+
+/// Sources of an entered pass.
+pub(crate) struct Retiring {
+    stream: StreamId,
+    /// The head that does not name them.
+    head: SegmentId,
+    sources: Vec<SegmentId>,
+    /// What has taken their place.
+    survivors: Vec<SegmentId>,
+}
+
+/// What cleaning has done since the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CleaningCounters {
+    pub combined_passes: u64,
+    pub compactions: u64,
+    pub entries_seen: u64,
+    pub entries_moved: u64,
+    pub bytes_moved: u64,
+    /// By combined passes: these went to the backups.
+    pub bytes_combined: u64,
+    pub segments_retired: u64,
+    /// Objects removed because their time was over.
+    pub expired: u64,
+    /// Times that a pass stopped at an entry that was damaged in memory.
+    pub damaged: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Cleaning {
+    pub config: CleaningConfig,
+    pub active: Option<Active>,
+    pub plan: Plan,
+    /// Work that writes have paid for and that is not done yet.
+    pub credit: u64,
+    pub entering: Vec<Survivors>,
+    pub retiring: Vec<Retiring>,
+    /// Done, and put off because their segment has lost a replica.
+    swapping: Vec<Compaction>,
+    /// Where streams ended when something was compacted last: copies wait until this is on the devices.
+    pub compacted: BTreeMap<StreamId, Position>,
+    /// The damaged segment at which the pass that copies has stopped.
+    pub waits_for: Option<SegmentId>,
+    /// Streams with segments in which nothing lives, while backups lack frames; and when to look for them again.
+    dead_in: Vec<StreamId>,
+    dead_look_at: Instant,
+    /// The expired object that stopped the pass could not be removed: it moves.
+    pub expired_stay: bool,
+    pub fruitless_until: Option<Instant>,
+    /// How long the next pause is.
+    pub pause: Duration,
+    /// A remove waits for memory.
+    pub is_pressed: bool,
+    /// The write that needed memory last was refused, because nothing could be cleaned.
+    pub has_refused: bool,
+    pub counters: CleaningCounters,
+}
+
+impl Cleaning {
+    pub fn new(config: CleaningConfig) -> Cleaning {
+        Cleaning { config, ..Cleaning::default() }
+    }
+
+    pub fn is_waiting(&self) -> bool {
+        !self.entering.is_empty() || !self.retiring.is_empty() || !self.swapping.is_empty()
+    }
+
+    /// Whether a pass is to be entered yet, which takes a roll.
+    pub fn is_under_way(&self) -> bool {
+        self.active.is_some() || !self.entering.is_empty()
+    }
+
+    fn waiting_count(&self) -> usize {
+        self.entering.len() + self.retiring.len() + self.swapping.len()
+    }
+}
+
+impl Shard {
+    /// Free memory is so low that cleaning pays, or frames are so many. A head takes a frame however little is in it: of
+    /// many tables that come and go the frames are gone long before the memory.
+    pub fn wants_cleaning(&self) -> bool {
+        let usage = self.log.usage();
+        let frame = u64::from(self.log.config().geometry.segment_bytes);
+        usage.free_bytes < usage.reserve_bytes + self.cleaning.config.runway_bytes
+            || (self.replicator.replicated_count() + HEADROOM_SEGMENTS) * frame > self.disk_bytes_max()
+    }
+
+    /// Bytes that the frames of this log may take on each set of backups. Where all masters take no more than they give, frames
+    /// are left for heads and for what is recovered: without a frame for its next head a master can free none either.
+    pub fn disk_bytes_max(&self) -> u64 {
+        let replicas = u64::from(self.replicator.replicas_max());
+        let frame = u64::from(self.log.config().geometry.segment_bytes);
+        let fair = match (self.cleaning.config.frames_max, replicas) {
+            (0, _) | (_, 0) => u64::MAX,
+            (frames, replicas) => (frames * 3 / 4 / replicas).saturating_mul(frame),
+        };
+        self.cleaning.config.disk_bytes_max.min(fair)
+    }
+
+    pub fn cleaning_status(&self) -> CleaningStatus {
+        let counters = self.cleaning.counters;
+        CleaningStatus {
+            is_needed: self.wants_cleaning(),
+            is_full: self.cleaning.has_refused && self.wants_cleaning(),
+            combined_passes: counters.combined_passes,
+            compactions: counters.compactions,
+            entries_moved: counters.entries_moved,
+            bytes_moved: counters.bytes_moved,
+            bytes_combined: counters.bytes_combined,
+            segments_retired: counters.segments_retired,
+            expired: counters.expired,
+        }
+    }
+
+    /// Whether ticks have something to do.
+    pub fn is_cleaning(&self, now: Instant) -> bool {
+        self.may_clean() && self.cleaning.fruitless_until.is_none_or(|until| until <= now)
+    }
+
+    /// Whether there is something to clean and nothing else has to come first. A pass that was begun is ended, also when
+    /// memory has come free meanwhile.
+    pub fn may_clean(&self) -> bool {
+        let has_more = self.cleaning.active.is_some()
+            || (self.wants_cleaning() && self.cleaning.waiting_count() < WAITING_COUNT_MAX);
+        has_more && !self.is_pass_waiting()
+    }
+
+    /// Whether the pass that copies has met damage that is being repaired.
+    pub fn is_pass_waiting(&self) -> bool {
+        self.cleaning.waits_for.is_some_and(|segment| self.scrub.is_damaged(segment))
+    }
+
+    /// When to look again whether something is worth cleaning.
+    pub fn cleaning_deadline(&self) -> Option<Instant> {
+        self.cleaning.fruitless_until.filter(|_| self.may_clean())
+    }
+
+    /// There is room above what is held back, for objects of any size.
+    pub fn has_room(&self) -> bool {
+        let usage = self.log.usage();
+        let segment = u64::from(self.log.config().geometry.segment_bytes);
+        let seglet = u64::from(self.log.config().geometry.seglet_bytes);
+        let largest = ((KEY_BYTES_MAX + VALUE_BYTES_MAX) as u64 + seglet).min(segment);
+        usage.free_bytes > usage.reserve_bytes + largest + seglet
+    }
+
+    /// There was nothing to do: ticks look again after a while, and after twice as long each time, until a write comes.
+    pub fn pause_cleaning(&mut self, now: Instant) {
+        self.cleaning.pause = self.cleaning.pause.clamp(FRUITLESS_PAUSE, FRUITLESS_PAUSE_MAX);
+        self.cleaning.fruitless_until = Some(now + self.cleaning.pause);
+        self.cleaning.pause *= 2;
+    }
+
+    pub fn moved(&self) -> Moved {
+        match &self.cleaning.active {
+            Some(Active::Combined(survivors)) => survivors.pass.moved(),
+            Some(Active::Compaction(pass)) => pass.moved(),
+            None => Moved::default(),
+        }
+    }
+
+    pub fn count(&mut self, before: Moved, after: Moved) {
+        let is_combined = matches!(self.cleaning.active, Some(Active::Combined(_)));
+        let counters = &mut self.cleaning.counters;
+        counters.entries_seen += after.entries_seen - before.entries_seen;
+        counters.entries_moved += after.entries - before.entries;
+        counters.bytes_moved += after.bytes - before.bytes;
+        if is_combined {
+            counters.bytes_combined += after.bytes - before.bytes;
+        }
+    }
+
+    /// Whether a pass is copying; begins one if need be and worth it.
+    pub fn begin_pass(&mut self, step: &mut Step<'_>, owner: &dyn Owner) -> bool {
+        if self.cleaning.active.is_some() {
+            return true;
+        }
+        if !self.wants_cleaning()
+            || self.cleaning.waiting_count() >= WAITING_COUNT_MAX
+            || self.cleaning.fruitless_until.is_some_and(|until| until > step.now)
+        {
+            return false;
+        }
+        let (replicator, scrub) = (&self.replicator, &self.scrub);
+        let wish = Wish {
+            now: step.view.time(step.now).seconds(),
+            is_replicated: &|stream| replicator.replica_count(stream) > 0,
+            is_whole: &|segment| replicator.is_complete(segment) && !scrub.is_damaged(segment),
+            is_settled: &|segment| replicator.is_settled(segment),
+            may_leave: &|segment| owner.may_leave(segment) || planted(Defect::SettlingCleaned),
+            disk_bytes_max: self.disk_bytes_max(),
+            is_two_level: self.cleaning.config.is_two_level,
+            is_pressed: self.cleaning.is_pressed,
+        };
+        match self.log.choose(&wish) {
+            Some(Choice::Combined { stream, sources, plan }) => {
+                let pass = self.log.begin_combined(stream, &sources, step.view.time(step.now));
+                // Any head behind its segments may name them.
+                let side = SideLog::new(pass.stream(), pass.side(), SegmentId::default());
+                self.cleaning.active = Some(Active::Combined(Survivors { pass, side }));
+                self.cleaning.plan = plan;
+                self.cleaning.counters.combined_passes += 1;
+                step.effects.report(Level::Debug, "mark:combined_begun");
+            }
+            Some(Choice::Compaction { segment, plan }) => {
+                self.cleaning.active = Some(Active::Compaction(self.log.begin_compaction(segment)));
+                self.cleaning.plan = plan;
+                self.cleaning.counters.compactions += 1;
+                step.effects.report(Level::Debug, "mark:compaction_begun");
+            }
+            None => {
+                self.pause_cleaning(step.now);
+                return false;
+            }
+        }
+        self.cleaning.fruitless_until = None;
+        self.cleaning.pause = FRUITLESS_PAUSE;
+        true
+    }
+
+    pub fn copy(&mut self, now: Instant, work: u64, view: &View, owner: &dyn Owner) -> CopyStep {
+        let expired_stay = std::mem::take(&mut self.cleaning.expired_stay);
+        let grant = Grant { work, now: view.time(now), expired_stay };
+        let hash_of =
+            |table, key: &[u8]| owner.hash(table, key).expect("a table is known as long as we live");
+        match self.cleaning.active.as_mut().expect("begun before") {
+            Active::Combined(survivors) => self.log.combined_step(&mut survivors.pass, grant, &hash_of),
+            Active::Compaction(pass) => self.log.compaction_step(pass, grant, &hash_of),
+        }
+    }
+
+    /// Tells the replicator of side segments that have come into being.
+    pub fn begin_survivors(&mut self) {
+        let Shard { log, replicator, cleaning, side_appended, .. } = self;
+        let Some(Active::Combined(survivors)) = &mut cleaning.active else { return };
+        *side_appended |= begin_segments(log, replicator, &mut survivors.side, usize::MAX) > 0;
+    }
+
+    pub fn finish_copy(&mut self, effects: &mut Effects) {
+        match self.cleaning.active.take().expect("only a pass that copies is done") {
+            Active::Combined(survivors) => {
+                self.side_appended = true;
+                effects.report(Level::Debug, "mark:survivors_copied");
+                self.cleaning.entering.push(survivors);
+            }
+            Active::Compaction(pass) => {
+                self.cleaning.swapping.push(pass);
+            }
+        }
+    }
+
+    pub fn swap_images(&mut self, effects: &mut Effects) {
+        let waiting = std::mem::take(&mut self.cleaning.swapping);
+        for pass in waiting {
+            if !self.replicator.is_complete(pass.segment()) {
+                self.cleaning.swapping.push(pass);
+                continue;
+            }
+            let (stream, segment) = (pass.stream(), pass.segment());
+            self.log.swap_compaction(pass);
+            let after = self.log.segment(segment).expect("just swapped in").copy_after;
+            self.cleaning.compacted.insert(stream, after);
+            effects.report(Level::Debug, "mark:compacted");
+        }
+    }
+
+    pub fn enter_survivors(&mut self, step: &mut Step<'_>) {
+        let waiting = std::mem::take(&mut self.cleaning.entering);
+        for survivors in waiting {
+            let whole = survivors.side.begun.iter().all(|segment| self.replicator.is_flushed(*segment))
+                || planted(Defect::EnteredEarly);
+            let stream = survivors.pass.stream();
+            if !whole || !self.log.may_roll(survivors.side.begun.len()) {
+                self.cleaning.entering.push(survivors);
+                continue;
+            }
+            self.log.enter_combined(&survivors.pass);
+            let head = self.roll_entering(step, stream).expect("there is room for its opening");
+            step.effects.report(Level::Debug, "mark:survivors_entered");
+            let sources = survivors.pass.sources().to_vec();
+            self.cleaning.retiring.push(Retiring { stream, head, sources, survivors: survivors.side.begun });
+        }
+    }
+
+    /// Segments in which nothing lives have left their stream with the roll to this head.
+    pub fn retire_left(
+        &mut self,
+        stream: StreamId,
+        head: SegmentId,
+        left: Vec<SegmentId>,
+        effects: &mut Effects,
+    ) {
+        self.cleaning.retiring.push(Retiring { stream, head, sources: left, survivors: Vec::new() });
+        effects.report(Level::Debug, "mark:empty_head_left");
+    }
+
+    /// Segments in which nothing lives and that may leave their stream with the next head: as sources of a pass without
+    /// survivors.
+    pub fn dead_segments(&self, stream: StreamId, owner: &dyn Owner) -> Vec<SegmentId> {
+        if self.replicator.replica_count(stream) == 0 {
+            return Vec::new();
+        }
+        let may_leave = |segment: &SegmentId| {
+            self.replicator.is_complete(*segment)
+                && !self.scrub.is_damaged(*segment)
+                && owner.may_leave(*segment)
+        };
+        self.log.dead_segments(stream).filter(may_leave).collect()
+    }
+
+    /// Backups have no frames for something of this master: so it looks for its own segments in which nothing lives, such as
+    /// a recovery leaves behind that was taken back. They leave with the next head, which is rolled as soon as its frames
+    /// are held, since a stream must not wait for the frames of a head that nobody needs.
+    pub fn look_for_dead(&mut self, now: Instant, owner: &dyn Owner) {
+        if !self.replicator.has_refusals() {
+            self.cleaning.dead_in.clear();
+        } else if self.cleaning.dead_look_at <= now {
+            self.cleaning.dead_look_at = now + DEAD_LOOK_INTERVAL;
+            let streams: Vec<StreamId> = self.replicator.streams().map(|(stream, ..)| stream).collect();
+            self.cleaning.dead_in =
+                streams.into_iter().filter(|stream| !self.dead_segments(*stream, owner).is_empty()).collect();
+        }
+    }
+
+    /// Rolls the heads with which dead segments leave.
+    pub fn leave_dead(&mut self, step: &mut Step<'_>, owner: &dyn Owner) {
+        for stream in std::mem::take(&mut self.cleaning.dead_in) {
+            let held = self.held_from(stream, SegmentId::NONE).filter(|held| self.replicator.is_held(*held));
+            match held.filter(|_| self.replicator.is_head_open(stream)) {
+                Some(held) => {
+                    self.roll_held(step, stream, held, owner);
+                }
+                None => self.cleaning.dead_in.push(stream),
+            }
+        }
+    }
+
+    /// Streams for whose next heads frames are to be held, so that dead segments can leave.
+    pub fn dead_wanted(&self) -> impl Iterator<Item = (StreamId, SegmentId)> {
+        self.cleaning.dead_in.iter().map(|stream| (*stream, SegmentId::NONE))
+    }
+
+    /// What must be on the devices before sources are retired: the head that does not name them, hence every head before
+    /// it, and all survivors. A survivor that was cleaned itself meanwhile has seen to it that its own are.
+    pub fn wishes_of(&self, retiring: &Retiring) -> impl Iterator<Item = FlushWish> {
+        let opening = self.log.segment(retiring.head).map_or(0, |head| head.opening_bytes);
+        let opened = Position { segment: retiring.head, offset: opening };
+        let survivors = retiring.survivors.iter().filter(|id| self.log.segment(**id).is_some());
+        survivors.map(|id| FlushWish::Whole(*id)).chain([FlushWish::UpTo(retiring.stream, opened)])
+    }
+
+    pub fn retire_sources(&mut self, effects: &mut Effects) {
+        let waiting = std::mem::take(&mut self.cleaning.retiring);
+        for retiring in waiting {
+            let is_safe = self.wishes_of(&retiring).all(|wish| self.replicator.is_fulfilled(wish))
+                || planted(Defect::RetiredEarly);
+            if !is_safe {
+                self.cleaning.retiring.push(retiring);
+                continue;
+            }
+            for source in &retiring.sources {
+                self.log.retire(*source);
+                self.replicator.retire(*source);
+            }
+            retiring.survivors.iter().for_each(|survivor| self.replicator.settled(*survivor));
+            self.cleaning.counters.segments_retired += retiring.sources.len() as u64;
+            effects.report(Level::Debug, "mark:sources_retired");
+        }
+    }
+}
