@@ -47,30 +47,29 @@ ramhold table create notes > /dev/null
 cat <<'END'
 # What commands show
 
-Screens of 80 columns, written by `testing/cluster/screens.sh` from a real cluster of `ramhold dev` with five servers, which is hurt on purpose.
-The first line of `status` is the verdict: `healthy`, `recovering` (the cluster mends itself), `degraded` (all is served, but something needs you) or `critical` (something is lost, refused or not served). Each finding says what to do. `--wide` shows all figures, `--json` is for programs.
-
-## Import, and a look at it
+These screens have 80 columns. `testing/cluster/screens.sh` writes them from a real cluster of `ramhold dev` with five servers, which is hurt on purpose.
+The first line of `status` is the verdict: `healthy`, `recovering` (the cluster repairs itself), `degraded` (everything is served, but something needs you) or `critical` (something is lost, refused or not served).
+Each finding says what to do. `--wide` shows all figures, and `--json` is for programs.
 END
 screen import notes --dir "$work/tree" | sed "s|$work|/srv|"
 screen scan notes --limit 5
 echo; echo "## Healthy"
 screen status
 echo; echo "## One server is dead"
-echo; echo "Its data is served again by the others; it is missed until it is back or forgotten."
+echo; echo "The other servers serve its data again. The status names the dead server as gone until it is back or an operator forgets it."
 kill_server 3
 until_says "gone since"
 screen status
 screen recoveries
 screen recoveries last
 echo; echo "## Fewer hosts than copies need"
-echo; echo "With two of five gone, three are left: too few for three copies on other hosts. Writes are not acknowledged; reads go on."
+echo; echo "Two of five servers are gone, and three are left. These are too few for three copies on other hosts. Writes are not acknowledged; reads go on."
 kill_server 4
 until_says "are blocked"
 until_says "3 of 5 servers up"
 for _ in $(seq 100); do ramhold status | grep -q "being recovered" || break; sleep 0.1; done
 screen status
-echo; echo "Started again on its directory, or on another host, a server lets writes go on; one that never returns is forgotten."
+echo; echo "Writes go on when a server starts again on its directory, or when a server starts on another host. Forget a server that never returns."
 for gone in s3 s4; do screen server forget "$gone"; done
 "$bin" server --coordinator "$RAMHOLD_CLUSTER" --dir "$work/another" --bind 127.0.0.1:$((port + 9)) --label host=another \
     --memory 128MiB > /dev/null 2>&1 &
@@ -78,7 +77,7 @@ another=$!
 until_says "healthy: 4 of 4"
 screen status
 echo; echo "## Full"
-echo; echo "A server that is full of live data refuses writes, and still serves reads and removes."
+echo; echo "A server that is full of live data refuses writes. It still serves reads and removes."
 "$bin" --timeout 60s bench kv --table fill --objects 6000 --value-bytes 100000 --seconds 1 > /dev/null 2>&1 &
 bench=$!
 until_says "is full"

@@ -3,7 +3,8 @@
 //! `cargo xtask bench compare` compares operations per second and their latency; `cargo xtask bench compare memory`
 //! compares live data with resident memory, `cleaning` a nearly full server with one that never cleans;
 //! `cargo xtask bench resp` compares over Redis's protocol, with an empty server as the floor, and `limits` shows that floor alone. Servers run on core 0, clients on core 1 (where the machine has two).
-//! Figures: docs/performance.md.
+//! Figures: docs/performance.md; earlier ones: native-client.md, redis-front.md and memory-and-cleaning.md in
+//! docs/measurements.
 
 mod cleaning;
 mod memory;

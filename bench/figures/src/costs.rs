@@ -45,8 +45,8 @@ pub const COPY: f64 = 0.147;
 
 /// What the kernel takes per byte that is sent, and per byte that is received, over TCP: half of 0.30 ns for both.
 ///
-/// Source: the CPU floor of `ramhold bench recovery --data 2GiB` (docs/performance.md, Recovery): 1.67 s on two cores for
-/// 2.1 GiB fetched and three times that replicated, less checksum and copy of what was fetched.
+/// Source: the CPU floor of `ramhold bench recovery --data 2GiB` (docs/measurements/recovery.md, 2.1 GiB): 1.67 s on
+/// two cores for 2.1 GiB fetched and three times that replicated, less checksum and copy of what was fetched.
 pub const SOCKET: f64 = 0.15;
 
 /// What a small message takes to be received, and one to be sent, whatever is in it.

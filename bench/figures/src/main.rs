@@ -44,7 +44,7 @@ struct Arguments {
     /// Where to write tables (CSV, figures.json) and pictures (SVG); without it they are only printed.
     #[arg(long, value_name = "DIR")]
     into: Option<PathBuf>,
-    /// Print tables as in docs/performance.md.
+    /// Print tables as in docs/measurements/simulated-clusters.md.
     #[arg(long)]
     markdown: bool,
     /// Only one recovery, explained: so many servers of the profile 2026, gigabytes on the one that dies, and how many

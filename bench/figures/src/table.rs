@@ -81,7 +81,7 @@ impl Table {
         out
     }
 
-    /// As docs/performance.md has it.
+    /// As docs/measurements/simulated-clusters.md has it.
     pub fn markdown(&self) -> String {
         let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
         let mut out = line(self.columns.iter().map(ToString::to_string).collect());

@@ -1,8 +1,8 @@
-//! Appends: checked against what is held, written, and answered when they outlive the process.
+//! Appends: checked against the replica, written, and answered when they outlive the process.
 //!
-//! A message is checked as a whole before anything is changed. Bytes already held are skipped; bytes beyond the last
-//! certificate are dropped when a certificate ends among them, since they do not exist and their checksum there is not
-//! known any more.
+//! A message is checked as a whole before anything is changed. Bytes that are already held are skipped. If a
+//! certificate of the message ends among the uncertified bytes that are held, these bytes are dropped: their checksum
+//! up to that point is no longer known, and uncertified bytes do not exist.
 //!
 //! Protocol: docs/protocols/replication.md. Catalogue: D1, D6, D8.
 
@@ -17,17 +17,17 @@ use ramhold_base::{ConnId, Effects, Instant, LogId, Peer, Status};
 use ramhold_wire::data::{AppendReply, AppendRequest};
 use ramhold_wire::{Header, View, frame};
 
-/// Appends to one replica that wait for the disk; more are refused with `TooMany`.
+/// The most appends to one replica that wait for the disk. More are refused with `TooMany`.
 const OPERATION_COUNT_MAX: usize = 256;
-/// This part of the buffers is not given to side segments.
+/// One part in this many of the buffers is not given to side segments.
 const SPARED_PART: u32 = 4;
 
-/// What an accepted append makes of a replica.
+/// The state of a replica after an accepted append.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Accepted {
     held: Held,
     crc: u32,
-    /// Where the new bytes go, and which part of the message's data they are.
+    /// The offset at which the new bytes are written, and the number of bytes of the message's data before them.
     write_at: u32,
     skip: usize,
 }
@@ -84,7 +84,7 @@ impl Backup {
                     request.certificate.is_some_and(|it| it.length < replica.accepted.length);
                 let is_dropping = match accepted {
                     Err(Status::OutOfOrder) => ends_among_them,
-                    // Which of the bytes are wrong nobody knows.
+                    // It is unknown which of the bytes are wrong.
                     Err(Status::CorruptReplica) => true,
                     _ => false,
                 };
@@ -122,7 +122,8 @@ impl Backup {
         }
     }
 
-    /// Gives a new replica a frame and, if one is free, a buffer. One that it replaces stays until the new one has a certificate.
+    /// Gives a new replica a frame and, if one is free, a buffer. A replica that it replaces stays until the new one
+    /// has a certificate.
     fn open(
         &mut self,
         now: Instant,
@@ -137,8 +138,8 @@ impl Backup {
             return Err(if is_coming { Status::Retry } else { Status::OpenRefused });
         }
         let frame = self.space.take_frame();
-        // With all buffers in use it is written straight into its frame: slower to flush, just as safe.
-        // Side segments leave some to heads, for which clients wait.
+        // With all buffers in use the replica is written straight into its frame: slower to flush, just as safe.
+        // Side segments leave some buffers to heads, because clients wait for heads.
         let spared = if request.side { self.config.buffer_count() / SPARED_PART } else { 0 };
         let buffer = if needs_buffer { self.space.take_buffer(spared) } else { None };
         if let Some(before) = before {
@@ -155,9 +156,10 @@ impl Backup {
         Ok(number)
     }
 
-    /// Makes room for a new replica in the place of one. Of that and of an older one that it was to replace, the one
-    /// stays that can be recovered from: a replica's first certificate covers all that its master had, so as soon as it
-    /// has one the older is gone, and until then the older may be all that there is.
+    /// Makes room for a new replica in the place of `before`. If `before` was itself replacing an older replica, it has
+    /// no certificate that counts, and the older one is kept: recovery may need it. A replica's first certificate
+    /// covers all that its master had. So the older replica is freed as soon as the new one has a certificate that
+    /// counts, and not before.
     fn replace(&mut self, now: Instant, key: ReplicaKey, before: ReplicaNumber) {
         if self.found.contains_key(&key) {
             return self.free(before);
@@ -209,7 +211,7 @@ impl Backup {
             let place = replica.place();
             let offset = place.data_offset(self.config.segment_bytes) + u64::from(accepted.write_at);
             let task = Task::Data { replica: number, operation };
-            // The data is the end of the message, and what is skipped the beginning of that.
+            // The data is the end of the message. Skipped bytes are at the begin of the data.
             self.disk.write_message_end(task, place.file(), offset, data.len(), effects);
         }
         self.advance_operations(now, number, effects);
@@ -245,7 +247,7 @@ impl Backup {
         if !replica.operations.iter().take(count).any(|operation| operation.slot_needed) {
             self.answer_operations(now, number, count, effects);
         } else if replica.synced && replica.buffer.is_none() {
-            // One sync of both could leave a certificate without its bytes, which looks like rot.
+            // If one sync covered both, a crash could leave a certificate without its bytes, which looks like damage.
             replica.data_syncing = Some(count);
             self.disk.wait_for_sync(SyncWaiter::Data(number));
         } else {
@@ -253,7 +255,8 @@ impl Backup {
         }
     }
 
-    /// The data of so many operations of a synced replica, written straight into its frame, is on the device.
+    /// The data of the operations for which `data_syncing` waits is on the device. The replica is synced and is written
+    /// straight into its frame.
     pub(crate) fn on_data_synced(&mut self, number: ReplicaNumber, effects: &mut Effects) {
         let replica = self.replicas.get_mut(&number).expect("a replica stays while it is written");
         let count = replica.data_syncing.take().expect("this sync was for its data");
@@ -280,7 +283,7 @@ impl Backup {
         self.advance_operations(now, number, effects);
     }
 
-    /// The first `count` operations outlive the process now.
+    /// The first `count` operations now outlive the process.
     fn answer_operations(
         &mut self,
         now: Instant,
@@ -308,7 +311,7 @@ impl Backup {
         self.free_older(number);
     }
 
-    /// What a replica replaces goes when the new one has a certificate that counts.
+    /// Frees the replica that this one replaces, if this one has a certificate that counts.
     fn free_older(&mut self, number: ReplicaNumber) {
         let replica = &self.replicas[&number];
         if replica.counts()
@@ -319,7 +322,7 @@ impl Backup {
         }
     }
 
-    /// More of a replica is on the device: whoever waited for that is answered.
+    /// Answers the appends that waited for the device, after more of their replica is on it.
     pub(crate) fn answer_synced(&mut self, number: ReplicaNumber, effects: &mut Effects) {
         let replica = self.replicas.get_mut(&number).expect("a replica stays while it is flushed");
         let reply = replica.reply(replica.stored.length);
@@ -342,7 +345,7 @@ impl Backup {
         });
     }
 
-    /// A master does not need a replica any more. Idempotent.
+    /// A master no longer needs a replica. Idempotent.
     pub(crate) fn on_replica_free(
         &mut self,
         header: &Header,
@@ -377,14 +380,15 @@ impl Backup {
     }
 }
 
-/// Whether a message opens a segment anew, from its beginning, that is held at an older epoch or damaged.
+/// Whether a message opens a segment anew, from its begin, although a replica of it is here, because that replica has
+/// an older epoch or is damaged.
 fn is_reopened(replica: &Replica, header: &Header, request: &AppendRequest<'_>) -> bool {
     let is_newer = !request.raise_epoch && header.epoch > replica.accepted.epoch;
     let is_damaged = replica.corrupt && header.epoch >= replica.accepted.epoch;
     request.open && (is_newer || is_damaged)
 }
 
-/// What the replica would hold after this message, or why it is refused.
+/// The state of the replica after this message, or the reason why the message is refused.
 fn accept(replica: &Replica, header: &Header, request: &AppendRequest<'_>) -> Result<Accepted, Status> {
     let before = replica.accepted;
     let is_unchecked = replica.incarnation == 0 || planted(Defect::OldEpochTaken);
@@ -405,7 +409,7 @@ fn accept(replica: &Replica, header: &Header, request: &AppendRequest<'_>) -> Re
     if replica.operations.len() + replica.unsynced.len() >= OPERATION_COUNT_MAX {
         return Err(Status::TooMany);
     }
-    // A certificate among uncertified bytes: start again from the last certificate.
+    // The certificate ends among uncertified bytes: start again from the last certificate.
     let certified = before.certified();
     let drops = request.certificate.is_some_and(|certificate| {
         certificate.length < before.length && (certificate.length > certified || request.close)
@@ -426,7 +430,7 @@ fn accept(replica: &Replica, header: &Header, request: &AppendRequest<'_>) -> Re
         } else {
             known
         };
-        // Shorter than what is certified: an old message that changes nothing.
+        // A certificate that is shorter than the present one comes from an old message, and changes nothing.
         if known.is_some_and(|known| known != certificate.crc) {
             return Err(Status::CorruptReplica);
         }

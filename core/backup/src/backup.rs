@@ -1,8 +1,8 @@
-//! The backup role as one machine: what comes in, who acts on it, and what is due next.
+//! The backup role as one machine: its inputs, their dispatch, and its deadline.
 //!
 //! Each input changes what is wanted; `advance` then takes every next step that is possible. A replica found at start
-//! is only read and freed; a segment that its master opens again is a new replica, and takes the old one's place when it
-//! has a certificate.
+//! takes no appends: it is only flushed, read and freed. A segment that its master opens again is a new replica, which
+//! replaces the old one when it has a certificate.
 //!
 //! Invariants:
 //! - `present` and `found` name disjoint replicas, each by its own key;
@@ -42,9 +42,9 @@ const ROLE: u8 = 2;
 pub struct Backup {
     pub(crate) config: BackupConfig,
     pub(crate) rng: Rng,
-    /// What the superblock file says durably.
+    /// The durable contents of the superblock file.
     pub(crate) superblock: Option<Superblock>,
-    /// What it is to say next, but for its sequence and buffer id.
+    /// The next contents of the superblock file, except its sequence and buffer id.
     pub(crate) superblock_wanted: Option<Superblock>,
     pub(crate) superblock_writing: Option<Superblock>,
     pub(crate) buffer_id: u64,
@@ -63,20 +63,20 @@ pub struct Backup {
     pub(crate) sequence: u64,
     pub(crate) replica_last: u64,
     pub(crate) replicas: BTreeMap<ReplicaNumber, Replica>,
-    /// Opened in this life: what masters write to.
+    /// Replicas opened in this life, to which masters append.
     pub(crate) present: BTreeMap<ReplicaKey, ReplicaNumber>,
-    /// Found at start or replaced: what is asked about.
+    /// Replicas found at start or replaced, which take no appends.
     pub(crate) found: BTreeMap<ReplicaKey, ReplicaNumber>,
 
-    /// When which replica is to be flushed.
+    /// Replicas to be flushed, with the instants when they are due.
     pub(crate) flush_due: BTreeSet<(Instant, ReplicaNumber)>,
     pub(crate) flush_count: u32,
-    /// Replicas that may be ready to be wiped or to give their buffer back.
+    /// Replicas that may be ready to be wiped, or to give their buffers back.
     pub(crate) settling: BTreeSet<ReplicaNumber>,
 
     pub(crate) fenced: BTreeSet<ServerId>,
-    /// When this life began, and when it last accepted an append of each server: until a read lease later that server
-    /// may answer reads (docs/protocols/read-leases.md).
+    /// When this life began, and when it last accepted an append from each server. Each of these may have granted a
+    /// read lease: that server may answer reads for `READ_LEASE` from then on (docs/protocols/read-leases.md).
     pub(crate) began: Instant,
     pub(crate) accepted: BTreeMap<ServerId, Instant>,
     pub(crate) fences: Vec<PendingFence>,
@@ -86,11 +86,11 @@ pub struct Backup {
     pub(crate) replica_reads: BTreeMap<u64, PendingRead>,
     pub(crate) calls: Calls<Question>,
     pub(crate) ask_at: Option<Instant>,
-    /// Where the next question to a master begins.
+    /// The replica behind which the next question to a master begins.
     pub(crate) ask_from: BTreeMap<ServerId, ReplicaKey>,
     pub(crate) ask_from_present: BTreeMap<ServerId, ReplicaKey>,
     pub(crate) is_collection_due: bool,
-    /// Masters of replicas found that no coordinator ever knew.
+    /// Masters of replicas whose ids this cluster's coordinator has never given out.
     pub(crate) never_issued: BTreeSet<ServerId>,
 }
 
@@ -104,20 +104,20 @@ pub struct ReplicaState {
     pub closed: bool,
     /// Bytes held without a gap, certified or not.
     pub length: u32,
-    /// The newest certificate that is written.
+    /// The newest certificate that was written.
     pub certificate: Option<Certificate>,
     /// As `AppendReply::flushed`.
     pub flushed: u32,
     pub primary: bool,
     pub side: bool,
-    /// From an earlier life, or replaced by a newer opening.
+    /// The replica is from an earlier life, or was replaced by a newer opening.
     pub found: bool,
     pub cut: bool,
     pub corrupt: bool,
 }
 
 impl Backup {
-    /// `seed` must differ from life to life: ids are made from it.
+    /// `seed` must differ from life to life, because ids are made from it.
     pub fn new(config: BackupConfig, seed: u64) -> Backup {
         config.check();
         let mut rng = Rng::new(seed);
@@ -166,12 +166,12 @@ impl Backup {
         }
     }
 
-    /// Who this data directory is; known once that is durable, which is before the server may enlist.
+    /// The identity of this data directory. It is known when it is durable, which is before the server may enlist.
     pub fn identity(&self) -> Option<Identity> {
         self.superblock.map(|superblock| superblock.identity())
     }
 
-    /// Why this directory cannot be used; the process ends with it.
+    /// Why this directory cannot be used. The process ends with this error.
     pub fn start_error(&self) -> Option<&str> {
         self.start_error.as_deref()
     }
@@ -180,7 +180,7 @@ impl Backup {
         self.start_error.get_or_insert(reason);
     }
 
-    /// The server was taken into the cluster; its new identity becomes durable, then this serves.
+    /// The server has enlisted. The backup makes the new identity durable, and then serves.
     pub fn enlisted(&mut self, now: Instant, view: &View, effects: &mut Effects) {
         let superblock = self.superblock.expect("a server enlists when its directory is known");
         self.superblock_wanted =
@@ -193,8 +193,8 @@ impl Backup {
         self.is_serving
     }
 
-    /// `Append`, `ReplicaFree`, `ReplicaRead`, `Fence`, `RecoveryRead` and `RecoveryWork`. Other operations are answered with
-    /// `UnknownOpcode`.
+    /// `Append`, `ReplicaFree`, `ReplicaRead`, `Fence`, `RecoveryRead` and `RecoveryWork`. Other operations are
+    /// answered with `UnknownOpcode`.
     pub fn on_request(
         &mut self,
         now: Instant,
@@ -224,7 +224,7 @@ impl Backup {
         self.advance(now, view, effects);
     }
 
-    /// A step of the whole process begins: what the one before took is over.
+    /// A step of the whole process begins. Work of the step before is accounted for.
     pub fn resume(&mut self, now: Instant) {
         self.note_divided(now);
     }
@@ -249,7 +249,7 @@ impl Backup {
         earliest(earliest(flush, ask), earliest(grow, earliest(find, self.calls.deadline())))
     }
 
-    /// Whether a request is for this server and from somebody who may ask: the coordinator, or a server that is Up.
+    /// Checks that a request is for this server, and that its sender may ask: the coordinator, or a server that is Up.
     pub(crate) fn check_sender(&self, header: &Header, view: &View) -> Result<(), Status> {
         if !self.is_serving || self.stopping.is_some() {
             return Err(Status::NotReady);
@@ -304,19 +304,19 @@ impl Backup {
         ReplicaNumber(self.replica_last)
     }
 
-    /// New replicas that it can take, now or when more frames are reserved.
+    /// The number of new replicas that this backup can take, now or when more frames are reserved.
     pub fn frames_left(&self) -> u64 {
         match () {
             () if self.failed.is_some() => 0,
             () if self.growth.is_short() => u64::from(self.space.frames_free()),
-            // A maximum that was lowered takes no frames away.
+            // Lowering the maximum takes no frames away.
             () => u64::from(self.space.frames_max)
                 .saturating_sub(self.space.frames_used())
                 .max(u64::from(self.space.frames_free())),
         }
     }
 
-    /// Whether nothing here is to be trusted any more.
+    /// Whether the device has failed, so that nothing here can be trusted any more.
     pub fn has_failed(&self) -> bool {
         self.failed.is_some()
     }
@@ -340,7 +340,7 @@ impl Backup {
         }
     }
 
-    /// Every replica that is held, whether it has a certificate or not.
+    /// Every replica held here, with or without a certificate.
     pub fn replicas(&self) -> impl Iterator<Item = ReplicaState> + '_ {
         self.replicas.values().filter(|replica| !replica.freeing).map(|replica| ReplicaState {
             log: replica.key.log,
@@ -368,7 +368,7 @@ impl Backup {
                 replica.check_invariants();
             }
             if replica.wiping > 0 {
-                continue; // Its places are no longer its own.
+                continue; // Its places no longer belong to it.
             }
             assert!(replica.frame.is_none_or(|frame| frames.insert(frame)), "a frame has one owner");
             assert!(replica.buffer.is_none_or(|buffer| buffers.insert(buffer)), "a buffer has one owner");

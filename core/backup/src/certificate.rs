@@ -1,10 +1,10 @@
-//! One certificate slot: whose bytes a place holds, how many of them count, and their checksum.
+//! Certificate slots: the replica that a place holds, the number of its bytes that count, and their checksum.
 //!
-//! A slot has a sector of its own. A head has four, so that a new certificate overwrites neither the newest one, nor the
-//! newest one that is on the device, nor the one that a sync under way brings there.
+//! A slot has a sector of its own. A head has four slots, so that a new certificate overwrites none of these three: the
+//! newest one, the newest one that is on the device, and the one that a sync under way brings to the device.
 //!
 //! Invariants:
-//! - every bit of a slot is under its checksum; a slot of zeroes was never written or is wiped;
+//! - the checksum of a slot covers every bit of it; a slot of zeroes was never written, or is wiped;
 //! - the valid slots of a head belong to one incarnation of one replica.
 //!
 //! Bytes: docs/formats/replica.md. Catalogue: D1, D8, F9.
@@ -31,9 +31,9 @@ const KNOWN: u16 = CLOSED | PRIMARY | SIDE | INTERIM | CUT | SYNCED;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Slot {
-    /// Rises with every slot that this directory ever writes.
+    /// Rises with every slot that is written in this directory.
     pub sequence: u64,
-    /// The sequence number at which the replica was opened: tells two openings of one segment apart.
+    /// The sequence number at which the replica was opened. It tells two openings of one segment apart.
     pub incarnation: u64,
     pub cluster: ClusterId,
     pub key: ReplicaKey,
@@ -42,15 +42,15 @@ pub(crate) struct Slot {
     pub closed: bool,
     pub primary: bool,
     pub side: bool,
-    /// In a frame: the replica goes on in a buffer, so that without it this is only a part.
+    /// In a frame: the replica goes on in a buffer, and without the buffer this copy is incomplete.
     pub interim: bool,
-    /// Known to hold less than was acknowledged, or suspected of it.
+    /// The replica holds less than was acknowledged, or may hold less.
     pub cut: bool,
-    /// Nothing was acknowledged beyond what the device has.
+    /// Nothing was acknowledged beyond the bytes that the device has.
     pub synced: bool,
-    /// The id of the buffers when this was written.
+    /// The id of the buffers when the slot was written.
     pub buffer_id: u64,
-    /// Where it was written: a slot found elsewhere was misdirected.
+    /// The place to which the slot was written. A slot found at another place was misdirected.
     pub place: Place,
 }
 
@@ -135,12 +135,12 @@ impl Slot {
     }
 }
 
-/// What was found in the head of a place.
+/// The head of a place, as found.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Head {
     /// Valid slots of the newest incarnation with their numbers, the newest first.
     pub slots: Vec<(u8, Slot)>,
-    /// A slot holds something that is neither valid nor zero, or of another incarnation than the newest.
+    /// A slot is neither valid nor zero, or is of another incarnation than the newest.
     pub damaged: bool,
 }
 
@@ -166,13 +166,13 @@ impl Head {
     }
 }
 
-/// Which slot of a head is written next.
+/// The slots of a head that must not be overwritten.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Ring {
     pub newest: Option<u8>,
-    /// The newest that is certainly on the device; in a buffer none ever is.
+    /// The newest slot that is certainly on the device. A slot in a buffer never is.
     pub durable: Option<u8>,
-    /// The one that a sync under way makes durable.
+    /// The slot that a sync under way makes durable.
     pub syncing: Option<u8>,
 }
 
@@ -234,7 +234,7 @@ mod tests {
         assert!(Head::parse(&bytes, Place::Frame(4), 4096).damaged);
     }
 
-    /// The example of the format's description is what is written.
+    /// The format's description shows the bytes that are written.
     #[test]
     fn the_description_shows_these_bytes() {
         let bytes = example(Place::Frame(3)).encode();

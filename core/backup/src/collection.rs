@@ -1,10 +1,11 @@
-//! Which replicas of other lives may go.
+//! Replica collection: frees the replicas that no master needs any more.
 //!
-//! A removed master needs nothing; a crashed one is being recovered; one that is up is asked about every replica, again
-//! and again: those found at start or replaced, and those that it opened in this life, since it may have turned away
-//! from a backup that was silent for too long. An answer frees a replica of this life only if nothing was appended to
-//! it since the question. Who was never in the cluster is a sign of a wrong coordinator:
-//! nothing of it is freed.
+//! - A removed master needs no replica.
+//! - A crashed master is being recovered, so its replicas stay.
+//! - A master that is up is asked about every replica, again and again. This includes replicas found at start or
+//!   replaced, and those opened in this life, because the master may have given up a backup that was silent for too
+//!   long. An answer frees a replica of this life only if nothing was appended to it since the question.
+//! - A master that was never in the cluster is a sign of a wrong coordinator: none of its replicas is freed.
 //!
 //! Protocol: docs/protocols/replication.md, "Replica collection". Catalogue: D7.
 
@@ -18,14 +19,15 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::Bound;
 
-/// Replicas named in one question; the next question goes on behind them.
+/// The most found replicas, and the most replicas of this life, that one question names. The next question goes on
+/// behind them.
 const NAME_COUNT_MAX: usize = 1000;
 
-/// Who was asked.
+/// A question to a master.
 #[derive(Clone, Debug)]
 pub(crate) struct Question {
     master: ServerId,
-    /// The replicas of this life that were named, and how many appends each had had.
+    /// The replicas of this life that were named, with the number of appends to each at that time.
     present: Vec<(ReplicaKey, ReplicaNumber, u64)>,
 }
 
@@ -50,7 +52,7 @@ impl Backup {
         self.advance(now, view, effects);
     }
 
-    /// A connection is gone; whoever was asked over it is asked again with the next round.
+    /// A connection is gone. Masters that were asked over it are asked again in the next round.
     pub fn on_lost(&mut self, now: Instant, addr: SocketAddr, view: &View, effects: &mut Effects) {
         drop(self.calls.lost(addr));
         self.advance(now, view, effects);
@@ -75,7 +77,7 @@ impl Backup {
         }
     }
 
-    /// Frees what no master needs and asks those that may.
+    /// Frees the replicas of removed masters, and asks the others.
     pub(crate) fn collect(&mut self, now: Instant, view: &View, effects: &mut Effects) {
         if std::mem::take(&mut self.is_collection_due) {
             self.free_removed(now, view, effects);
@@ -83,7 +85,7 @@ impl Backup {
         if self.found.is_empty() && self.present.is_empty() {
             self.ask_at = None;
         } else if self.ask_at.is_none() && self.found.is_empty() {
-            // Replicas of this life were just opened: there is no hurry to ask about them.
+            // All replicas were opened in this life: there is no hurry to ask about them.
             self.ask_at = Some(now + self.config.needed_interval);
         } else if self.ask_at.is_none_or(|at| at <= now) {
             self.ask_at = Some(now + self.config.needed_interval);
@@ -103,7 +105,7 @@ impl Backup {
                     self.replicas.get_mut(&number).expect("it goes when it is wiped").master_removed = true;
                 }
                 Standing::Crashed if planted(Defect::FreedEarly) => self.free(number),
-                // Without a certificate it does not exist and nobody will ask for it.
+                // A replica without a certificate does not exist, and no recovery will ask for it.
                 Standing::Crashed
                     if replica.accepted.certificate.is_none() && replica.operations.is_empty() =>
                 {
@@ -148,7 +150,7 @@ impl Backup {
     }
 }
 
-/// The next of a master's replicas to ask about, round and round.
+/// The next replicas of a master to ask about. After the last replica the first one follows again.
 fn next_keys(
     replicas: &BTreeMap<ReplicaKey, ReplicaNumber>,
     cursors: &mut BTreeMap<ServerId, ReplicaKey>,
@@ -167,12 +169,12 @@ fn next_keys(
     chosen
 }
 
-/// Below all replicas of a server.
+/// A key below those of all replicas of a server.
 pub(crate) fn first_key(server: ServerId) -> ReplicaKey {
     ReplicaKey { log: LogId { server, shard: ShardId(0) }, segment: SegmentId(0), stream: StreamId(0) }
 }
 
-/// Above all replicas of a server.
+/// A key above those of all replicas of a server.
 pub(crate) fn last_key(server: ServerId) -> ReplicaKey {
     ReplicaKey {
         log: LogId { server, shard: ShardId(u16::MAX) },

@@ -1,39 +1,39 @@
-//! What an operator, or the program that starts a backup, decides for it.
+//! The configuration of a backup, from the operator or from the program that starts it.
 
 use std::time::Duration;
 
 #[derive(Clone, Debug)]
 pub struct BackupConfig {
-    /// The length of a segment; a directory keeps the one it was made with.
+    /// The length of a segment. A directory keeps the length with which it was made.
     pub segment_bytes: u32,
-    /// How many replicas may be held, from `--disk`; 0: this server takes none.
+    /// The most replicas held here, from `--disk`. With 0 this server takes no replicas.
     pub frames_max: u32,
-    /// How many frames are reserved on the device in one step, at least 1.
+    /// The number of frames that are reserved on the device in one step, at least 1.
     pub frames_grow_by: u32,
     pub buffers: Buffers,
-    /// The operator's word that the buffers outlive a loss of power: they then count as the device does.
+    /// The operator guarantees that the buffers outlive a loss of power: they then count as the device does.
     pub buffers_survive_power: bool,
-    /// How long data may be only where it survives the process.
+    /// The time that data of an open replica may be only where it survives the process, before it is flushed.
     pub flush_interval: Duration,
     /// Memory for divided segments of dead servers, at least one segment.
     pub recovery_cache_bytes: u64,
-    /// Of that, what the system is to have found before a recovery needs it.
+    /// The part of `recovery_cache_bytes` for which the system should have found memory before a recovery needs it.
     pub found_cache_bytes: u64,
-    /// How often masters are asked about replicas that were found at start.
+    /// The interval at which masters are asked which of their replicas they need.
     pub needed_interval: Duration,
-    /// How status and warnings name the directory of the frames.
+    /// The name of the directory of the frames in status and warnings.
     pub directory: String,
-    /// How status describes where acknowledged writes are held until flushed.
+    /// The description, in status, of the place of acknowledged writes until they are flushed.
     pub mode: String,
 }
 
-/// Where acknowledged data is until it is on the device. The buffer file must be in memory (tmpfs) either way: its id
-/// tells whether what the process left behind has survived.
+/// The place of acknowledged data until it is on the device. In both modes the buffer file must be in memory (tmpfs):
+/// its id tells whether the data that the last process left behind has survived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Buffers {
-    /// In the buffer file, with room for this many open replicas.
+    /// The buffer file, with room for this many open replicas.
     Reserved { count: u32 },
-    /// In the page cache of the frame file.
+    /// The page cache of the frame file.
     InFrames,
 }
 

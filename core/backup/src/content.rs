@@ -1,6 +1,6 @@
-//! What stands in a segment, as far as a backup looks: its opening, and which record belongs to which partition.
+//! The parts of a segment's contents that a backup reads: its opening, and the partition of each record.
 //!
-//! The only place of this crate that knows the log's entries.
+//! No other module of this crate knows the log's entries.
 //!
 //! Catalogue: F2, F4, F9.
 
@@ -13,16 +13,16 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What was found at the start of a segment.
+/// The start of a segment, as found.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum SegmentStart {
-    /// The header names this segment; the opening is there when the segment is of the head order.
+    /// The header names this segment. A segment of the head order has an opening.
     Sound(Option<Opening>),
-    /// The header names another segment: these are somebody else's bytes.
+    /// The header names another segment, so the bytes are not those of this replica.
     Foreign,
 }
 
-/// Reads the opening of a segment whose bytes hold as a whole.
+/// Reads the opening of a segment whose certificate has been verified.
 pub(crate) fn segment_start(bytes: &[u8], key: &ReplicaKey) -> SegmentStart {
     let Some(found) = opening::parse(bytes) else { return SegmentStart::Sound(None) };
     let header = found.header;
@@ -41,7 +41,7 @@ pub(crate) fn segment_start(bytes: &[u8], key: &ReplicaKey) -> SegmentStart {
     SegmentStart::Sound(whole.map(|(digest, safe_version)| Opening { digest, safe_version, stats }))
 }
 
-/// Whether no ranges overlap, end before they begin, or hash one table in two ways.
+/// Whether ranges are sound: none overlap, none ends before it begins, and each table has one placement hash.
 pub(crate) fn are_sound(ranges: &[PartitionRange]) -> bool {
     let placed = ranges.iter().map(|range| {
         let PartitionRange { table, first, last, .. } = *range;
@@ -50,22 +50,22 @@ pub(crate) fn are_sound(ranges: &[PartitionRange]) -> bool {
     Ranges::new(placed).is_some()
 }
 
-/// What a partition takes of so many bytes of a segment, with some room.
+/// A partition's share of `bytes` bytes of a segment, with some room.
 pub(crate) fn share_of(bytes: usize, partitions: usize) -> usize {
     let share = bytes / partitions.max(1);
     share + share / 8
 }
 
-/// The ranges that concern one segment, for finding out a record's partition.
+/// The ranges that concern one segment, by which each record's partition is found.
 pub(crate) struct Division {
-    /// To the partition's place in `partitions`.
+    /// From a range to the index of its partition in `partitions`.
     ranges: Ranges<usize>,
-    /// Rising.
+    /// Sorted.
     partitions: Vec<u32>,
 }
 
 impl Division {
-    /// `BadRequest`: ranges overlap, end before they begin, or hash one table in two ways.
+    /// `BadRequest` if ranges overlap, a range ends before it begins, or one table has two placement hashes.
     pub fn new(key: &ReplicaKey, ranges: &[PartitionRange]) -> Result<Division, Status> {
         let is_concerned = |range: &&PartitionRange| {
             range.shard == key.log.shard
@@ -85,14 +85,15 @@ impl Division {
         Ok(Division { ranges, partitions })
     }
 
-    /// Gathers each partition's records of a segment's bytes, in memory that `memory` gives, which is told how many bytes
-    /// are expected; what was just verified is still near. `CorruptReplica`: an entry does not hold.
+    /// Collects each partition's records from a segment's bytes. `memory` provides the memory, and is given the
+    /// expected number of bytes. Records are copied right after they are verified, while they are still in the cache.
+    /// `CorruptReplica` if an entry is damaged.
     pub fn sort(
         &self,
         bytes: &[u8],
         mut memory: impl FnMut(usize) -> Vec<u8>,
     ) -> Result<BTreeMap<u32, Arc<Vec<u8>>>, Status> {
-        // Partitions are cut to be alike; those that are not grow.
+        // Partitions are cut to have equal shares. A larger share makes its memory grow.
         let share = share_of(bytes.len(), self.partitions.len());
         let mut records: Vec<Vec<u8>> = self.partitions.iter().map(|_| memory(share)).collect();
         let take = |place: usize, run: Range<usize>| records[place].extend_from_slice(&bytes[run]);

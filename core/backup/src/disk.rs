@@ -1,9 +1,10 @@
-//! What every disk token was for, syncs shared by many, and what an error means.
+//! Disk operations: the purpose of every token, shared syncs, and the treatment of errors.
 //!
-//! One sync of the frame file serves all who wait for one, if their writes were complete before it began.
-//! An error of writing, copying or syncing fails the device for good, but for a reservation that finds no room (`growth`);
-//! one of reading concerns only what was read, and only
-//! when it comes again and again: what cannot be read may be the last copy.
+//! One sync of the frame file serves all waiters whose writes were complete before it began.
+//!
+//! An error of writing, copying or syncing fails the device for good. The exception is a reservation of frames that
+//! finds no room (`growth`). A read error concerns only what was read. It counts after `READ_TRIES` (3) tries, because
+//! the bytes may be the last copy.
 
 use crate::Backup;
 use crate::certificate::Ring;
@@ -15,11 +16,12 @@ use ramhold_base::{
 };
 use ramhold_wire::View;
 
-/// What a disk effect was for.
+/// The purpose of a disk effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Task {
     SuperblockRead,
-    /// What was found may be only in the system's memory: the process that wrote it may have died before its sync.
+    /// Syncs the superblock that was found. It may be in the system's memory only: the process that wrote it may have
+    /// died before its sync.
     SuperblockFoundSync,
     SuperblockWrite,
     SuperblockSync,
@@ -39,7 +41,7 @@ pub(crate) enum Task {
     FlushCopy(ReplicaNumber),
     FlushSlot(ReplicaNumber),
     FramesSync,
-    /// Wipes a head; of a replica that is freed, or of nobody's.
+    /// Wipes a head: that of a replica that is freed, or one that belongs to no replica.
     Wipe {
         replica: Option<ReplicaNumber>,
         place: Place,
@@ -49,13 +51,13 @@ pub(crate) enum Task {
         replica: ReplicaNumber,
         key: DivisionKey,
     },
-    /// For the master that the replica is of.
+    /// Reads a replica for its own master.
     MasterRead {
         read: u64,
     },
 }
 
-/// Who waits for a sync of the frame file.
+/// The waiters for a sync of the frame file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SyncWaiter {
     Data(ReplicaNumber),
@@ -66,7 +68,7 @@ pub(crate) enum SyncWaiter {
     Stop,
 }
 
-/// How often something is read before it counts as unreadable.
+/// Tries after which a failing read counts as an error.
 const READ_TRIES: u32 = 3;
 
 /// A read under way.
@@ -78,7 +80,7 @@ struct Reading {
     tries: u32,
 }
 
-/// The tokens under way, and the one sync.
+/// The disk operations under way, and the one sync of the frame file.
 #[derive(Debug, Default)]
 pub(crate) struct Disk {
     tasks: std::collections::BTreeMap<DiskToken, Task>,
@@ -102,7 +104,7 @@ impl Disk {
         effects.disk_write(token, file, offset, data);
     }
 
-    /// Writes so many bytes from the end of the message that is being handled.
+    /// Writes the last `bytes` bytes of the message that is being handled.
     pub fn write_message_end(
         &mut self,
         task: Task,
@@ -148,12 +150,12 @@ impl Disk {
         effects.push(Effect::DiskSync { token, file });
     }
 
-    /// Tells the waiter when everything of the frame file that is complete now is on the device.
+    /// Notifies the waiter when every write to the frame file that is complete now is on the device.
     pub fn wait_for_sync(&mut self, waiter: SyncWaiter) {
         self.sync_waiting.push(waiter);
     }
 
-    /// Begins a sync when somebody waits and none is under way.
+    /// Begins a sync if there is a waiter and no sync is under way.
     pub fn advance(&mut self, effects: &mut Effects) {
         if !self.is_syncing && !self.sync_waiting.is_empty() {
             self.is_syncing = true;
@@ -164,7 +166,7 @@ impl Disk {
 }
 
 impl Backup {
-    /// A disk effect is complete. Reads bring their bytes.
+    /// A disk effect is complete. A read returns its bytes.
     pub fn on_disk(
         &mut self,
         now: Instant,
@@ -270,7 +272,7 @@ impl Backup {
         }
     }
 
-    /// From now on nothing here is to be trusted: everything is answered with `DeviceFailed`.
+    /// Fails the device: from now on nothing here can be trusted, and everything is answered with `DeviceFailed`.
     pub(crate) fn fail(&mut self, reason: String, effects: &mut Effects) {
         if self.failed.is_some() {
             return;
@@ -294,7 +296,7 @@ impl Backup {
         self.fail_replica_reads(effects);
     }
 
-    /// Wipes the head of a place: what was there does not exist any more.
+    /// Wipes the head of a place: the replica that was there no longer exists.
     pub(crate) fn wipe(&mut self, replica: Option<ReplicaNumber>, place: Place, effects: &mut Effects) {
         if matches!(place, Place::Frame(_)) {
             self.space.frames_wiping += 1;
@@ -322,7 +324,7 @@ impl Backup {
         }
     }
 
-    /// Writes a certificate slot that says `held` at a place. Returns the slot's number.
+    /// Writes a certificate slot for `held` at a place. Returns the slot's number.
     pub(crate) fn write_slot(
         &mut self,
         task: Task,

@@ -1,8 +1,9 @@
-//! What a coordinator learns when it declares a server dead.
+//! Fences a dead server, and reports its replicas to the coordinator.
 //!
-//! From the fence on nothing of the dead server is accepted. The answer waits until every append accepted before is
-//! stored, so that it says all that was ever acknowledged, and until the openings it needs are read. Replicas of synced
-//! streams are flushed first: the coordinator may show what they end with to readers at once, so power must not take it.
+//! From the fence on, nothing is accepted from the dead server. The report waits until every append that was accepted
+//! before is stored, so that it covers all that was ever acknowledged. It also waits until the openings that it
+//! contains are read. Replicas of synced streams are flushed first: a recovery may show the end of their log to readers
+//! at once, so a loss of power must not take it any more.
 //!
 //! Protocol: docs/protocols/recovery.md, step 2. Catalogue: D8, D9, F2.
 
@@ -21,9 +22,9 @@ use ramhold_wire::{Header, View, decode, reply, reply_with};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Fences that wait for their answers; the coordinator repeats what is refused.
+/// The most fences that wait for their answers. The coordinator repeats those that are refused.
 const FENCE_COUNT_MAX: usize = 256;
-/// Openings read at a time; each may bring a whole segment.
+/// The most openings that are read at a time. Each read may bring a whole segment.
 const OPENING_READ_COUNT_MAX: u32 = 4;
 
 /// A fence that is in force and not answered yet.
@@ -66,7 +67,7 @@ impl Backup {
         }
         self.fenced.insert(crashed);
         self.check_device()?;
-        // A repetition over the same connection replaces what it repeats.
+        // A repetition over the same connection replaces the request that it repeats.
         self.fences.retain(|pending| (pending.from, pending.header.rpc) != (from, header.rpc));
         if self.fences.len() >= FENCE_COUNT_MAX {
             return Err(Status::TooMany);
@@ -81,7 +82,7 @@ impl Backup {
         }
     }
 
-    /// Answers fences that wait for nothing more, and reads the openings that others wait for.
+    /// Answers the fences that no longer wait, and reads the openings for which others wait.
     pub(crate) fn advance_fences(&mut self, now: Instant, effects: &mut Effects) {
         let mut waiting: BTreeMap<ServerId, bool> = BTreeMap::new();
         for pending in std::mem::take(&mut self.fences) {
@@ -97,7 +98,7 @@ impl Backup {
         }
     }
 
-    /// Whether a report on this server must wait; begins the reads that it waits for.
+    /// Whether a report on this server must wait. Begins the reads for which it waits.
     fn await_report(&mut self, crashed: ServerId, effects: &mut Effects) -> bool {
         let of_crashed = self.replicas.values().filter(|replica| replica.key.log.server == crashed);
         if of_crashed.into_iter().any(|replica| !replica.operations.is_empty() || replica.awaits_device()) {
@@ -125,7 +126,8 @@ impl Backup {
             .filter(|(_, replica)| replica.is_reportable())
     }
 
-    /// Every open replica of the head order, and the newest closed one of each stream.
+    /// The replicas whose openings are reported: every open one of the head order, and the newest closed one of each
+    /// stream.
     fn openings_wanted(&self, server: ServerId) -> BTreeSet<ReplicaNumber> {
         let mut wanted = BTreeSet::new();
         let mut newest: BTreeMap<(ShardId, StreamId), (ReplicaKey, ReplicaNumber)> = BTreeMap::new();
@@ -151,7 +153,7 @@ impl Backup {
         self.read_replica(Task::OpeningRead(number), number, effects);
     }
 
-    /// Reads the certified bytes of a replica, which stay in place until then.
+    /// Reads the certified bytes of a replica. They stay in place until the read is over.
     pub(crate) fn read_replica(&mut self, task: Task, number: ReplicaNumber, effects: &mut Effects) {
         let replica = self.replicas.get_mut(&number).expect("what is read exists");
         replica.reads += 1;
@@ -160,7 +162,7 @@ impl Backup {
         self.disk.read(task, place.file(), offset, replica.stored.certified(), effects);
     }
 
-    /// The read of a replica is over: its bytes, if they are what the certificate says.
+    /// Ends the read of a replica. Returns its bytes if they match the certificate.
     pub(crate) fn end_read<'a>(
         &mut self,
         number: ReplicaNumber,
@@ -211,7 +213,7 @@ impl Backup {
         });
     }
 
-    /// What is left of the read lease that this backup, in this life or the one before, may have granted.
+    /// The time left of the read lease that this backup may have granted, in this life or the one before.
     fn lease_left(&self, now: Instant, server: ServerId) -> Duration {
         let accepted = self.accepted.get(&server).copied().unwrap_or_default();
         let began = if planted(Defect::RestartGrantsNothing) { Instant::ZERO } else { self.began };
@@ -238,7 +240,7 @@ impl Backup {
             opening: opening(number, replica),
         });
         let left = self.lease_left(now, crashed);
-        // Rounded up: a lease must never seem shorter than it is.
+        // The time is rounded up: a lease must never seem shorter than it is.
         let lease_millis = u64::try_from(left.as_micros().div_ceil(1000)).unwrap_or(u64::MAX);
         let mut fenced = Fenced { replicas: replicas.collect(), lease_millis };
         bound(&mut fenced);
@@ -246,9 +248,10 @@ impl Backup {
     }
 }
 
-/// Leaves out what is only a help to recovery when the answer would not fit a frame: statistics.
+/// Leaves out the statistics if the answer would not fit a frame: they only help recovery to divide the log.
 fn bound(fenced: &mut Fenced) {
-    // In CBOR a report without its opening takes less than this, a number at most nine, a segment's id in a packed list at most eleven.
+    // In CBOR a report without its opening takes less than this. A number takes at most nine bytes, and a segment's id
+    // in a packed list at most eleven.
     const REPORT_BYTES_MAX: usize = 96;
     let opening_bytes = |opening: &Opening| 64 + opening.digest.len() * 11 + opening.stats.len() * 48;
     let bytes: usize = fenced

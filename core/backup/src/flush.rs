@@ -1,13 +1,14 @@
-//! From buffers to the device, and the end in order.
+//! Flushes buffers to the device, and ends the backup in order.
 //!
-//! Data older than the flush interval, and whatever is closed, is copied into its frame; after a sync its certificate
-//! follows; after another sync it is on the device. Where there are no buffers only the sync is left to do. A replica
-//! that is wholly on the device and takes no more appends, because it is closed or from an earlier life, gives its
-//! buffer back.
+//! Data older than the flush interval, and all data of closed replicas, is copied into its frame. After a sync the
+//! certificate follows, and after another sync the replica is on the device. A replica without a buffer only needs the
+//! sync. A replica that is completely on the device and takes no more appends, because it is closed or from an earlier
+//! life, gives its buffer back.
 //!
 //! Invariants:
 //! - a certificate goes to the device after the data that it covers;
-//! - one flush per replica at a time, `FLUSH_COUNT_MAX` in all.
+//! - there is one flush per replica at a time, and at most `FLUSH_COUNT_MAX` (16) in all. Flushes for which an answer
+//!   waits begin beyond that bound as well.
 //!
 //! Protocol: docs/protocols/replication.md, "Flushing". Catalogue: D1.
 
@@ -21,10 +22,10 @@ use ramhold_base::{Effects, Instant};
 
 /// Flushes at a time: enough to fill a device's queue and to share its syncs.
 const FLUSH_COUNT_MAX: u32 = 16;
-/// When a flush is due that an answer waits for: before all others.
+/// The due instant of a flush for which an answer waits: before all others.
 const AWAITED: Instant = Instant::ZERO;
 
-/// How far the end in order has come.
+/// The progress of an ordered stop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stop {
     Flushing,
@@ -34,7 +35,8 @@ pub(crate) enum Stop {
 }
 
 impl Backup {
-    /// Flushes what is held and marks the directory as complete. What comes in meanwhile is answered with `NotReady`.
+    /// Begins an ordered stop: flushes all replicas, then marks the directory as clean. Requests that come meanwhile
+    /// are answered with `NotReady`.
     pub fn stop(&mut self, now: Instant, effects: &mut Effects) {
         if self.stopping.is_some() {
             return;
@@ -49,7 +51,7 @@ impl Backup {
         }
     }
 
-    /// Whether nothing is left to do for a stop; also when the device has failed.
+    /// Whether an ordered stop is complete. It is also complete when the device has failed.
     pub fn is_stopped(&self) -> bool {
         self.stopping.is_some_and(|stop| stop == Stop::Done || self.failed.is_some())
     }
@@ -82,7 +84,7 @@ impl Backup {
         self.stopping = Some(Stop::Marking);
     }
 
-    /// The next flush, if one may begin. Those that somebody waits for come first, and wait for no others.
+    /// The next flush, if one may begin. Flushes for which an answer waits come first, and do not wait for others.
     pub(crate) fn next_flush(&self) -> Option<(Instant, ReplicaNumber)> {
         let first = self.flush_due.first().copied()?;
         let is_awaited = first.0 == AWAITED;
@@ -92,7 +94,7 @@ impl Backup {
     fn is_flush_needed(&self, number: ReplicaNumber) -> bool {
         let replica = &self.replicas[&number];
         let is_behind = !replica.stored.is_certified_like(&replica.flushed);
-        // Nothing more is appended to it in its buffer, so it may leave that.
+        // No more appends go to its buffer, so the replica may leave the buffer.
         let is_final = self.stopping.is_some() || replica.found;
         let is_partial = is_final && replica.buffer.is_some() && !replica.flushed_for_good;
         replica.stored.certificate.is_some()
@@ -101,14 +103,14 @@ impl Backup {
             && (is_behind || is_partial)
     }
 
-    /// Remembers that something of this replica is not on the device, and until when that may be so.
+    /// Schedules a flush of a replica, if some of it is not on the device.
     pub(crate) fn want_flush(&mut self, now: Instant, number: ReplicaNumber) {
         if !self.is_flush_needed(number) {
             return;
         }
         let replica = self.replicas.get_mut(&number).expect("it was there above");
         if replica.flush.is_some() {
-            return; // Its end looks again.
+            return; // The end of this flush checks again.
         }
         let is_urgent = replica.stored.closed || replica.found || self.stopping.is_some();
         let due = match () {
@@ -139,7 +141,7 @@ impl Backup {
         }
         let replica = self.replicas.get_mut(&number).expect("it was there above");
         let Some(frame) = replica.frame else {
-            // Found in a buffer, and the device has no room yet: look again after an interval.
+            // The replica was found in a buffer, and the device has no room for it yet: try again after an interval.
             let due = now + self.config.flush_interval;
             replica.flush_due = Some(due);
             self.flush_due.insert((due, number));
@@ -186,7 +188,7 @@ impl Backup {
         self.replicas.get_mut(&number).expect("it was there above").frame_ring.syncing = Some(slot);
     }
 
-    /// A certificate and all that it covers are on the device.
+    /// A flush is complete: a certificate and all bytes that it covers are on the device.
     pub(crate) fn on_flushed(&mut self, now: Instant, number: ReplicaNumber, effects: &mut Effects) {
         let replica = self.replicas.get_mut(&number).expect("a replica stays while it is flushed");
         let flush = replica.flush.take().expect("this step belongs to a flush");
@@ -205,7 +207,8 @@ impl Backup {
         self.want_flush(now, number);
     }
 
-    /// Wipes what is freed and gives back buffers that are not needed, as soon as nothing under way needs them.
+    /// Wipes freed replicas and gives back buffers that are no longer needed, as soon as no operation under way needs
+    /// them.
     pub(crate) fn settle(&mut self, effects: &mut Effects) {
         for number in std::mem::take(&mut self.settling) {
             let Some(replica) = self.replicas.get_mut(&number).filter(|replica| replica.is_quiet()) else {
@@ -232,12 +235,12 @@ impl Backup {
         }
     }
 
-    /// Forgets a replica. Its places are wiped when nothing under way needs them any more.
+    /// Forgets a replica. Its places are wiped when no operation under way needs them any more.
     pub(crate) fn free(&mut self, number: ReplicaNumber) {
         let replica = self.replicas.get_mut(&number).expect("what is freed exists");
         assert!(!replica.freeing);
         replica.freeing = true;
-        // Who frees it waits for nothing of it any more.
+        // No master waits for an answer about a freed replica.
         replica.unsynced.clear();
         let key = replica.key;
         if let Some(due) = replica.flush_due.take() {

@@ -1,8 +1,8 @@
 //! Makes the frame file longer, as far as its device has room.
 //!
-//! Frames are reserved in steps. A step for which the device has no room is halved, down to one frame. When not even one
-//! fits, the backup is *short of frames*: it tells so, hands out the frames that it has left, and tries again every
-//! `TRY_PAUSE`, for ever. A full device is no failure of the device: room comes back when somebody removes a file.
+//! Frames are reserved in steps. A step for which the device has no room is halved, down to one frame. If not even one
+//! frame fits, the backup is *short of frames*: it reports that, hands out its remaining frames, and tries again every
+//! `TRY_PAUSE` (1 s), for ever. A full device has not failed: room comes back when somebody removes a file.
 //!
 //! Invariants:
 //! - at most one reservation is under way;
@@ -22,18 +22,18 @@ use ramhold_base::{DiskFile, Effects, Instant, Level};
 use ramhold_wire::status::DiskFull;
 use std::time::Duration;
 
-/// From a try that found no room for one frame to the next. Writes that wait for frames go on this much after there is
-/// room, at most; a try costs the device one refused reservation.
+/// The pause between a try that found no room for one frame and the next try. Writes that wait for frames go on at most
+/// this long after there is room. A try costs the device one refused reservation.
 const TRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// How far the frame file is to grow, and what came of it.
+/// The growth of the frame file.
 #[derive(Debug)]
 pub(crate) struct Growth {
     /// Frames of a whole step, from the configuration.
     step_max: u32,
     /// Frames to ask for next: halved by a refusal, doubled by a success.
     step: u32,
-    /// A reservation is under way, up to this many frames in all.
+    /// The reservation under way, if there is one: the number of frames that the file will then have.
     under_way: Option<u32>,
     shortage: Option<Shortage>,
 }
@@ -60,7 +60,7 @@ impl Growth {
         self.shortage.is_some()
     }
 
-    /// When the next try is due during a shortage.
+    /// The instant of the next try during a shortage.
     pub fn deadline(&self) -> Option<Instant> {
         if planted(Defect::GrowthNotTriedAgain) {
             return None;
@@ -68,7 +68,7 @@ impl Growth {
         self.shortage.filter(|_| self.under_way.is_none()).map(|shortage| shortage.try_at)
     }
 
-    /// Half a step of free frames or less is few; during a shortage, less than a step is.
+    /// Whether more frames are wanted: half a step or less is free; during a shortage, less than a step is free.
     fn is_wanted(&self, space: &Space) -> bool {
         let free = u64::from(space.frames_free());
         let is_low = if self.is_short() {
@@ -79,7 +79,7 @@ impl Growth {
         is_low && space.frames < space.frames_max
     }
 
-    /// How many frames to reserve in all, when it is time to reserve more.
+    /// The number of frames that the file should have, if it is time to reserve more.
     fn next(&self, now: Instant, space: &Space) -> Option<u32> {
         let is_due = self
             .shortage
@@ -96,7 +96,7 @@ impl Growth {
         }
     }
 
-    /// The device has no room for `asked` frames more. Whether that was one, so that a shortage begins.
+    /// Notes that the device has no room for `asked` more frames. Returns whether a shortage begins with this.
     fn refused(&mut self, now: Instant, asked: u32, free_bytes: u64) -> bool {
         self.under_way = None;
         self.step = (asked / 2).max(1);
@@ -130,7 +130,7 @@ impl Backup {
         self.space.grown(count);
     }
 
-    /// The device has no room for so many frames; others may have asked for the last of it at the same time.
+    /// The device has no room for `count` frames in all. Other processes may take room at the same time.
     pub(crate) fn on_frames_refused(
         &mut self,
         now: Instant,
@@ -167,7 +167,7 @@ impl Backup {
         }
     }
 
-    /// That the device has no room for another frame, since when, and what is left.
+    /// The state of a shortage, if there is one: since when it lasts, and what is left.
     pub fn full(&self, now: Instant) -> Option<DiskFull> {
         let shortage = self.growth.shortage?;
         let place_bytes = u64::from(self.config.segment_bytes) + u64::from(HEAD_BYTES);
@@ -187,7 +187,7 @@ mod tests {
 
     const NOW: Instant = Instant(1_000_000_000);
 
-    /// So many frames, all of them taken.
+    /// A space with `frames` frames, all of them taken.
     fn space(frames: u32) -> Space {
         let mut space = Space::default();
         space.frames_max = 1000;

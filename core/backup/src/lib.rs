@@ -1,12 +1,14 @@
 //! Replicas of other servers' segments: a storage server's second role.
 //!
-//! A backup takes appends from masters into buffers that outlive the process, copies them to its device a little later,
-//! and after a master's death tells what it holds, reads it, and divides it among those who take over. It also owns the
-//! superblock, the identity of the data directory, on servers that take no replicas as well.
+//! A backup takes appends from masters into buffers that outlive the process, and copies them to its device a little
+//! later. After a master's death it reports the master's replicas, reads them, and divides their records among the
+//! recovery masters. It also owns the superblock, the identity of the data directory, even on servers that take no
+//! replicas.
 //!
-//! Everything that touches a disk is an effect with a token; nothing is answered before the completions that it rests on.
+//! Every disk operation is an effect with a token. No request is answered before the disk operations are complete on
+//! which the answer rests.
 //!
-//! Not here: choosing backups (placement), what a master does with answers (replication), proving a log complete
+//! Not here: choosing backups (placement), a master's use of answers (replication), proving a log complete
 //! (coordinator). Protocols: docs/protocols/replication.md, docs/protocols/recovery.md. Bytes: docs/formats/replica.md.
 //! Catalogue: D1, D6-D9, F2, F4, F9.
 

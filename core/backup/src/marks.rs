@@ -1,6 +1,8 @@
-//! Places in a backup's life where a crash is interesting, told as reports so that a simulator can strike there.
+//! Places in a backup's life where a crash is interesting. They are reported so that a simulator can end the process
+//! there.
 //!
-//! A mark is a report of level `Debug`. `MARKS` are those at which a crash is interesting; others are counted alone.
+//! A mark is a report of level `Debug`. `MARKS` lists the marks at which a crash is interesting; others are only
+//! counted.
 
 use ramhold_base::{Effects, Level};
 
@@ -21,7 +23,7 @@ pub const MARKS: [&str; 13] = [
     SUPERBLOCK_WRITTEN,
 ];
 
-/// A replica exists in memory; nothing of it is written.
+/// A replica exists in memory, and nothing of it is written.
 pub(crate) const OPENED: &str = "mark:backup_opened";
 /// Data is written that no certificate covers yet.
 pub(crate) const DATA_WRITTEN: &str = "mark:backup_data_written";
@@ -29,28 +31,28 @@ pub(crate) const DATA_WRITTEN: &str = "mark:backup_data_written";
 pub(crate) const CERTIFICATE_WRITTEN: &str = "mark:backup_certificate_written";
 /// A certificate with a raised epoch is about to be written.
 pub(crate) const EPOCH_RAISED: &str = "mark:backup_epoch_raised";
-/// Flushed data is in the frame, not yet on the device for certain.
+/// Flushed data is in the frame, and not certainly on the device yet.
 pub(crate) const FLUSH_COPIED: &str = "mark:backup_flush_copied";
-/// Flushed data is on the device, its certificate is not.
+/// Flushed data is on the device, and its certificate is not.
 pub(crate) const FLUSH_DATA_SYNCED: &str = "mark:backup_flush_data_synced";
 /// Flushed data and its certificate are on the device.
 pub(crate) const FLUSH_CERTIFIED: &str = "mark:backup_flush_certified";
 /// The buffer of a closed replica is about to be emptied.
 pub(crate) const BUFFER_GIVEN_BACK: &str = "mark:backup_buffer_given_back";
-/// A replica is forgotten; its certificates are about to be wiped.
+/// A replica is forgotten, and its certificates are about to be wiped.
 pub(crate) const REPLICA_FREED: &str = "mark:backup_replica_freed";
-/// A coordinator is about to learn what is held of a dead server.
+/// The report on a dead server's replicas is about to be sent to a coordinator.
 pub(crate) const FENCE_ANSWERED: &str = "mark:backup_fence_answered";
-/// By which ranges a dead server's log is divided has been told; nothing is read for it yet.
+/// The ranges by which a dead server's log is divided are known, and nothing is read for them yet.
 pub(crate) const RANGES_TOLD: &str = "mark:backup_ranges_told";
 /// A dead server's segment is read and divided.
 pub(crate) const SEGMENT_DIVIDED: &str = "mark:backup_segment_divided";
-/// The superblock is written, not yet on the device for certain.
+/// The superblock is written, and not certainly on the device yet.
 pub(crate) const SUPERBLOCK_WRITTEN: &str = "mark:backup_superblock_written";
 
-/// The device has no room for another frame. Nothing of it is durable, so a crash finds it as any other.
+/// The device has no room for another frame. Nothing about a shortage is durable, so a crash here is like any other.
 pub(crate) const SHORT_OF_FRAMES: &str = "mark:backup_short_of_frames";
-/// There are enough free frames again after that.
+/// After a shortage there are enough free frames again.
 pub(crate) const FRAMES_AGAIN: &str = "mark:backup_frames_again";
 
 pub(crate) fn mark(effects: &mut Effects, mark: &str) {

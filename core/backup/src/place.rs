@@ -1,14 +1,14 @@
-//! Where things lie in the frame file and in the buffer file.
+//! The layout of the frame file and of the buffer file.
 //!
-//! Both hold places of the same shape: a head with certificate slots, then room for one segment's data. The buffer file
-//! has a page with its id before the first place.
+//! Both files hold places of the same layout: a head with certificate slots, then room for one segment's data. The
+//! buffer file has a page with its id before the first place.
 
 use crate::certificate::SLOT_BYTES;
 use ramhold_base::DiskFile;
 
-/// The head of a place; one page, so that data is aligned.
+/// The head of a place: one page, so that data is aligned.
 pub(crate) const HEAD_BYTES: u32 = 4096;
-/// Certificate slots of a head: three that may have to be spared, and one to write next.
+/// Certificate slots of a head: three that may have to be kept, and one to write next.
 pub(crate) const SLOT_COUNT: u8 = 4;
 
 const _: () = assert!(SLOT_COUNT as u32 * SLOT_BYTES as u32 <= HEAD_BYTES);

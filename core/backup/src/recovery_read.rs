@@ -1,20 +1,22 @@
-//! Reads a dead server's segments for those who take over, each divided once for all of them.
+//! Reads a dead server's segments for the recovery masters, and divides each segment once for all of them.
 //!
 //! The first question for a segment reads it; questions that come meanwhile wait for the same read. The first question
-//! for a log also makes this backup read on by itself: its closed primaries of that log, newest first, some ahead of
-//! those that are asked for, so that they are divided when their question comes. What was divided stays in a bounded
-//! memory until its partition has been answered; when room is wanted before, the least recently used segment goes first.
-//! Who asks for it again has it read again.
+//! that brings the ranges for a log also makes this backup read ahead: its closed primaries of that log, newest first,
+//! so that they are already divided when they are asked for.
 //!
-//! By which ranges a log is divided is told once, by the first who is refused for it; a question names them by number and
-//! digest.
+//! A partition's records of a divided segment stay in a bounded memory until the partition has been answered. If memory
+//! is needed before, the least recently used segment is forgotten first. When a forgotten segment is asked for again,
+//! it is read again.
+//!
+//! The ranges by which a log is divided are told once, by the first master that is refused for want of them. A question
+//! names them by number and digest.
 //!
 //! Invariants:
-//! - nothing leaves that its certificate and its own checksums do not confirm;
-//! - an answer is by the ranges that its question means; of one log the newest division alone is known for each server
-//!   that is recovered from it;
+//! - no record is sent that its certificate and its own checksum do not confirm;
+//! - an answer uses the ranges that its question means. For each log, and each server that is recovered from it, only
+//!   the newest division is known;
 //! - divided segments and those being read take at most the configured memory, besides answers on their way;
-//! - reading ahead takes at most half of it, and nothing goes to make room for it.
+//! - reading ahead takes at most half of that memory, and nothing is forgotten to make room for it.
 //!
 //! Protocol: docs/protocols/recovery.md, step 5. Catalogue: F4, F9.
 
@@ -31,26 +33,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Questions that wait for one read; more are told to come again.
+/// The most questions that wait for one read. More are answered with `Retry`.
 const WAITER_COUNT_MAX: usize = 1024;
-/// Pieces of memory that are kept for records to come.
+/// The most pieces of memory that are kept for later records.
 const RECYCLED_COUNT_MAX: usize = 512;
-/// The pause after each piece that is found before one is needed.
+/// The pause after each piece of memory that is prepared in advance.
 const FIND_PAUSE: Duration = Duration::from_millis(1);
-/// Nothing is found for so long after something was divided: a recovery needs the processor more.
+/// No memory is prepared for this time after a read for a recovery began: the recovery needs the processor more.
 const FIND_YIELD: Duration = Duration::from_secs(1);
-/// Reads under way at once beyond which nothing is read ahead.
+/// With this many reads under way, nothing is read ahead.
 const AHEAD_READS: usize = 2;
-/// Divisions that are remembered, and how many ranges they have together, the newest whatever it has; others are told
-/// again when they are asked for.
+/// The most divisions that are remembered, and the most ranges that they have together. The newest is remembered with
+/// any number of ranges. The ranges of a forgotten division are told again when they are needed.
 const KNOWN_COUNT_MAX: usize = 64;
 const KNOWN_RANGES_MAX: usize = 64 * 1024;
 
-/// One segment divided for one recovery up to one end.
+/// Names one segment, divided for one recovery up to one end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct DivisionKey {
     recovery: RecoveryId,
-    /// Of the ranges.
+    /// The digest of the ranges.
     digest: u64,
     replica: ReplicaNumber,
     end: u32,
@@ -71,11 +73,11 @@ enum State {
         waiters: Vec<Waiter>,
     },
     Divided {
-        /// How long the read took.
+        /// The duration of the read.
         reading: Duration,
-        /// Each partition's that has not been answered.
+        /// The records of each partition that has not been answered.
         records: BTreeMap<u32, Arc<Vec<u8>>>,
-        /// Partitions that have been given theirs.
+        /// Partitions that have been answered.
         given: BTreeSet<u32>,
     },
 }
@@ -83,39 +85,39 @@ enum State {
 #[derive(Debug)]
 struct Divided {
     ranges: Arc<[PartitionRange]>,
-    /// What is accounted for it: the certified length while it is read, then what was found in it.
+    /// The accounted bytes: the certified length while the segment is read, then the memory of its records.
     bytes: u64,
     used: u64,
     state: State,
 }
 
 impl Divided {
-    /// Whether nobody waits for it.
+    /// Whether no question waits for the segment, because it is divided.
     fn is_idle(&self) -> bool {
         matches!(self.state, State::Divided { .. })
     }
 }
 
-/// A segment that was divided in the step before: only the next one can tell how long that took.
+/// A segment that was divided in this step. Only the next step can tell how long that took.
 #[derive(Debug)]
 struct Dividing {
     dead: ServerId,
-    /// None: it was found to be corrupt.
+    /// `None` if the segment was found to be corrupt.
     bytes: Option<u64>,
 }
 
-/// By which ranges a log is divided, and its segments that are to be read ahead, the next one last.
+/// The ranges by which a log is divided, and its segments that are to be read ahead, the next one last.
 #[derive(Debug)]
 struct Known {
     dead: ServerId,
-    /// Whose recovery it is: the log's own server's, or that of one that had recovered from it.
+    /// The server that is recovered: the log's own server, or one that had recovered from the log.
     crashed: ServerId,
     digest: u64,
     ranges: Arc<[PartitionRange]>,
     ahead: Vec<ReplicaNumber>,
 }
 
-/// All segments divided or being read.
+/// All segments that are divided or being read.
 #[derive(Debug)]
 pub(crate) struct Divisions {
     bytes_max: u64,
@@ -123,14 +125,14 @@ pub(crate) struct Divisions {
     /// Counts uses, to find the least recently used.
     clock: u64,
     divided: BTreeMap<DivisionKey, Divided>,
-    /// Partitions that had been given theirs when a segment had to go before all were; when it is read again the others'
-    /// alone is kept.
+    /// For segments that were forgotten before all partitions were answered: the answered partitions. When such a
+    /// segment is read again, only the records of the others are kept.
     given: BTreeMap<DivisionKey, BTreeSet<u32>>,
     known: BTreeMap<RecoveryId, Known>,
     dividing: Vec<Dividing>,
     memory: Recycled,
     find_at: Instant,
-    /// Recovery masters that are expected, and how large a piece is of which each takes one from a segment.
+    /// The expected number of recovery masters, and the size of the piece of memory that each needs for a segment.
     expected: usize,
     piece_bytes: usize,
 }
@@ -152,8 +154,8 @@ impl Divisions {
         }
     }
 
-    /// There are so many servers. What was found for much fewer or more of them is given back; that one has just died
-    /// makes no difference, as it is then that what was found is needed.
+    /// Notes the number of servers. Memory that was prepared for fewer than half or more than twice as many masters is
+    /// given back. A single death makes no difference: that is when the prepared memory is needed.
     pub fn expect(&mut self, servers: usize, segment_bytes: u32) {
         let masters = servers.saturating_sub(1).max(1);
         if masters <= 2 * self.expected && self.expected <= 2 * masters {
@@ -178,13 +180,13 @@ impl Divisions {
         }
     }
 
-    /// Gives memory back that has no room beside what is divided.
+    /// Gives prepared memory back that has no room beside the divided segments.
     fn bound_memory(&mut self) {
         self.memory.bound(self.bytes_max.saturating_sub(self.bytes));
     }
 
-    /// Has the system find memory for records before they come: page by page while a recovery waits, that would cost more
-    /// than all else that dividing does.
+    /// Makes the system find memory for records in advance. If it were found page by page while a recovery waits, that
+    /// would cost more than all the rest of the dividing.
     pub fn find(&mut self, now: Instant, bytes_max: u64) {
         if self.find_deadline(bytes_max).is_some_and(|at| at <= now) {
             self.memory.keep(Arc::new(vec![1; self.piece_bytes]));
@@ -192,7 +194,7 @@ impl Divisions {
         }
     }
 
-    /// When there is more of that to do.
+    /// The instant when the next piece of memory should be prepared.
     pub fn find_deadline(&self, bytes_max: u64) -> Option<Instant> {
         let room = bytes_max.min(self.bytes_max);
         let is_wanted = self.divided.is_empty()
@@ -202,7 +204,7 @@ impl Divisions {
         is_wanted.then_some(self.find_at)
     }
 
-    /// Makes room by forgetting what was used longest ago; not what is being read.
+    /// Makes room by forgetting the least recently used divided segments. Segments being read stay.
     fn make_room(&mut self, bytes: u64) -> bool {
         while self.bytes + bytes > self.bytes_max {
             let idle = self.divided.iter().filter(|(_, divided)| divided.is_idle());
@@ -218,7 +220,8 @@ impl Divisions {
         self.known.get(&key.recovery).is_some_and(|known| known.digest == key.digest)
     }
 
-    /// Forgets a division and what was divided by it. What is being read is answered yet.
+    /// Forgets a division and the segments that were divided by it. Questions for segments being read are still
+    /// answered.
     fn forget(&mut self, recovery: RecoveryId) {
         self.known.remove(&recovery);
         let divided = self.divided.iter().filter(|(key, _)| key.recovery == recovery);
@@ -229,7 +232,7 @@ impl Divisions {
         self.given.retain(|key, _| key.recovery != recovery);
     }
 
-    /// Forgets what is more than may be remembered, the oldest first.
+    /// Forgets divisions beyond the bounds, the oldest first.
     fn forget_some(&mut self) {
         let is_much = |known: &BTreeMap<RecoveryId, Known>| {
             let ranges: usize = known.values().map(|known| known.ranges.len()).sum();
@@ -308,7 +311,7 @@ impl Backup {
         Ok(())
     }
 
-    /// The ranges that a question means, if it brings them or they were brought before.
+    /// The ranges that a question means, if the question brings them or an earlier one did.
     fn ranges_meant(
         &mut self,
         question: &RecoveryRead,
@@ -339,7 +342,7 @@ impl Backup {
         Ok(self.learn(question, effects))
     }
 
-    /// Takes up a division of which nothing was known here, and notes what is to be read ahead.
+    /// Takes up a division that was not known here, and notes the segments to read ahead.
     fn learn(&mut self, question: &RecoveryRead, effects: &mut Effects) -> Arc<[PartitionRange]> {
         let RecoveryRead { recovery, digest, .. } = *question;
         let (dead, crashed) = (question.log.server, crashed_of(question));
@@ -362,7 +365,7 @@ impl Backup {
         ranges
     }
 
-    /// Begins reads that nobody has asked for yet.
+    /// Begins reads for which no question has come yet.
     fn read_ahead(&mut self, now: Instant, effects: &mut Effects) {
         let reading = |divided: &Divided| matches!(divided.state, State::Reading { .. });
         let mut under_way = self.divisions.divided.values().filter(|divided| reading(divided)).count();
@@ -413,7 +416,7 @@ impl Backup {
         waiter: Waiter,
         effects: &mut Effects,
     ) -> Result<(), Status> {
-        // It is read for somebody now, or was already.
+        // The segment is read for this question, or was read before: reading ahead leaves it out.
         if let Some(known) = self.divisions.known.get_mut(&key.recovery) {
             known.ahead.retain(|number| *number != key.replica);
         }
@@ -504,7 +507,7 @@ impl Backup {
         self.read_ahead(now, effects);
     }
 
-    /// A step begins: what the one before has divided is accounted for.
+    /// Accounts for the segments that the step before has divided. Called when a step begins.
     pub(crate) fn note_divided(&mut self, now: Instant) {
         for Dividing { dead, bytes } in std::mem::take(&mut self.divisions.dividing) {
             if let Some(work) = self.works.known(dead) {
@@ -513,7 +516,8 @@ impl Backup {
         }
     }
 
-    /// Gives those who ask for a divided segment their part of it, and forgets it when every partition has its own.
+    /// Answers questions for a divided segment with their partitions' records. Forgets the segment when every partition
+    /// has been answered.
     fn answer_all(&mut self, now: Instant, key: DivisionKey, waiters: Vec<Waiter>, effects: &mut Effects) {
         let is_over = !self.divisions.is_known(&key);
         let Divisions { divided, memory, bytes: accounted, .. } = &mut self.divisions;
@@ -577,7 +581,7 @@ mod tests {
         divisions.expect(1, SEGMENT_BYTES);
         divisions.find(now, found);
         assert_eq!(divisions.memory.bytes(), 0, "a segment's part has no room");
-        // A part for each of eight, with an eighth more.
+        // Eight masters take a part each, with an eighth of room.
         divisions.expect(9, SEGMENT_BYTES);
         let mut steps = 0;
         while let Some(at) = divisions.find_deadline(found) {

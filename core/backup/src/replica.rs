@@ -1,12 +1,13 @@
-//! One replica: what is accepted, what is stored where it outlives the process, what is on the device.
+//! One replica in three stages: what was accepted, what outlives the process (stored), what is on the device (flushed).
 //!
 //! Appends become operations, in order. An operation is done when its data and every certificate up to it are written;
-//! one certificate may serve several. Uncertified bytes may be dropped at any time: they do not exist. Of a *synced*
-//! replica only what is on the device is told, and who brings a certificate is answered when it is there.
+//! one certificate may serve several operations. Uncertified bytes may be dropped at any time: they do not exist. For a
+//! *synced* replica, answers tell only what is on the device, and an append with a certificate is answered when that
+//! certificate is on the device.
 //!
 //! Invariants:
 //! - the certificate covers at most `length` bytes, `stored` is at most `accepted`;
-//! - a closed replica has a certificate of its whole;
+//! - a closed replica has a certificate that covers all of it;
 //! - at most one certificate is being written.
 
 use crate::certificate::{Ring, Slot};
@@ -18,7 +19,7 @@ use ramhold_wire::data::{AppendReply, Certificate};
 use ramhold_wire::recovery::Opening;
 use std::collections::VecDeque;
 
-/// Which segment this is a copy of.
+/// The segment of which a replica is a copy.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct ReplicaKey {
     pub log: LogId,
@@ -26,11 +27,11 @@ pub(crate) struct ReplicaKey {
     pub stream: StreamId,
 }
 
-/// The number of a replica within this life, so that a segment opened again is another one.
+/// The number of a replica within this life. A segment that is opened again gets another number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct ReplicaNumber(pub u64);
 
-/// What a replica holds, at one stage of its way to the device.
+/// The contents of a replica at one of the three stages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Held {
     /// Bytes without a gap.
@@ -54,7 +55,7 @@ impl Held {
         self.certificate.map_or(ClusterTime::default(), |certificate| certificate.time)
     }
 
-    /// Whether a certificate slot would say the same of both.
+    /// Whether a certificate slot would be the same for both.
     pub fn is_certified_like(&self, other: &Held) -> bool {
         Held { length: 0, ..*self } == Held { length: 0, ..*other }
     }
@@ -66,13 +67,13 @@ pub(crate) struct Operation {
     pub data_written: bool,
     pub slot_needed: bool,
     pub after: Held,
-    /// It brought a certificate, so that its answer means something.
+    /// The append brought a certificate, so its answer is an acknowledgement.
     pub certifies: bool,
     pub header: Header,
     pub from: ConnId,
 }
 
-/// A flush under way: what will be on the device when it is done.
+/// A flush under way, with the state that will be on the device when it is done.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flush {
     pub target: Held,
@@ -93,44 +94,43 @@ pub(crate) struct Replica {
     pub key: ReplicaKey,
     pub incarnation: u64,
     pub side: bool,
-    /// What is told counts from the device.
+    /// Only bytes on the device count.
     pub synced: bool,
-    /// The epoch at which it was opened.
+    /// The epoch at which the replica was opened.
     pub opened_epoch: Epoch,
-    /// Found at start, or replaced by a newer opening: takes no appends; its master is asked about it.
+    /// Found at start, or replaced by a newer opening: takes no appends.
     pub found: bool,
     pub buffer: Option<u32>,
-    /// None only for a replica found in a buffer while no frame is free.
+    /// `None` only for a replica that was found in a buffer, while no frame is free.
     pub frame: Option<u32>,
     pub accepted: Held,
     /// Checksum of the first `accepted.length` bytes.
     pub crc: u32,
     pub stored: Held,
     pub operations: VecDeque<Operation>,
-    /// How many operations are over: the number of the first in `operations`.
+    /// The number of operations that are over, which is also the number of the first in `operations`.
     pub operations_over: u64,
-    /// A certificate is being written for this many operations.
+    /// A certificate is being written for this many operations, into this slot.
     pub slot_writing: Option<(usize, u8)>,
-    /// Without a buffer: a sync of the data of this many operations, which has to be over before their certificate is
-    /// written.
+    /// Without a buffer: the number of operations whose data is being synced. Their certificate is written after that.
     pub data_syncing: Option<usize>,
-    /// Operations that are over but for the device.
+    /// Operations that are stored and wait for the device.
     pub unsynced: VecDeque<Operation>,
     /// Slots of the place that takes appends.
     pub ring: Ring,
     /// Slots of the frame while there is a buffer.
     pub frame_ring: Ring,
     pub flushed: Held,
-    /// Nothing is missing on the device, whatever becomes of the buffers.
+    /// The copy on the device is complete, even if the buffers are lost.
     pub flushed_for_good: bool,
     pub flush: Option<Flush>,
     pub flush_due: Option<Instant>,
-    /// Reads under way; the bytes stay where they are until they are over.
+    /// Reads under way. The bytes stay in place until these are over.
     pub reads: u32,
     pub freeing: bool,
-    /// It is being freed because its master is recovered.
+    /// The replica is being freed because its master is recovered.
     pub master_removed: bool,
-    /// Heads being wiped.
+    /// The number of heads being wiped.
     pub wiping: u8,
     pub cut: bool,
     pub corrupt: bool,
@@ -138,7 +138,7 @@ pub(crate) struct Replica {
 }
 
 impl Replica {
-    /// Appends accepted so far; two equal counts mean that none came between.
+    /// The number of appends accepted so far. If it is the same at two times, no append came between them.
     pub fn append_count(&self) -> u64 {
         self.operations_over + self.operations.len() as u64
     }
@@ -177,7 +177,7 @@ impl Replica {
         }
     }
 
-    /// Where its newest bytes are.
+    /// The place of the newest bytes.
     pub fn place(&self) -> Place {
         match (self.buffer, self.frame) {
             (Some(buffer), _) => Place::Buffer(buffer),
@@ -186,40 +186,41 @@ impl Replica {
         }
     }
 
-    /// Whether it exists for others: it has a certificate that holds.
+    /// Whether the replica exists for other servers: it has a certificate, and is neither corrupt nor being freed.
     pub fn is_reportable(&self) -> bool {
         !self.corrupt && !self.freeing && self.stored.certificate.is_some()
     }
 
-    /// Whether nothing under way needs its places.
+    /// Whether no operation under way needs the places of the replica.
     pub fn is_quiet(&self) -> bool {
         self.operations.is_empty() && self.slot_writing.is_none() && self.flush.is_none() && self.reads == 0
     }
 
-    /// What a master is told of it. What to go on from is what is accepted or stored, as the caller says; what counts is
-    /// what is stored.
+    /// The answer to a master. `length`, from which the master goes on, is what the caller takes: the accepted or the
+    /// stored length. All other fields are what counts (`told`).
     pub fn reply(&self, length: u32) -> AppendReply {
         let told = self.told();
         let (certified, epoch, closed) = (told.certified(), told.epoch, told.closed);
         AppendReply { length, certified, epoch, closed, flushed: self.flushed_bytes() }
     }
 
-    /// What counts: what outlives the process, or of a synced replica the power.
+    /// The state that counts: what outlives the process; for a synced replica, what outlives a loss of power.
     fn told(&self) -> Held {
         match self.flushed.certificate {
             _ if !self.synced || planted(Defect::SyncedEarly) => self.stored,
             Some(_) => self.flushed,
-            // A raised epoch is told with the certificate that has it: the first on the device may be an older one.
+            // A raised epoch is told only with a certificate that has it. The first certificate on the device may have
+            // an older epoch.
             None => Held { certificate: None, closed: false, epoch: self.opened_epoch, ..self.stored },
         }
     }
 
-    /// Whether a certificate of it is where it counts.
+    /// Whether the replica has a certificate that counts.
     pub fn counts(&self) -> bool {
         self.told().certificate.is_some()
     }
 
-    /// Whether an operation may be answered: what it certifies is where it counts.
+    /// Whether an operation may be answered: everything that it certifies counts.
     pub fn has_reached(&self, operation: &Operation) -> bool {
         let (after, told) = (&operation.after, self.told());
         !operation.certifies
@@ -229,7 +230,8 @@ impl Replica {
                 && (told.closed || !after.closed))
     }
 
-    /// What a loss of power would leave, if it would still be of this epoch, and closed if this is.
+    /// The bytes that a loss of power would leave. 0 if they would be left with another epoch, or open although the
+    /// replica is closed.
     pub fn flushed_bytes(&self) -> u32 {
         let told = self.told();
         let is_current = self.flushed.epoch == told.epoch && self.flushed.closed == told.closed;
@@ -239,10 +241,10 @@ impl Replica {
         if is_current { self.flushed.certified() } else { 0 }
     }
 
-    /// Whether this is a synced replica, and its device will have more of it soon.
+    /// Whether this is a synced replica of which more will be on the device soon.
     pub fn awaits_device(&self) -> bool {
         let is_behind = self.is_reportable() && !self.stored.is_certified_like(&self.flushed);
-        // Without a frame, found in a buffer alone, it may wait for room for ever.
+        // A replica that was found in a buffer alone has no frame, and may wait for room for ever.
         self.synced && is_behind && self.frame.is_some() && !planted(Defect::FenceToldUnsynced)
     }
 
@@ -251,7 +253,7 @@ impl Replica {
         self.stored.certified().saturating_sub(self.flushed.certified())
     }
 
-    /// A certificate slot that says what `held` says.
+    /// A certificate slot for `held`. `None` if it has no certificate.
     pub fn slot(&self, held: &Held, place: Place, stamp: Stamp) -> Option<Slot> {
         held.certificate.map(|certificate| Slot {
             sequence: stamp.sequence,
@@ -290,7 +292,7 @@ impl Replica {
     }
 }
 
-/// What a slot says beside its replica.
+/// The fields of a slot that do not come from its replica.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stamp {
     pub sequence: u64,

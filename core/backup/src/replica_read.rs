@@ -1,9 +1,9 @@
-//! Gives a living master its segment back, whose memory is damaged.
+//! Sends the bytes of a replica to its own live master, whose memory is damaged.
 //!
-//! Open replicas are read too: their bytes up to a certificate never change, so what is read is compared with the
-//! certificate of when the read began.
+//! Open replicas are read too. Their bytes up to a certificate never change, so the bytes are compared with the
+//! certificate that the replica had when the read began.
 //!
-//! Invariant: nothing leaves that its certificate does not confirm.
+//! Invariant: no bytes are sent that do not match their certificate.
 //!
 //! Protocol: docs/protocols/cleaning.md, Damage. Catalogue: C8.
 
@@ -16,15 +16,15 @@ use ramhold_wire::data::Certificate;
 use ramhold_wire::membership::ReplicaRead;
 use ramhold_wire::{Header, View, decode, frame, reply};
 
-/// Replicas read at a time; each brings a whole segment.
+/// The most replicas that are read at a time. Each read brings a whole segment.
 const READ_COUNT_MAX: usize = 4;
 
-/// A read under way, and who waits for it.
+/// A read under way, and the request that waits for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PendingRead {
     number: ReplicaNumber,
     certificate: Certificate,
-    /// When the device fails, the answer goes before the read ends.
+    /// `None` when the request was answered before the end of the read, because the device failed.
     asker: Option<(Header, ConnId)>,
 }
 
@@ -58,7 +58,7 @@ impl Backup {
         let asked = decode::<ReplicaRead>(body)?.replica;
         let log = LogId { server: header.sender, shard: asked.shard };
         let key = ReplicaKey { log, segment: asked.segment, stream: asked.stream };
-        // Of whatever epoch: the master knows by its own checksum what fits.
+        // A replica of any epoch will do: the master's own checksum tells whether the bytes fit.
         let held = self.present.get(&key).into_iter().chain(self.found.get(&key));
         let held = held.copied().filter(|number| self.replicas[number].stored.certificate.is_some());
         let use_of = |number: &ReplicaNumber| {

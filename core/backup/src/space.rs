@@ -1,7 +1,7 @@
-//! Which frames and buffers are free.
+//! The free frames and buffers.
 //!
-//! A frame that was freed is used again only when its wiped head is on the device, so that an old certificate never
-//! meets new bytes.
+//! A freed frame is used again only when its wiped head is on the device, so that an old certificate never stands
+//! before new bytes.
 //!
 //! Not here: more frames (growth).
 
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 pub(crate) struct Space {
     /// Frames that exist on the device.
     pub frames: u32,
-    /// No more frames than this: the configuration's maximum, or what was found at the start.
+    /// The most frames: the configured maximum, or more if replicas found in buffers at the start need frames.
     pub frames_max: u32,
     pub buffers: u32,
     free_frames: BTreeSet<u32>,
@@ -23,7 +23,7 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    /// The frames up to `count` exist now; the new ones are free.
+    /// Notes that the frames up to `count` exist now. The new ones are free.
     pub fn grown(&mut self, count: u32) {
         self.free_frames.extend(self.frames..count);
         self.frames = self.frames.max(count);
@@ -33,7 +33,7 @@ impl Space {
         self.free_frames.pop_first()
     }
 
-    /// None when no more than `spared` are left.
+    /// Takes a buffer. `None` if no more than `spared` are free.
     pub fn take_buffer(&mut self, spared: u32) -> Option<u32> {
         if self.free_buffers.len() <= spared as usize {
             return None;
@@ -50,7 +50,7 @@ impl Space {
         assert!(self.free_frames.insert(frame), "a frame is freed once");
     }
 
-    /// A buffer beyond the configured count, left by an earlier life, is not used again.
+    /// Frees a buffer. A buffer beyond the configured count, left by an earlier life, is not used again.
     pub fn free_buffer(&mut self, buffer: u32) {
         if buffer < self.buffers {
             assert!(self.free_buffers.insert(buffer), "a buffer is freed once");

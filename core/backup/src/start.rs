@@ -1,16 +1,20 @@
-//! From an unknown directory to one that serves: identity, buffers, replicas.
+//! The start of a backup: reads the identity, the buffers and the replicas of a data directory, and begins to serve.
 //!
-//! The superblock comes first, since a server must know who it is to enlist. Then the buffer id tells whether the buffers
-//! are the ones that the last life wrote; then all heads are read, and the data of whatever its head does not vouch for.
+//! The superblock is read first, because a server needs its identity to enlist. Then the buffer id tells whether the
+//! buffers are those of the last life. Then all heads are read, and the data of every replica whose head alone does not
+//! prove it.
 //!
-//! A replica is *whole* when it is closed with matching bytes, or when the newest certificate that was ever written to it
-//! is certainly the one found: in an intact buffer, or in a frame by the present buffers and not followed by one in a
-//! buffer; of a *synced* replica also the newest found in a frame, since nothing beyond that was ever acknowledged. All
-//! others are *cut*.
+//! A replica is *whole* if it is closed and its bytes match. An open replica is whole if the certificate found is
+//! certainly the newest that was ever written to it:
+//! - it is in an intact buffer, or
+//! - it is in a frame, was written while the present buffers existed, and was not followed by one in a buffer, or
+//! - the replica is *synced*, and it is the newest in the frame, because nothing beyond it was ever acknowledged.
+//!
+//! All other replicas are *cut*. A replica that was cut in an earlier life stays cut.
 //!
 //! Invariants:
-//! - nothing serves before the identity of this life is durable and all that was found is on the device;
-//! - a buffer id is used again only if the last life said that all is on the device;
+//! - the backup does not serve before the identity of this life is durable and all that was found is on the device;
+//! - if the buffers are gone, their id is used again only if the last life ended with everything on the device;
 //! - one copy of the superblock is on the device before the other is written, also when a process died between them.
 //!
 //! Protocol: docs/protocols/replication.md, "Flushing and buffers that are gone". Catalogue: D1, D6, F9.
@@ -27,7 +31,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Heads read at a time.
 const HEAD_READ_COUNT_MAX: u32 = 16;
-/// Segments read at a time to verify them.
+/// Segments that are read at a time to verify them.
 const VERIFY_READ_COUNT_MAX: u32 = 2;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -39,11 +43,11 @@ enum Phase {
     Over,
 }
 
-/// Reading the heads of one file, one after the other, to its end.
+/// The scan of one file, which reads its heads one after the other to the end.
 #[derive(Debug, Default)]
 struct Scan {
     next: u32,
-    /// The first place that the file does not hold as a whole.
+    /// The first place that is not completely within the file.
     end: Option<u32>,
 }
 
@@ -56,7 +60,7 @@ struct Copies {
     frame_candidate: Option<Candidate>,
 }
 
-/// What of a place holds, after a look at its data where that was needed.
+/// The newest valid certificate of a place. Its data was verified if that was necessary.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     place: Place,
@@ -67,29 +71,29 @@ struct Candidate {
 
 type CopiesKey = (ReplicaKey, u64);
 
-/// How far the start has come.
+/// The progress of the start.
 #[derive(Debug, Default)]
 pub(crate) struct Start {
     phase: Phase,
     frames: Scan,
     buffers: Scan,
     reads: u32,
-    /// The buffers are the ones of the last life.
+    /// The buffers are those of the last life.
     has_buffers: bool,
     is_buffer_file_ready: bool,
     is_synced: bool,
-    /// Replicas found in buffers whose frame held nothing yet: each gets a frame before anything else does.
+    /// Replicas found in buffers whose frames held nothing yet. They get frames before all others.
     homeless: Vec<ReplicaNumber>,
     copies: BTreeMap<CopiesKey, Copies>,
     to_verify: Vec<(Place, CopiesKey)>,
     verifying: BTreeMap<Place, CopiesKey>,
-    /// Places to be wiped, and frames not to be touched.
+    /// Places to be wiped, and frames that must not be touched.
     junk: BTreeSet<Place>,
     bad: BTreeSet<u32>,
 }
 
 impl Backup {
-    /// Begins: reads who this directory is, then what it holds.
+    /// Begins the start: reads the identity of this directory, then its replicas.
     pub fn start(&mut self, now: Instant, effects: &mut Effects) {
         self.began = now;
         self.disk.read(Task::SuperblockRead, DiskFile::Superblock, 0, 2 * COPY_BYTES as u32, effects);
@@ -142,11 +146,11 @@ impl Backup {
     pub(crate) fn on_superblock_durable(&mut self) {
         let written = self.superblock_writing.take().expect("this sync was for a superblock");
         self.superblock = Some(written);
-        // Rising from life to life, even past what is wiped and may come back.
+        // Sequences rise from life to life, even above those of wiped slots that may come back.
         self.sequence = self.sequence.max(written.server.raw().min(u64::from(u32::MAX)) << 32);
     }
 
-    /// Writes what the superblock is to say, once the buffers that it names are there.
+    /// Writes the wanted superblock as soon as the buffer file that it names is ready.
     pub(crate) fn advance_superblock(&mut self, effects: &mut Effects) {
         if self.superblock_writing.is_none()
             && self.start.is_buffer_file_ready
@@ -182,7 +186,7 @@ impl Backup {
             );
         }
         if !self.start.has_buffers {
-            // Whatever the file holds is not of this directory's last life.
+            // The contents of the file are not from this directory's last life.
             self.start.buffers.end = Some(0);
             self.start.junk.extend((0..self.config.buffer_count()).map(Place::Buffer));
         }
@@ -280,7 +284,7 @@ impl Backup {
         }
     }
 
-    /// A place that is neither used nor wiped.
+    /// Excludes a place from use without wiping it.
     fn set_aside(&mut self, place: Place) {
         if let Place::Frame(frame) = place {
             self.start.bad.insert(frame);
@@ -294,7 +298,8 @@ impl Backup {
                 (Some((place, _)), _) => self.start.to_verify.push((*place, *key)),
                 (None, Some((place, head))) => {
                     let (slot_index, slot) = head.slots[0];
-                    // Closed while these buffers lived: written after its data, and no power was lost since.
+                    // The replica was closed while the present buffers existed: the certificate was written after its
+                    // data, and there was no loss of power since.
                     if slot.closed && slot.buffer_id == id && !slot.cut {
                         copies.frame_candidate =
                             Some(Candidate { place: *place, slot_index, slot, is_whole: true });
@@ -345,7 +350,7 @@ impl Backup {
         }
     }
 
-    /// Takes over what was found; of several openings of one segment the best.
+    /// Takes over the replicas that were found. If one segment was opened several times, the best opening is taken.
     fn adopt(&mut self, now: Instant, effects: &mut Effects) {
         self.space.frames = self.start.frames.end.expect("the scan is over");
         for ((key, incarnation), copies) in std::mem::take(&mut self.start.copies) {
@@ -439,7 +444,7 @@ impl Backup {
         Some(replica)
     }
 
-    /// Which places are free, and room for more.
+    /// Finds the free places, and reserves more.
     fn prepare_space(&mut self, now: Instant, effects: &mut Effects) {
         let owned: BTreeSet<u32> = self.replicas.values().filter_map(|replica| replica.frame).collect();
         let buffered: BTreeSet<u32> = self.replicas.values().filter_map(|replica| replica.buffer).collect();
@@ -461,7 +466,7 @@ impl Backup {
                 self.space.free_buffer(buffer);
             }
         }
-        // What was found in buffers needs frames, whatever the configuration says now.
+        // Replicas that were found in buffers need frames, even beyond the present configuration.
         self.house();
         let missing = self.start.homeless.len() as u32;
         self.space.frames_max =

@@ -1,7 +1,8 @@
-//! The identity of a data directory, and what its last life left behind.
+//! The identity of a data directory, and the state in which its last life left it.
 //!
-//! Two copies, written in turn, each only when the other is on the device, so that a torn write leaves the other. The
-//! first one of all has no other: torn, it leaves a directory in which nothing was ever kept.
+//! There are two copies, written in turn. One copy is written only when the other is on the device, so that a torn
+//! write leaves the other. The very first write has no other copy. If it is torn, nothing was ever kept in the
+//! directory.
 //!
 //! Bytes: docs/formats/replica.md.
 
@@ -9,20 +10,20 @@ use ramhold_base::bytes::{Put, Reader};
 use ramhold_base::checksum::crc;
 use ramhold_base::{ClusterId, DirectoryId, ServerId};
 
-/// One copy, one page.
+/// The size of a copy: one page.
 pub(crate) const COPY_BYTES: usize = 4096;
 const MAGIC: &[u8; 8] = b"RHSUPER\0";
 const FORMAT: u32 = 1;
 const CRC_AT: usize = COPY_BYTES - 4;
 const CLEAN: u32 = 1;
 
-/// Who this directory is.
+/// The identity of a data directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Identity {
     pub directory: DirectoryId,
-    /// None until a server with this directory was taken into a cluster.
+    /// `None` until a server with this directory has enlisted in a cluster.
     pub cluster: Option<ClusterId>,
-    /// The life that wrote it last.
+    /// The server id of the last life.
     pub last: Option<ServerId>,
 }
 
@@ -32,20 +33,20 @@ pub(crate) struct Superblock {
     pub directory: DirectoryId,
     pub cluster: ClusterId,
     pub server: ServerId,
-    /// The id that the buffer file has if it is the one of then.
+    /// The id of the buffer file when the superblock was written. A buffer file with another id is not the same one.
     pub buffer_id: u64,
     pub segment_bytes: u32,
-    /// The last life ended in order: all that it held is on the device.
+    /// The last life ended in order: all its replicas are on the device.
     pub clean: bool,
 }
 
-/// What the superblock file says.
+/// The contents of the superblock file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Found {
     /// Nothing was ever written.
     New,
     Newest(Superblock),
-    /// It cannot be used; the reason, for the operator.
+    /// The directory cannot be used, with the reason for the operator.
     Unusable(String),
 }
 
@@ -65,7 +66,7 @@ impl Superblock {
         }
     }
 
-    /// Where the copy with this sequence number is written.
+    /// The offset at which the copy with this sequence number is written.
     pub fn offset(&self) -> u64 {
         self.sequence % 2 * COPY_BYTES as u64
     }
@@ -119,7 +120,7 @@ impl Superblock {
         read().unwrap_or(Decoded::Damaged)
     }
 
-    /// `bytes` is what the file holds, perhaps less than two copies.
+    /// Finds the newest copy. `bytes` are the contents of the file, perhaps less than two copies.
     pub fn find(bytes: &[u8]) -> Found {
         let mut newest: Option<Superblock> = None;
         let mut damaged = false;
@@ -142,7 +143,7 @@ impl Superblock {
             }
         }
         match newest {
-            // What the damaged copy said may be newer: that the last life ended in order is not to be believed.
+            // The damaged copy may be the newer one, so the flag `clean` of this one is not believed.
             Some(found) => Found::Newest(Superblock { clean: found.clean && !damaged, ..found }),
             None if damaged && is_second_written => {
                 Found::Unusable("the superblock of the data directory is damaged".into())
@@ -152,7 +153,7 @@ impl Superblock {
     }
 }
 
-/// The first page of the buffer file: which buffers these are.
+/// The first page of the buffer file, which holds the buffer id.
 pub(crate) fn encode_buffer_id(id: u64) -> Vec<u8> {
     let mut out = Vec::with_capacity(COPY_BYTES);
     out.put_bytes(b"RHBUFFER");

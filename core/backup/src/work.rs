@@ -1,10 +1,11 @@
-//! What this backup did for the recovery of a dead server, for those who watch it.
+//! Statistics of this backup's work for the recovery of a dead server.
 //!
-//! Reading, dividing and freeing are counted as they end; the coordinator asks for it when it likes, also when the recovery
-//! is over. Several reads may be under way at once: their time is counted once. What a step itself takes no step can tell,
-//! so a division ends for the account when the next step begins (`recovery_read`); it is answered at once.
+//! Reading, dividing and freeing are counted when they end. The coordinator may ask for the counts at any time, also
+//! after the recovery. Several reads may be under way at once: their time is counted once. A step cannot measure its
+//! own duration, so the account of a division ends when the next step begins (`recovery_read`). The division is
+//! answered at once.
 //!
-//! Invariants: nothing here decides anything; servers that are remembered are bounded.
+//! Invariants: nothing here influences a decision; the number of remembered servers is bounded.
 //!
 //! Protocol: docs/protocols/recovery.md, "To be watched". Catalogue: F11.
 
@@ -15,10 +16,10 @@ use ramhold_wire::{Header, View, decode, reply, reply_with};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Dead servers that are remembered; the newest, by their ids.
+/// The most dead servers that are remembered: the newest ones by their ids.
 const SERVER_COUNT_MAX: usize = 64;
 
-/// For one dead server.
+/// The work for one dead server.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Work {
     pub read: Account,
@@ -32,7 +33,7 @@ pub(crate) struct Account {
     count: u64,
     bytes: u64,
     under_way: u64,
-    /// Something is under way since then.
+    /// While work is under way, the instant since when.
     since: Instant,
     busy: Duration,
     began: Option<Instant>,
@@ -48,7 +49,7 @@ impl Account {
         self.began.get_or_insert(now);
     }
 
-    /// One of those under way is over; without bytes it came to nothing.
+    /// One piece of work is over. `bytes` is `None` if it failed.
     pub fn end(&mut self, now: Instant, bytes: Option<u64>) {
         self.under_way = self.under_way.saturating_sub(1);
         if self.under_way == 0 {
@@ -75,13 +76,13 @@ impl Account {
     }
 }
 
-/// Of all dead servers.
+/// The work for all dead servers.
 #[derive(Debug, Default)]
 pub(crate) struct Works(BTreeMap<ServerId, Work>);
 
 impl Works {
     pub fn of(&mut self, dead: ServerId) -> &mut Work {
-        // Whoever it is about stays, also if all others are newer.
+        // The server in question is kept, even if all others are newer.
         while self.0.len() >= SERVER_COUNT_MAX && !self.0.contains_key(&dead) {
             self.0.pop_first();
         }

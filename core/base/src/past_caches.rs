@@ -4,7 +4,7 @@
 //! write of a whole line past the caches reads nothing, so a copy moves two lines instead of three. The reader of such a
 //! copy waits for memory: this is for bytes that are read much later, or by another process.
 //!
-//! Measured in docs/performance.md.
+//! Measured in docs/measurements/experiments.md, Recovery and Replay.
 
 use crate::processor::{self, Path};
 

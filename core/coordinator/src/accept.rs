@@ -1,15 +1,16 @@
 //! Giving up servers that hold parts of a dead server's log and will not come back.
 //!
-//! A recovery that lacks something waits, for ever if need be. An operator who knows that the servers it waits for are
-//! switched off says so, by name. Nobody believes that at once: a dead server that lives on behind a partition, together
-//! with the backups of its head, goes on acknowledging writes and answering reads (docs/protocols/read-leases.md), and to
-//! recover without them would make two owners. So everybody who is up is asked whether any of them answers, and only if
-//! nobody hears anything, and everybody could be asked, they are given up: stored, told in every later report, and the
-//! dead server's read lease is waited out from then on.
+//! A recovery that lacks a part of a log waits, for ever if need be. If the servers that it waits for are switched off
+//! for good, an operator says so, by name. The coordinator does not believe that at once. A dead server may live on
+//! behind a partition together with the backups of its head, and go on acknowledging writes and answering reads
+//! (docs/protocols/read-leases.md); a recovery without them would make two owners. So every server that is up is asked
+//! whether any of the named servers answers it. The named servers are given up only if every server that is up could be
+//! asked and has told, and nobody hears from any of them. That they are given up is stored, and told in every later
+//! report. The dead server's read lease is waited out from then on.
 //!
 //! Invariants:
-//! - all who are away are named, the dead server among them, and nobody else;
-//! - one that answers anybody under its id is not given up.
+//! - all servers that are away are named, and no others; the dead server is among them unless its directory is back;
+//! - a server that answers anybody under its id is not given up.
 //!
 //! Protocol: docs/protocols/recovery.md, "Accepting a loss". Catalogue: F2, D2. See faults B3.
 
@@ -23,11 +24,11 @@ use ramhold_wire::{Header, decode};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// How long those who are up have to tell whether anybody answers them: longer than any ping may take, and less than a
-/// client waits before it asks again.
+/// How long the servers that are up have to tell whether any named server answers them: longer than any ping may take,
+/// and less than a client waits before it asks again.
 const CHECK_TIMEOUT: Duration = Duration::from_millis(700);
 
-/// An operator's word that is being checked.
+/// The statement of an operator, while it is checked.
 #[derive(Debug)]
 pub(crate) struct Acceptance {
     recovery: RecoveryId,
@@ -41,14 +42,14 @@ pub(crate) struct Acceptance {
 }
 
 impl Coordinator {
-    /// Servers that may hold a part of a dead server's log, or be that server, and have not answered in their present
-    /// life. Empty when the recovery is over, or lacks nothing.
+    /// The servers that are away: each may hold a part of a dead server's log, or be that server, and has neither
+    /// answered in its present life nor been given up. Empty when the recovery is over or lacks nothing.
     pub(crate) fn away(&self, record: &RecoveryRecord) -> Vec<AwayReport> {
         let Some(recovery) = self.recoveries.get(&record.id).filter(|r| !r.missing.is_empty()) else {
             return Vec::new();
         };
         let mut directories = self.silent_directories(record, recovery);
-        // The dead server's own: it may have been no backup.
+        // The dead server's own directory is included: the dead server may have been no backup.
         let own = self.state.servers.get(&record.crashed).map(|s| s.entry.directory);
         let is_back = |d: &DirectoryId| self.state.all_up().any(|s| s.entry.directory == *d);
         let is_given_up = |d: &DirectoryId| record.given_up.iter().any(|away| away.directory == *d);
@@ -87,7 +88,7 @@ impl Coordinator {
                 && a.away.iter().map(|away| away.directory).collect::<BTreeSet<_>>() == named
         };
         if let Some(acceptance) = self.acceptance.as_mut().filter(|acceptance| same(acceptance)) {
-            // The answer to an earlier question may have nobody left to come to.
+            // Nobody may be left to hear the answer to the earlier request, so the answer goes to this one.
             (acceptance.from, acceptance.header) = (from, *header);
             return Ok(());
         }
@@ -147,7 +148,7 @@ impl Coordinator {
     }
 
     pub(crate) fn advance_acceptance(&mut self, now: Instant) {
-        // The coordinator's own pings have no other end than the time, so it is always waited for.
+        // The coordinator's own pings have no end but the timeout, so it is always waited for.
         let Some(acceptance) = self.acceptance.take_if(|acceptance| acceptance.until <= now) else { return };
         let Acceptance { recovery: id, from, header, away, unsure, answering, .. } = acceptance;
         let to = Peer::Conn(from);
@@ -160,7 +161,7 @@ impl Coordinator {
         self.outbox.reply_with(to, &header, &accepted);
     }
 
-    /// `false`: others are away by now.
+    /// `false`: other servers are away by now.
     fn give_up(&mut self, now: Instant, id: RecoveryId, away: Vec<AwayReport>) -> bool {
         let is_same = self.state.recoveries.get(&id).is_some_and(|record| self.away(record) == away);
         let Some(recovery) = self.recoveries.get_mut(&id).filter(|_| is_same) else { return false };

@@ -1,27 +1,29 @@
 //! The cluster's clock.
 //!
-//! It begins with the wall clock of the coordinator's machine. A coordinator that starts again must not tell less than was
-//! told before, which is below a ceiling that was stored, seconds ahead of the wall clock. So the clock stands still at the
-//! ceiling until the wall clock is there. Meanwhile servers go on by what they know (`is_standing`): objects would end too
-//! early if they followed. A wall clock that is further behind was set back: then the clock goes on from the ceiling, slower
-//! by a ten-thousandth, until the wall clock has caught up.
+//! The clock begins with the wall clock of the coordinator's machine. A coordinator that starts again must not tell
+//! less than was told before. Everything that was told is below a stored ceiling, which is seconds ahead of the wall
+//! clock. So the clock stands still at the ceiling until the wall clock has reached it. Meanwhile servers go on by what
+//! they know (`is_standing`): if they followed this clock, objects would end too early. A wall clock that is further
+//! behind (by more than `STANDING_MICROS_MAX`) was set back. Then the clock goes on from the ceiling, slower by a
+//! ten-thousandth (`SLOWER_PARTS`), until the wall clock has caught up.
 //!
-//! Invariant: it never goes back. Catalogue: A12, G2.
+//! Invariant: the time never goes back. Catalogue: A12, G2.
 
 use ramhold_base::{ClusterTime, Instant};
 
-/// A clock that is ahead loses one part of so many: no more than servers expect of two machines' clocks, so that they
-/// follow it as closely as any.
+/// A clock that is ahead runs slower by one part in this many. Servers expect at least as much drift between two
+/// machines' clocks, so they follow this clock as closely as any other.
 const SLOWER_PARTS: u64 = 10_000;
-/// How long it stands still at most: a ceiling is up to ten seconds ahead, that of a store made anew ten more.
+/// The longest time for which the clock stands still: a ceiling is up to ten seconds ahead, and the ceiling of a store
+/// that was made anew ten seconds more.
 const STANDING_MICROS_MAX: u64 = 25_000_000;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Clock {
     wall: Began,
-    /// Where a coordinator that started again began, so that time does not go back.
+    /// The ceiling at which a coordinator that started again began, so that the time does not go back.
     ceiling: Began,
-    /// Until the wall clock shows this it stands still there.
+    /// The clock stands still at this time until the wall clock shows it.
     stands_until: u64,
 }
 
@@ -44,19 +46,19 @@ impl Clock {
         Clock { wall, ceiling: Began::default(), stands_until: 0 }
     }
 
-    /// It shows at least this time from now on.
+    /// From now on the clock shows at least this time.
     pub(crate) fn begin_above(&mut self, now: Instant, ceiling: ClusterTime) {
         self.ceiling = Began { at: now, micros: ceiling.0.saturating_mul(1000) };
         let is_near = self.ceiling.micros.saturating_sub(self.wall_micros(now)) <= STANDING_MICROS_MAX;
         self.stands_until = if is_near { self.ceiling.micros } else { 0 };
     }
 
-    /// Whether it stands still, so that it tells no more than what the time surely is not before.
+    /// Whether the clock stands still. If so, it tells only a time before which the cluster time surely is not.
     pub fn is_standing(&self, now: Instant) -> bool {
         self.wall_micros(now) < self.stands_until
     }
 
-    /// Microseconds since 1970.
+    /// The cluster time in microseconds since 1970.
     pub fn micros(&self, now: Instant) -> u64 {
         let wall = self.wall_micros(now);
         if self.stands_until > 0 {

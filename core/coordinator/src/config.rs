@@ -1,4 +1,4 @@
-//! What an operator or a test may set.
+//! The settings of an operator or a test.
 
 use ramhold_base::ServerId;
 use ramhold_base::limits::{REPLICA_COUNT_DEFAULT, SEGMENT_BYTES};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 #[derive(Clone, Debug)]
 pub struct CoordinatorConfig {
-    /// Where servers and clients find this coordinator; told to every server.
+    /// The address at which servers and clients find this coordinator; told to every server.
     pub advertise: SocketAddr,
     /// For reports only; the cluster's identity is its id.
     pub cluster_name: String,
@@ -21,41 +21,43 @@ pub struct CoordinatorConfig {
     pub verify_timeout: Duration,
     /// A suspect whose address refuses connections twice, this far apart, is dead.
     pub verify_refused_interval: Duration,
-    /// How long a cold start waits for every directory before it is content with complete logs.
+    /// How long a cold start waits for every directory before complete logs are enough.
     pub cold_start_wait: Duration,
-    /// How long a recovery whose log is complete already waits for silent backups.
+    /// How long a recovery still waits for silent backups when its log is complete.
     pub ask_wait: Duration,
-    /// An unanswered message is repeated after this, then after twice as long, and so on up to the maximum.
+    /// An unanswered message is repeated after this interval, then after twice as long, and so on up to the maximum.
     pub repeat_interval: Duration,
     pub repeat_interval_max: Duration,
-    /// What one recovery master takes over at most, by the statistics of the dead log.
+    /// The most that one recovery master takes over in a partition, by the statistics of the dead log.
     pub partition_bytes_max: u64,
-    /// Partitions are not made smaller than this only to give every master one.
+    /// Partitions are not made smaller than this just to give every master one.
     pub partition_bytes_min: u64,
     pub partition_records_max: u64,
-    /// Partitions that one master replays at the same time; more wait for the next round, which reads the log again. Side by
-    /// side they take hardly more memory than one: each is answered with its share of a segment alone.
+    /// Partitions that one master replays at the same time. Further partitions wait for the next round, which reads the
+    /// log again. Side by side they take hardly more memory than one, because each is answered with its share of a
+    /// segment alone.
     pub partitions_per_master: u32,
-    /// The size of segments in this cluster: what a head may have grown since its statistics were taken.
+    /// The size of segments in this cluster. A head may have grown by this much since its statistics were taken.
     pub segment_bytes: u32,
-    /// The replicas of a table whose creator leaves that open, 0 to `REPLICA_COUNT_MAX`; 0: such a table keeps none,
-    /// its durability is `none`. Counts when a table is made; those that are there keep theirs.
+    /// The number of replicas of a table whose creator leaves it open, 0 to `REPLICA_COUNT_MAX`. With 0 such a table
+    /// keeps none, and its durability is `none`. The setting counts when a table is made; existing tables keep their
+    /// number.
     pub default_replicas: u8,
-    /// Which backups may hold replicas of one segment together; counts for replicas made from now on.
+    /// Which backups may hold replicas of one segment together; counts for replicas that are made from now on.
     pub placement: ReplicaPlacement,
     /// The range of terms of clients' leases.
     pub lease_term_min: Duration,
     pub lease_term_max: Duration,
     /// Servers may keep replicas of their own logs, so their own failure domain counts (one-machine clusters).
     pub allow_local_backup: bool,
-    /// When the store is empty: make the state anew from the servers, instead of a new cluster.
+    /// If the store is empty, the state is made anew from the servers, instead of a new cluster.
     pub rebuild: Option<Rebuild>,
 }
 
-/// The word of an operator who has lost a coordinator's store (docs/protocols/rebuild.md).
+/// The statement of an operator who has lost a coordinator's store (docs/protocols/rebuild.md).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rebuild {
-    /// Servers that are switched off for good, and not waited for.
+    /// Servers that are switched off for good and are not waited for.
     pub given_up: BTreeSet<ServerId>,
 }
 

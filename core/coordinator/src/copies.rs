@@ -1,16 +1,17 @@
-//! Copies of the state on servers, from which it can be made anew.
+//! Copies of the state on servers, from which the state can be made anew.
 //!
-//! All that is in the store is in memory, too, as records. A few servers, the *holders*, are sent every record, and then
-//! what each commit has changed. Nothing leaves before enough of them have the state that it depends on: so whatever was
-//! told to anybody is there as long as the servers are.
+//! Everything in the store is also in memory, as records. A few servers, the *holders*, are sent every record, and then
+//! the changes of each commit. No message leaves before enough holders have the state that it depends on. So everything
+//! that was told to anybody is there as long as the servers are.
 //!
-//! A holder remembers what it has not been sent: a whole copy is one of which everything is still to be sent. Each has one
-//! message under way, and the same one is repeated until it is answered.
+//! The coordinator remembers for each holder what it has not been sent yet. A whole copy begins as a holder to which
+//! everything is still to be sent. Each holder has one message under way, and the same message is repeated until it is
+//! answered.
 //!
 //! Invariants:
-//! - what is sent was committed before: no copy is ever ahead of the store;
-//! - holders are the Up servers with the lowest ids that are known to have been told them: so whoever holds anything old
-//!   knows all of them (docs/protocols/rebuild.md, rule 3).
+//! - only what was committed is sent: no copy is ever ahead of the store;
+//! - holders are the Up servers with the lowest ids among those that are known to have been told their ids. So a server
+//!   that holds anything old knows all holders (docs/protocols/rebuild.md, rule 3).
 //!
 //! Not here: taking the copies back (`rebuild`). Catalogue: G1, G3.
 
@@ -28,16 +29,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Servers that hold copies. Five of them, so that two may stand still without holding anything up.
+/// The number of holders. There are five, so that two may stand still without holding anything up.
 pub(crate) const HOLDER_COUNT: usize = 5;
-/// The number of holders that must have what anybody is told, if there are more.
+/// The number of holders that must have a state before anybody is told of it, if there are more holders than that.
 const COPY_COUNT: usize = 3;
 
-/// The records of a state by their keys. Values are shared: whoever reads a whole state gets it as of one moment.
+/// The records of a state by their keys. Values are shared, so that a reader of a whole state gets it as of one moment.
 pub(crate) type Records = BTreeMap<String, Arc<[u8]>>;
 
-/// How many of these holders must have a state before anything may be told that depends on it; all but one at most, so
-/// that one that stands still holds nothing up.
+/// How many of these holders must have a state before anything that depends on it may be told. If there are several,
+/// one of them may stand still without holding anything up, so all but one are needed at most.
 pub(crate) fn needed(holders: usize) -> usize {
     COPY_COUNT.min(holders.saturating_sub(1)).max(1)
 }
@@ -47,34 +48,34 @@ pub(crate) struct Copies {
     records: Records,
     lineage: Lineage,
     holders: BTreeMap<ServerId, Holder>,
-    /// Every holder must have this state before anything is told that is newer: in it a server came to the list, or the
-    /// reign began.
+    /// Every holder must have this state before anything newer is told: in it a server came to the list, or the reign
+    /// began.
     gate: u64,
-    /// The state that this reign began with; nothing of it is sent before the first commit.
+    /// The state with which this reign began. Nothing of it is sent before the first commit.
     begun: u64,
-    /// All up to this state may be told.
+    /// Everything up to this state may be told.
     released: u64,
     pub wake: Instant,
-    /// For who reads it in parts.
+    /// The position and records of the state that somebody is reading in parts.
     pinned: Option<(StatePosition, Records)>,
 }
 
 #[derive(Debug)]
 struct Holder {
-    /// The whole copy has still to go on after this key; none: everything was sent.
+    /// The whole copy has to go on after this key; none: everything was sent.
     after: Option<String>,
-    /// Keys before that, whose records were changed since they were sent.
+    /// Keys up to that one whose records were changed since they were sent.
     changed: BTreeSet<String>,
     sending: Option<StateCopy>,
-    /// Of the last message.
+    /// The number of the last message.
     number: u64,
     retry: Retry,
-    /// The state that it has.
+    /// The state that this holder has.
     reached: u64,
 }
 
 impl Coordinator {
-    /// The store has been read: its records, and the lineage that they have.
+    /// The store has been read: takes over its records and their lineage.
     pub(crate) fn resume_copies(&mut self, records: &[(String, Vec<u8>)]) {
         let shared = |(key, value): &(String, Vec<u8>)| (key.clone(), Arc::from(value.as_slice()));
         self.copies.records = records.iter().map(shared).collect();
@@ -83,7 +84,7 @@ impl Coordinator {
         (self.copies.begun, self.copies.released, self.copies.gate) = (begins, begins, begins + 1);
     }
 
-    /// A commit is complete.
+    /// A commit is complete, and has put these records.
     pub(crate) fn note_commit(&mut self, puts: Vec<(String, Option<Vec<u8>>)>) {
         self.copies.lineage.advance();
         for holder in self.copies.holders.values_mut() {
@@ -102,7 +103,7 @@ impl Coordinator {
         self.copies.wake = Instant::ZERO;
     }
 
-    /// A server comes to the list: all holders have to know it before anybody is told anything more.
+    /// A server comes to the list: every holder has to know it before anybody is told anything more.
     pub(crate) fn note_new_holder(&mut self) {
         self.copies.gate = self.outbox.next_state();
     }
@@ -113,7 +114,7 @@ impl Coordinator {
         self.links.keys().copied().filter(may_hold).take(HOLDER_COUNT).collect()
     }
 
-    /// Up to which state anything may be told.
+    /// The state up to which anything may be told.
     pub(crate) fn released(&mut self) -> u64 {
         let holders = self.holders();
         if holders.is_empty() || planted(Defect::ToldBeforeCopied) {
@@ -130,14 +131,14 @@ impl Coordinator {
         self.copies.released
     }
 
-    /// Whether every server that is to hold a copy has one that knows all of them.
+    /// Whether every server that is to hold a copy has one that knows all holders.
     pub fn is_copied(&self) -> bool {
         let holders = self.holders();
         let has = |id: &ServerId| self.copies.holders.get(id).is_some_and(|h| h.reached >= self.copies.gate);
         !holders.is_empty() && holders.iter().all(has)
     }
 
-    /// Whether some server has a state of this reign; true while none knows its id yet.
+    /// Whether some server has a state of this reign; true while no server knows its id yet.
     pub(crate) fn has_copies(&self) -> bool {
         let none_told = !self.links.values().any(|link| link.told);
         none_told || self.copies.holders.values().any(|holder| holder.reached > 0)
@@ -197,7 +198,7 @@ impl Coordinator {
                 let Ok(copied) = decode::<StateCopied>(body) else { return };
                 let Some(holder) = self.copies.holders.get_mut(&id) else { return };
                 if holder.sending.as_ref().is_some_and(|sent| copied.number > sent.number) {
-                    // It was a holder before in this reign, and has had messages with higher numbers.
+                    // This server was a holder before in this reign, and has had messages with higher numbers.
                     return self.copy_anew(id, copied.number);
                 }
                 let Some(sent) = holder.sending.take_if(|sent| sent.number == copied.number) else { return };
@@ -206,13 +207,13 @@ impl Coordinator {
                     self.confirm_reign();
                 }
             }
-            // Not ready, or not to be understood: the message is repeated.
+            // The holder is not ready, or the answer cannot be understood: the message is repeated.
             _ => return,
         }
         self.copies.wake = Instant::ZERO;
     }
 
-    /// This holder begins with nothing, and with the next number after those that it has had.
+    /// This holder begins with nothing. Its messages go on with the next number after those that it has had.
     fn copy_anew(&mut self, id: ServerId, heard: u64) {
         if let Some(holder) = self.copies.holders.get_mut(&id) {
             *holder = Holder::new(Retry::new(&self.config), holder.number.max(heard));
@@ -220,7 +221,7 @@ impl Coordinator {
         self.copies.wake = Instant::ZERO;
     }
 
-    /// When all holders have a state of this reign, the lineage may forget those of before.
+    /// When all holders have a state of this reign, the lineage may forget earlier reigns.
     fn confirm_reign(&mut self) {
         if self.is_copied() {
             self.copies.lineage.confirm();
@@ -228,8 +229,8 @@ impl Coordinator {
         }
     }
 
-    /// Somebody of this cluster has an id that was not given out by this state. Whether there is such a server is asked where it
-    /// says that it listens: a request alone ends nobody.
+    /// A server of this cluster may have an id that was not given out by this state. The coordinator asks at the
+    /// address that the request tells whether there is such a server: a request alone ends nobody.
     pub(crate) fn look_at_stranger(&mut self, now: Instant, header: &Header, body: &[u8]) {
         if header.cluster != self.state.meta.cluster || header.sender <= self.state.meta.servers {
             return;
@@ -250,7 +251,7 @@ impl Coordinator {
         }
     }
 
-    /// A server knows what this coordinator cannot know.
+    /// A server knows what this coordinator cannot know, so this coordinator's state is an old copy.
     fn outdated(&mut self, id: ServerId, held: Option<StatePosition>) {
         let own = self.copies.lineage.position();
         let newer = held.map_or_else(
@@ -265,7 +266,8 @@ impl Coordinator {
         ));
     }
 
-    /// A part of the records, for a backup. The first one begins with the state of this moment.
+    /// Answers with a part of the records, for an operator's backup. The first part begins with the state of this
+    /// moment.
     pub(crate) fn on_state_read(
         &mut self,
         to: Peer,
@@ -291,7 +293,7 @@ impl Coordinator {
 }
 
 impl Holder {
-    /// One that has nothing yet. Messages are numbered on from `number`.
+    /// A holder that has nothing yet. Its messages are numbered on from `number`.
     fn new(retry: Retry, number: u64) -> Holder {
         Holder {
             after: Some(String::new()),
@@ -303,7 +305,7 @@ impl Holder {
         }
     }
 
-    /// The next message: what was changed, then what comes next of a whole copy.
+    /// Makes the next message: first the records that were changed, then the next ones of a whole copy.
     fn prepare(&mut self, all: &Records, lineage: &Lineage) {
         let begins = self.after.as_deref() == Some("");
         let (mut records, mut bytes) = (Vec::new(), 0);

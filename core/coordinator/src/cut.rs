@@ -1,35 +1,37 @@
-//! Cuts one dead tablet into parts that are about even, each below the bounds for sure.
+//! Cuts one dead tablet into parts that are about even, each surely below the bounds.
 //!
-//! What is known of its weight are rows, each of which says that so much lies somewhere between two hashes: one for a small
-//! tablet, many for a large one, and wider ones above them for what its master did not know so exactly. Cuts are made where
-//! rows begin and end. A row that is above the bounds alone is cut into equal ranges, as if it were spread evenly. What a
-//! wide row tells of is expected to lie as the narrow ones below it do; but since all of it may be in one part, each is also
-//! to be below the bounds with all of it, unless the row is a good part of what the bounds allow itself.
+//! The weight of a tablet is known from rows. Each row tells how much lies somewhere between two hashes. There is one
+//! row for a small tablet and there are many for a large one, with wider rows above them for what its master did not
+//! know so exactly. Cuts are made where rows begin and end. A row that is above the bounds alone is cut into equal
+//! ranges, as if its weight were spread evenly. The weight of a wide row is expected to lie as the narrow rows below it
+//! do. But all of it may lie in one part, so each part must also be below the bounds with every wide row that touches
+//! it counted in full. A wide row that is itself a good part of the bounds (`WHOLE_SHARE`) is exempt.
 //!
-//! Invariants: parts are in order and cover the tablet; those of a table by slots begin and end at slots.
+//! Invariants: parts are in order and cover the tablet; parts of a table by slots begin and end at slots.
 //!
-//! Not here: which parts go together (`divide`). Protocol: docs/protocols/recovery.md, 4. Catalogue: F3. Source: SOSP11 3.9.
+//! Not here: which parts go together (`divide`).
+//! Protocol: docs/protocols/recovery.md, 4. Catalogue: F3. Source: SOSP11 3.9.
 
 use crate::divide::{DeadTablet, Weight, part, part_at_slots};
 use ramhold_base::KeyHash;
 use ramhold_base::hash::{SLOT_COUNT, first_hash_of, slot_of_hash};
 use ramhold_wire::recovery::TabletStat;
 
-/// A wide row counts as a whole for every part that it touches if it is no more than this share of the limit.
+/// A wide row counts in full for every part that it touches if it is no more than one part in this many of the limit.
 const WHOLE_SHARE: u64 = 4;
-/// A part as full as is wanted.
+/// The fill of a part that is as full as wanted.
 const FULL: u128 = 1 << 32;
 
-/// What a partition may weigh.
+/// The limits on the weight of a partition.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// By what is expected.
+    /// The limit on the expected weight.
     pub wanted: Weight,
-    /// By what may be. At least as much.
+    /// The limit on the highest possible weight; at least as high as `wanted`.
     pub most: Weight,
 }
 
-/// What a part weighs.
+/// The weight of a part: expected, and at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Load {
     pub expected: Weight,
@@ -46,7 +48,7 @@ impl Load {
     }
 }
 
-/// A stretch of a tablet for one recovery master.
+/// A range of a tablet for one recovery master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     pub first: u64,
@@ -54,7 +56,7 @@ pub(crate) struct Part {
     pub load: Load,
 }
 
-/// So much lies somewhere between two hashes, the last inclusive.
+/// A weight that lies somewhere between two hashes, the last one inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Row {
     first: u64,
@@ -67,7 +69,7 @@ impl Row {
         first <= self.first && self.last <= last
     }
 
-    /// What lies between two hashes if it is spread evenly, rounded up.
+    /// The weight between two hashes if the row is spread evenly, rounded up.
     fn share(&self, first: u64, last: u64) -> Weight {
         let (from, to) = (self.first.max(first), self.last.min(last));
         if from > to {
@@ -86,12 +88,12 @@ fn share(amount: u64, shared: u128, width: u128) -> u64 {
     if shared == width {
         return amount;
     }
-    // Both are below 2^64 now, so the product fits.
+    // Both factors are below 2^64 here, so the product fits.
     let product = u128::from(amount) * shared;
     u64::try_from(product.div_ceil(width)).unwrap_or(u64::MAX)
 }
 
-/// What statistics say of the hashes between two.
+/// The weight between two hashes, by the statistics.
 pub(crate) fn weight_of(stats: &[TabletStat], first: u64, last: u64) -> Weight {
     let rows = stats.iter().filter_map(row);
     rows.map(|row| row.share(first, last)).fold(Weight::default(), Weight::plus)
@@ -102,7 +104,8 @@ fn row(stat: &TabletStat) -> Option<Row> {
     (stat.first <= stat.last).then_some(Row { first: stat.first.0, last: stat.last.0, weight })
 }
 
-/// As few parts as keep each below the limits, or nearly; at most `count_max`, which may make them larger.
+/// Cuts a tablet into as few parts as keep each below the limits, or nearly as few. There are at most `count_max`
+/// parts, even if that makes them larger.
 pub(crate) fn cut(tablet: &DeadTablet, limits: Limits, count_max: u64) -> Vec<Part> {
     let whole = (tablet.range.first.0, tablet.range.last.0);
     let slots = tablet.range.slots;
@@ -114,7 +117,7 @@ pub(crate) fn cut(tablet: &DeadTablet, limits: Limits, count_max: u64) -> Vec<Pa
     };
     let (wide, mut narrow): (Vec<Row>, Vec<Row>) = rows.iter().partition(|row| is_wide(row));
     narrow.sort_unstable_by_key(|row| row.first);
-    // Together they are not many more than are allowed, whatever the rows say.
+    // Together the pieces are not many more than are allowed, whatever the rows say.
     let each_max = (count_max / stretches.len() as u64).max(1);
     let mut pieces = Vec::new();
     for (first, last) in stretches {
@@ -136,8 +139,8 @@ pub(crate) fn cut(tablet: &DeadTablet, limits: Limits, count_max: u64) -> Vec<Pa
     pieces.iter().map(alone).collect()
 }
 
-/// Where so many parts of a tablet begin that have about the same bytes, but for the first: there are at least as many
-/// hashes, or slots. Equal ranges where nothing is known.
+/// The places where `count` parts of a tablet begin that have about the same bytes, without the first one. The tablet
+/// has at least that many hashes, or slots. If nothing is known of its bytes, the parts are equal ranges.
 pub(crate) fn even_cuts(
     stats: &[TabletStat],
     (first, last): (u64, u64),
@@ -171,7 +174,7 @@ pub(crate) fn even_cuts(
     cuts
 }
 
-/// The nearest place to `at` where a part may begin, behind `from`, so that so many more can follow.
+/// The place nearest to `at` where a part may begin, behind `from`, so that `more` parts can follow.
 fn nearest_cut(at: u64, (from, last): (u64, u64), slots: bool, more: u64) -> u64 {
     if !slots {
         return at.clamp(from + 1, last - more);
@@ -188,7 +191,7 @@ fn nearest_cut(at: u64, (from, last): (u64, u64), slots: bool, more: u64) -> u64
     begin(if far(above) < far(below) { above } else { below })
 }
 
-/// What lies between all places where rows begin or end, in order.
+/// The pieces between all places where rows begin or end, in order, with their expected weight.
 fn expected_along(stats: &[TabletStat], whole: (u64, u64), slots: bool) -> Vec<Piece> {
     let rows = rows_within(stats, whole);
     let mut pieces: Vec<Row> = stretches(&rows, whole, slots)
@@ -206,7 +209,7 @@ fn expected_along(stats: &[TabletStat], whole: (u64, u64), slots: bool) -> Vec<P
     with_expected(&pieces, &wide)
 }
 
-/// Of each row what is in the tablet.
+/// The part of each row that is in the tablet.
 fn rows_within(stats: &[TabletStat], whole: (u64, u64)) -> Vec<Row> {
     let within = stats.iter().filter_map(row).filter(|row| row.first <= whole.1 && whole.0 <= row.last);
     let clipped = within.map(|row| Row {
@@ -217,7 +220,8 @@ fn rows_within(stats: &[TabletStat], whole: (u64, u64)) -> Vec<Row> {
     clipped.collect()
 }
 
-/// The tablet between all places where rows begin or end; of a table by slots between the slots that those are in.
+/// The ranges of the tablet between all places where rows begin or end. In a table by slots they begin and end with the
+/// slots that hold those places.
 fn stretches(rows: &[Row], (first, last): (u64, u64), slots: bool) -> Vec<(u64, u64)> {
     let begin = |hash: u64| if slots { first_hash_of(slot_of_hash(KeyHash(hash))).0 } else { hash };
     let behind = |hash: u64| match slot_of_hash(KeyHash(hash)) + 1 {
@@ -235,7 +239,7 @@ fn stretches(rows: &[Row], (first, last): (u64, u64), slots: bool) -> Vec<(u64, 
     begins.iter().copied().zip(ends).collect()
 }
 
-/// Equal parts, as few as keep each below the limit; or as many as are allowed.
+/// Equal parts: as few as keep each below the limit, or as many as are allowed.
 fn evenly(rows: &[Row], (first, last): (u64, u64), slots: bool, limit: Weight, count_max: u64) -> Vec<Row> {
     let weight =
         |first, last| rows.iter().map(|row| row.share(first, last)).fold(Weight::default(), Weight::plus);
@@ -255,7 +259,7 @@ fn evenly(rows: &[Row], (first, last): (u64, u64), slots: bool, limit: Weight, c
             Row { first, last, weight: weight(first, last) }
         };
         let parts: Vec<Row> = (0..count).map(part).collect();
-        // Hashes are spread evenly within one row, but rows may differ along the tablet.
+        // Within one row hashes are taken as evenly spread, but rows may differ along the tablet.
         if count == count_max || parts.iter().all(|part| part.weight.fits(limit)) {
             return parts;
         }
@@ -263,7 +267,7 @@ fn evenly(rows: &[Row], (first, last): (u64, u64), slots: bool, limit: Weight, c
     }
 }
 
-/// What wide rows may count for a part.
+/// The weight that wide rows count for a part.
 fn charge(wide: &[Row], first: u64, last: u64, most: Weight) -> Weight {
     let touching = wide.iter().filter(|row| row.first <= last && first <= row.last);
     let charged = touching.map(|row| {
@@ -273,14 +277,14 @@ fn charge(wide: &[Row], first: u64, last: u64, most: Weight) -> Weight {
     charged.fold(Weight::default(), Weight::plus)
 }
 
-/// What is not cut any more.
+/// A range that is not cut any more.
 struct Piece {
     row: Row,
-    /// With what it is expected to have of wide rows.
+    /// The weight with the part of wide rows that is expected to lie here.
     expected: Weight,
 }
 
-/// Each wide row shared out among the pieces below it, as these weigh; evenly where there is nothing.
+/// Shares out each wide row among the pieces below it by their weights, or evenly where these are zero.
 fn with_expected(pieces: &[Row], wide: &[Row]) -> Vec<Piece> {
     let mut all: Vec<Piece> = pieces.iter().map(|row| Piece { row: *row, expected: row.weight }).collect();
     for row in wide {
@@ -302,9 +306,9 @@ fn with_expected(pieces: &[Row], wide: &[Row]) -> Vec<Piece> {
     all
 }
 
-/// Puts neighbouring pieces together: about even parts, none above the limits that need not be.
+/// Puts neighbouring pieces together into about even parts. No part is above the limits unless it has to be.
 fn pack(pieces: &[Row], wide: &[Row], limits: Limits) -> Vec<Part> {
-    // What cannot be cut and is above the limit fills one part.
+    // A piece that cannot be cut and is above the limit fills one part.
     let fill = |weight: Weight| {
         let part = |amount: u64, limit: u64| (u128::from(amount) * FULL / u128::from(limit)).min(FULL);
         part(weight.bytes, limits.wanted.bytes).max(part(weight.records, limits.wanted.records))
@@ -324,7 +328,7 @@ fn pack(pieces: &[Row], wide: &[Row], limits: Limits) -> Vec<Part> {
         };
         let together = inside.plus(own);
         let grown = parts.last().map(|part| with_wide(part.first, together));
-        // Whichever is nearer to where the part would end if all were even.
+        // The part ends before or after this piece, whichever is nearer to its end if all parts were even.
         let is_filled = (passed + alone / 2) * count >= all * parts.len() as u128 && alone > 0;
         match (grown, parts.last_mut()) {
             (Some(grown), Some(part)) if grown.load.fits(limits) && !is_filled => {

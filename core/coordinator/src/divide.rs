@@ -1,11 +1,12 @@
-//! Cuts a dead server's tablets into partitions that one recovery master each can take over.
+//! Cuts a dead server's tablets into partitions, each of which one recovery master can take over.
 //!
-//! Pure: tablets and what the heads of their streams tell of their weight go in, ranges with partition numbers come out. A
-//! tablet is cut until each range is below the bounds; ranges are then packed in order into partitions below the same
-//! bounds. A tablet of a table by slots is cut between slots only, so the smallest part is a slot, however heavy.
-//! What was written since the head was opened is at most one segment, so room for one is left in each.
+//! Pure: the input is the tablets and what the heads of their streams tell of their weight; the output is ranges with
+//! partition numbers. A tablet is cut until each range is below the bounds. Ranges are then packed in order into
+//! partitions below the same bounds. A tablet of a table by slots is cut between slots only, so the smallest part is a
+//! slot, however heavy. At most one segment was written since the head was opened, so each partition leaves room for
+//! one.
 //!
-//! Only the tablets say what is recovered. Whatever is wrong or old about their weight makes partitions uneven, no more.
+//! The tablets alone say what is recovered. If their weight is wrong or old, partitions are uneven, no more.
 //!
 //! Invariants: the ranges cover exactly the tablets; every tablet has at least one; a partition of several ranges is
 //! below the bounds; tablets of tables by slots begin and end at slots.
@@ -19,44 +20,44 @@ use ramhold_wire::recovery::{PartitionRange, TabletStat};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// What a partition is to have, if nothing else speaks against it; at most `bytes_max`.
+    /// The bytes that a partition is to have, if nothing else speaks against it; at most `bytes_max`.
     pub bytes_wanted: u64,
-    /// What it may have, however unevenly that lies which is not known exactly.
+    /// The bytes that a partition may have, however unevenly those lie that are not known exactly.
     pub bytes_max: u64,
     pub records_max: u64,
-    /// What a head may hold beyond its statistics.
+    /// The bytes that a head may hold beyond its statistics.
     pub segment_bytes: u32,
 }
 
 impl Bounds {
-    /// What a partition is to have at most by what the heads tell.
+    /// The bytes that a partition is to have at most, by what the heads tell.
     pub fn bytes_told(&self) -> u64 {
         less_reserve(self.bytes_wanted, u64::from(self.segment_bytes))
     }
 }
 
-/// A tablet to recover, and what is known of its weight.
+/// A tablet to recover, with what is known of its weight.
 #[derive(Clone, Debug)]
 pub struct DeadTablet {
     /// Its whole range; the partition number is not used.
     pub range: PartitionRange,
-    /// Of its table, in its stream; may cover more or less than the tablet.
+    /// The statistics of its table, in its stream; they may cover more or less than the tablet.
     pub stats: Vec<TabletStat>,
 }
 
 impl DeadTablet {
-    /// What there is of it in its log, in bytes.
+    /// The bytes that its log has of this tablet, by the statistics.
     pub fn bytes(&self) -> u64 {
         weight_of(&self.stats, self.range.first.0, self.range.last.0).bytes
     }
 }
 
-/// One plan has at most so many ranges (unless there are more tablets): all of them travel in one message.
+/// One plan has at most this many ranges (unless there are more tablets), because all of them travel in one message.
 const RANGE_COUNT_MAX: usize = 32_768;
-/// The smallest entry that is worth counting; bounds the records of an unknown part of a segment.
+/// The smallest entry that is worth counting; it bounds the records of an unknown part of a segment.
 const ENTRY_BYTES: u64 = 64;
 
-/// The ranges in order of tables and hashes as given, with partitions numbered from 0.
+/// Divides tablets. The ranges are in the order of tables and hashes as given, with partitions numbered from 0.
 pub fn divide(tablets: &[DeadTablet], bounds: &Bounds) -> Vec<PartitionRange> {
     let limit = |bytes| Weight {
         bytes: less_reserve(bytes, u64::from(bounds.segment_bytes)),
@@ -89,7 +90,7 @@ pub fn divide(tablets: &[DeadTablet], bounds: &Bounds) -> Vec<PartitionRange> {
     ranges
 }
 
-/// Leaves room for `reserve`, but never gives up more than half.
+/// The bound with room left for `reserve`, but never less than half of it.
 fn less_reserve(bound: u64, reserve: u64) -> u64 {
     (bound - reserve.min(bound / 2)).max(1)
 }
@@ -112,7 +113,7 @@ impl Weight {
         self.bytes <= limit.bytes && self.records <= limit.records
     }
 
-    /// The lesser of each.
+    /// The lesser of both, for bytes and for records.
     pub fn least(self, other: Weight) -> Weight {
         Weight { bytes: self.bytes.min(other.bytes), records: self.records.min(other.records) }
     }
@@ -121,7 +122,7 @@ impl Weight {
         Weight { bytes: self.bytes / by, records: self.records / by }
     }
 
-    /// What is left of a limit, but never less than half.
+    /// The limit with room left for `reserve`, but never less than half of it.
     pub fn less_half(self, reserve: Weight) -> Weight {
         Weight {
             bytes: less_reserve(self.bytes, reserve.bytes),
@@ -130,7 +131,8 @@ impl Weight {
     }
 }
 
-/// The `index`-th of `count` equal parts of the slots from that of `first` to that of `last`, of which there are as many.
+/// The `index`-th of `count` equal parts of the slots from that of `first` to that of `last`; there must be at least
+/// `count` slots.
 pub(crate) fn part_at_slots(first: u64, last: u64, index: u64, count: u64) -> (u64, u64) {
     let slot = |hash| u64::from(slot_of_hash(KeyHash(hash)));
     let (from, to) = part(slot(first), slot(last), index, count);

@@ -1,8 +1,9 @@
 //! Cutting and joining tablets where they are, when an operator asks for it.
 //!
-//! The new division is stored, with a higher number; then each owner is told its tablets until it has answered. Nothing
-//! depends on when it hears: every key keeps its owner. The client is answered when all have, or are dead; who recovers
-//! their tablets gets them as they are stored. A new coordinator does not know who has heard, so it tells all.
+//! The new division is stored under a higher number. Then each owner is told its tablets until it has answered. Nothing
+//! depends on when an owner hears of the division: every key keeps its owner. The client is answered when each owner
+//! has answered or is dead. The servers that recover a dead owner's tablets get them as they are stored. A new
+//! coordinator does not know which owners have heard, so it tells all of them.
 //!
 //! Not here: how pieces are cut (`pieces`), what they weigh (`weighing`), the cutting for a recovery (`divide`).
 //! Protocol: docs/protocols/tablets.md. Catalogue: A8, B3, G3.
@@ -18,11 +19,12 @@ use ramhold_wire::recovery::TabletStat;
 use ramhold_wire::table::{Division, HashSpan, TableDivide, TabletDivide};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a tablet's statistics take in a head (docs/formats/log.md), and the part of a head that they may fill.
+/// The bytes of a tablet's statistics in a head (docs/formats/log.md), and the share of a head that all of them may
+/// fill.
 const STAT_BYTES: u32 = 36;
 const STATS_SHARE: u32 = 8;
 
-/// An owner that has not answered, and the number that it has to.
+/// An owner that has not answered, and the number of the division that it has to answer for.
 #[derive(Debug)]
 pub(crate) struct Telling {
     retry: Retry,
@@ -33,7 +35,8 @@ pub(crate) struct Telling {
 pub(crate) type Tellings = BTreeMap<(TableId, ServerId), Telling>;
 
 impl Coordinator {
-    /// `weights`: where the table's bytes lie, as far as its owners have told; only equal parts ask for it.
+    /// `weights`: where the table's bytes lie, as far as its owners have told; only a cut into equal parts asks for
+    /// them.
     pub(crate) fn divide_table(
         &mut self,
         message: &TableDivide,
@@ -42,11 +45,11 @@ impl Coordinator {
         let table = self.state.tables.get(&message.table).filter(|t| !t.dropping);
         let table = table.ok_or(Status::UnknownTable)?;
         if !concerned(&table.tablets, message.division).all(|t| t.taken && self.state.is_up(t.owner)) {
-            // For this number for good: the client goes on under another.
+            // This refusal is final for its sequence: the client goes on under another one.
             return Err(Status::Retry);
         }
         if self.is_migrating(table) {
-            // Until its tablets are in one stream each.
+            // The update is refused until each of the table's tablets is in one stream.
             return Err(Status::Retry);
         }
         let unreplicated = table.options.durability == Durability::None;
@@ -93,7 +96,7 @@ impl Coordinator {
         Ok(UpdateResult::TableDivided(message.table, division, count))
     }
 
-    /// Whether this owner would have more tablets than before, and so many that its heads have no room for them.
+    /// Whether this owner would have more tablets than before, and more than its heads have room for.
     fn has_too_many(&self, table: &TableRecord, after: &Pieces, owner: ServerId) -> bool {
         let before = table.whole_tablets().filter(|t| t.owner == owner).count();
         let more = after.of(owner).saturating_sub(before) as u64;
@@ -102,7 +105,7 @@ impl Coordinator {
         more > 0 && u64::from(present) + more > most
     }
 
-    /// After a start: whoever has a tablet of a table that was ever divided may not know of it.
+    /// After a start: the owners of a table that was ever divided may not know of it, so all are told.
     pub(crate) fn resume_divisions(&mut self) {
         let divided = self.state.tables.values().filter(|t| !t.dropping && !t.division.is_none());
         let owners = divided.map(|t| (t.id, t.tablets.iter().filter(|t| t.taken).map(|t| t.owner).collect()));
@@ -131,7 +134,7 @@ impl Coordinator {
                 let message = told(table, *owner);
                 let asked =
                     Asked::Divide { table: message.table, division: message.division, server: *owner };
-                // At most `TABLET_COUNT_MAX` ranges by cuts, and a few by recoveries: they always fit.
+                // There are at most `TABLET_COUNT_MAX` ranges by cuts, and a few by recoveries: they always fit.
                 let _ = self.ask(now, *owner, asked, &message);
             }
             wake = wake.min(telling.retry.next());
@@ -159,19 +162,19 @@ impl Coordinator {
         }
     }
 
-    /// Whether an owner has not answered that it has this division, or a later one.
+    /// Whether an owner has still to answer for this division, or for an earlier one.
     pub(crate) fn is_being_told(&self, table: TableId, division: DivisionId) -> bool {
         let mut owners = self.progress.telling.range((table, ServerId::NONE)..=(table, ServerId(u64::MAX)));
         owners.any(|(_, telling)| telling.division <= division)
     }
 
-    /// Owners that have not heard of a table's division.
+    /// The number of owners that have not heard of a table's division.
     pub fn divisions_under_way(&self) -> usize {
         self.progress.telling.len()
     }
 }
 
-/// The pieces that a change is about.
+/// The pieces that a change concerns.
 fn concerned(pieces: &[TabletRecord], division: Division) -> impl Iterator<Item = &TabletRecord> {
     let touches = move |piece: &TabletRecord| match division {
         Division::Parts { .. } | Division::Join { at: None } => true,
@@ -192,7 +195,7 @@ fn owners_of_changed(before: &[TabletRecord], after: &Pieces) -> BTreeSet<Server
     before.symmetric_difference(&after).map(|(owner, ..)| *owner).collect()
 }
 
-/// The tablets of one owner.
+/// The message for one owner: all its tablets of the table.
 fn told(table: &TableRecord, owner: ServerId) -> TabletDivide {
     let own = table.whole_tablets().filter(|t| t.owner == owner && t.taken);
     let spans = own.map(|t| HashSpan { first: t.first, last: t.last });

@@ -1,12 +1,13 @@
-//! Whose devices are full, to warn of it; also the coordinator's own.
+//! Full devices, to warn of them; also the device of the coordinator's own store.
 //!
-//! A server tells with `MembershipVerify` that the device of its backup is full, again and again while it is, and once more
-//! when it is not. Nothing is decided by it here: masters find out by themselves which backups have no room.
+//! A server tells with `MembershipVerify` that the device of its backup is full. It repeats that while the device is
+//! full, and tells once more when it is not. The coordinator decides nothing by it: masters find out by themselves
+//! which backups have no room.
 //!
-//! Not stored: a coordinator that starts anew is told within seconds.
+//! These reports are not stored: a coordinator that starts anew is told within seconds.
 //!
-//! A commit for which the store's device has no room is made again every `STORE_PAUSE`, for ever. Until it is complete
-//! nothing leaves that depends on it, as with any slow store.
+//! If the store's device has no room for a commit, the commit is made again every `STORE_PAUSE`, for ever. Until it is
+//! complete, nothing leaves that depends on it, as with any slow store.
 //!
 //! Catalogue: D3, J5.
 
@@ -20,13 +21,13 @@ use ramhold_wire::status::DiskFull;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// By server, with when it last said so.
+/// Full devices by server, with the time at which the server last said so.
 pub(crate) type FullDisks = BTreeMap<ServerId, (Instant, DiskFull)>;
 
-/// Servers that are named in warnings of one status.
+/// The most servers that the warnings of one status name.
 const NAMED_COUNT_MAX: usize = 16;
 
-/// From a commit that found no room to its next try.
+/// The pause between a commit that found no room and its next try.
 const STORE_PAUSE: Duration = Duration::from_secs(1);
 
 /// The store's device has no room.
@@ -34,7 +35,7 @@ const STORE_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct FullStore {
     since: Instant,
     reason: String,
-    /// The request to be asked again, and when; none: it is being asked.
+    /// The request that is to be repeated, and when; none: it is being repeated.
     again: Option<(Instant, StoreToken, StoreRequest)>,
 }
 
@@ -60,7 +61,7 @@ impl Coordinator {
         self.full_store = Some(FullStore { since: since.unwrap_or(now), reason, again });
     }
 
-    /// Asks the store again when that is due.
+    /// Repeats the request to the store when that is due.
     pub(crate) fn advance_store(&mut self, now: Instant) {
         if let Some(full) = &mut self.full_store
             && let Some((_, token, request)) = full.again.take_if(|(at, ..)| *at <= now)
@@ -73,7 +74,7 @@ impl Coordinator {
         self.full_store.as_ref().and_then(|full| full.again.as_ref()).map(|(at, ..)| *at)
     }
 
-    /// A commit is complete, so there is room.
+    /// A commit is complete, so the store has room.
     pub(crate) fn store_has_room(&mut self, now: Instant) {
         if let Some(full) = self.full_store.take() {
             let seconds = now.since(full.since).as_secs();
@@ -81,14 +82,14 @@ impl Coordinator {
         }
     }
 
-    /// Why changes of the cluster wait, if the store has no room for them.
+    /// The reason why changes of the cluster wait, if the store has no room for them.
     pub(crate) fn store_trouble(&self, now: Instant) -> Option<String> {
         let full = self.full_store.as_ref()?;
         let seconds = now.since(full.since).as_secs();
         Some(format!("the store has no room: {}, for {seconds} s; free space there", full.reason))
     }
 
-    /// A server that is not Up never gets here.
+    /// A server that is not Up is refused before it gets here.
     pub(crate) fn answer_membership_verify(
         &mut self,
         now: Instant,

@@ -1,13 +1,14 @@
 //! Servers that are dead, recovered, and expected to come back.
 //!
-//! A server that enlisted is expected until an operator forgets it. When its recovery ends and no other life has its data
-//! directory by then, it is gone: noted in the same commit as the end of the recovery, with the time of the verdict. The
-//! note goes when its directory enlists again, under whatever id, in the same commit as the new server; or when an operator
-//! forgets it. A cluster that is stopped cleanly declares nobody dead, so nobody is gone by it.
+//! A server that enlisted is expected until an operator forgets it. If no other life has its data directory when its
+//! recovery ends, the server is gone. It is noted as gone in the same commit as the end of the recovery, with the time
+//! of the verdict. The note is removed when its directory enlists again, under whatever id, in the same commit as the
+//! new server; or when an operator forgets the server. A cluster that is stopped cleanly declares no server dead, so no
+//! server is gone because of it.
 //!
 //! Invariants:
 //! - a directory that is up has no note, and no directory has two;
-//! - the notes are bounded: beyond `GONE_COUNT_MAX` the oldest is forgotten, with a warning.
+//! - the notes are bounded: beyond `GONE_COUNT_MAX` the oldest is dropped, with a warning.
 //!
 //! Protocol: docs/protocols/membership.md, "Gone". Catalogue: B1, J5.
 
@@ -18,15 +19,15 @@ use ramhold_wire::membership::ServerState;
 use ramhold_wire::status::{GoneReport, ServerForget};
 use std::collections::BTreeSet;
 
-/// Notes that are kept; each is at most some 1.5 KB.
+/// The most notes that are kept; each is at most some 1.5 KB.
 const GONE_COUNT_MAX: usize = 1024;
-/// The latest notes that one status tells, so that it fits a frame with everything else.
+/// The most notes that one status tells, the latest ones, so that it fits a frame with everything else.
 const GONE_TOLD_MAX: usize = 256;
 
 impl State {
-    /// Servers that should be there, by their data directories: up, being recovered, or gone.
+    /// The number of servers that should be there, counted by their data directories: up, being recovered, or gone.
     pub fn expected_count(&self) -> u64 {
-        // A log that is kept is nobody who is expected: if its directory is not back, there is a note of it.
+        // The server of a kept log is not expected: if its directory is not back, there is a note of it.
         let listed = self.servers.values().filter(|server| !server.entry.kept);
         let listed = listed.map(|server| server.entry.directory);
         let gone = self.gone.values().map(|gone| gone.directory);
@@ -35,7 +36,8 @@ impl State {
 }
 
 impl Coordinator {
-    /// A coordinator that knew nothing of such notes may have reigned in between.
+    /// Removes notes of directories that are up: a coordinator that knew nothing of such notes may have reigned in
+    /// between.
     pub(crate) fn resume_gone(&mut self) {
         let up: Vec<(DirectoryId, ServerId)> =
             self.state.all_up().map(|server| (server.entry.directory, server.entry.id)).collect();
@@ -44,18 +46,19 @@ impl Coordinator {
         }
     }
 
-    /// The recovery of a server is over: unless another life has its directory, it is gone.
+    /// The recovery of a server is over: unless another life has its directory, the server is gone.
     pub(crate) fn note_gone(&mut self, id: RecoveryId, crashed: ServerId) {
         let Some(record) = self.state.recoveries.get(&id) else { return };
         let Some(server) = self.state.servers.get(&crashed) else { return };
         let directory = server.entry.directory;
-        // A late copy of an older life's enlisting is a life by its number alone: who lives counts, whatever its number.
+        // A late copy of an older life's `Enlist` makes a life that is later by its number alone. So a life that is up
+        // counts, whatever its number.
         if self.state.all_up().any(|other| other.entry.directory == directory) {
             return;
         }
         let listed = self.state.servers.values().map(|other| (other.entry.directory, other.entry.id));
         let noted = self.state.gone.values().map(|gone| (gone.directory, gone.server));
-        // A later life may be over already, and its recovery ended before this one.
+        // A later life may be over already, and its recovery may have ended before this one.
         if listed.chain(noted).any(|(of, id)| of == directory && id > crashed) {
             return;
         }
@@ -93,7 +96,7 @@ impl Coordinator {
         }
     }
 
-    /// An operator does not expect this server back.
+    /// An operator does not expect this server back any more.
     pub(crate) fn forget_server(&mut self, message: &ServerForget) -> Result<UpdateResult, Status> {
         if !self.drop_notes(|gone| gone.server == message.server).is_empty() {
             self.outbox
@@ -109,7 +112,7 @@ impl Coordinator {
         }
     }
 
-    /// The latest of those who are gone, newest last.
+    /// The latest of the servers that are gone, newest last.
     pub(crate) fn gone_reports(&self) -> Vec<GoneReport> {
         let mut gone: Vec<&GoneReport> = self.state.gone.values().collect();
         gone.sort_by_key(|gone| (gone.since, gone.server));

@@ -1,12 +1,13 @@
-//! Dead logs that are kept after their recovery, until devices have what was recovered from them.
+//! Dead logs that are kept after their recovery, until devices have everything that was recovered from them.
 //!
-//! A recovered piece of a tablet is live before it is replicated. Until its new owner tells that the devices of its backups
-//! have it, the dead log is a second position of the piece: the piece names that log, and the dead server stays in the list.
-//! If the owner dies before, the piece is recovered from both logs and names both, and so on: up to `PIECE_LOGS_MAX` logs.
+//! A recovered piece of a tablet is live before it is replicated. Until its new owner tells that the devices of its
+//! backups have it, the dead log is a second position of the piece: the piece names that log, and the dead server stays
+//! in the list. If the owner dies before that, the piece is recovered from both logs and names both, and so on, up to
+//! `PIECE_LOGS_MAX` logs.
 //!
 //! Invariants:
 //! - a server that a piece names, as owner or as earlier position, is in the list;
-//! - a dead log is proven again by the ends with which it was replayed, unless nobody can have them any more.
+//! - a dead log is proven again by the ends with which it was replayed, unless no server can have them any more.
 //!
 //! Protocol: docs/protocols/recovery.md, "Until devices have it". Catalogue: D2, F6.
 
@@ -24,20 +25,20 @@ use ramhold_wire::recovery::{PartitionRange, Settled, TabletStat};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// How long backups may lack frames beside a log that is kept: longer than devices need for a recovery, unless they stand
-/// still for want of the very frames that the log takes.
+/// How long backups may lack frames beside a kept log, before logs are let go. Devices need less for a recovery, unless
+/// they stand still for want of the very frames that the log takes.
 const KEPT_PATIENCE: Duration = Duration::from_secs(20);
 
-/// How often a recovery looks whether the other logs that it needs are proven.
+/// How often a recovery checks whether the other logs that it needs are proven.
 const EARLIER_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Another log from which parts of a division are to be recovered as well.
 #[derive(Debug)]
 pub(crate) struct EarlierPlan {
-    /// Of its own: backups tell divisions of one log apart by it.
+    /// An id of its own, by which backups tell divisions of one log apart.
     pub id: RecoveryId,
     pub crashed: ServerId,
-    /// Parts of the division, at their positions in this log.
+    /// The parts of the division, at their positions in this log.
     pub ranges: Vec<PartitionRange>,
     pub proof: Proof,
 }
@@ -48,18 +49,18 @@ impl Coordinator {
         self.state.tables.values().filter(|t| !t.dropping).flat_map(|t| &t.tablets)
     }
 
-    /// Whether a piece names this log as its earlier position.
+    /// Whether a piece names this log as an earlier position.
     pub(crate) fn is_needed(&self, crashed: ServerId) -> bool {
         self.live_pieces().any(|piece| piece.is_recovered_from(crashed))
     }
 
-    /// The logs from which pieces of this server are to be recovered as well.
+    /// The other logs from which pieces of this server are to be recovered as well.
     fn earlier_logs_of(&self, owner: ServerId) -> BTreeSet<ServerId> {
         let own = self.live_pieces().filter(|piece| piece.owner == owner);
         own.flat_map(TabletRecord::earlier_positions).map(|earlier| earlier.server).collect()
     }
 
-    /// All of it is live, and not all on devices.
+    /// All of this log is live, and not all of it is on devices.
     pub(crate) fn keep_log(&mut self, now: Instant, crashed: ServerId) {
         let Some(server) = self.state.servers.get_mut(&crashed) else { return };
         server.entry.kept = true;
@@ -68,7 +69,7 @@ impl Coordinator {
         self.outbox.report(Level::Debug, "mark:log_kept");
     }
 
-    /// The master of a position tells that devices have all of it.
+    /// The master of a position tells that devices have all of it (`flushed`), or only buffers so far.
     pub(crate) fn on_settled(
         &mut self,
         now: Instant,
@@ -94,7 +95,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Changes the newest earlier position of some pieces; who has none any more has no older ones either.
+    /// Changes the newest earlier position of some pieces. A piece that has none any more has no older ones either.
     fn change_earlier(
         &mut self,
         which: impl Fn(&TabletRecord) -> bool,
@@ -124,14 +125,14 @@ impl Coordinator {
         true
     }
 
-    /// Something may be kept for nobody now, or wait for less room.
+    /// A log may be kept for no piece any more, and waiting recoveries may need less room.
     pub(crate) fn look_at_kept(&mut self) {
         self.kept_changed = true;
         self.wake_waiting();
         self.recovery_wake = Instant::ZERO;
     }
 
-    /// Kept logs that nothing names any more leave the list.
+    /// Removes kept logs that no piece names any more from the list.
     pub(crate) fn let_go(&mut self, now: Instant) {
         if !std::mem::take(&mut self.kept_changed) {
             return;
@@ -155,7 +156,7 @@ impl Coordinator {
         }
     }
 
-    /// Nothing of this log is needed: its replicas are freed.
+    /// No piece needs anything of this log: its replicas are freed.
     pub(crate) fn let_go_of(&mut self, now: Instant, id: RecoveryId, crashed: ServerId) {
         if let Some(record) = self.state.recoveries.get_mut(&id) {
             record.ends.clear();
@@ -166,8 +167,8 @@ impl Coordinator {
         self.remove_server(now, crashed);
     }
 
-    /// A log that is kept, while the recovery of an owner of parts of it needs it, or older logs are let go if it is at hand.
-    /// `true`: neither is the case.
+    /// Advances a kept log while it is asked for: the recovery of an owner of parts of it needs it, or older logs are
+    /// let go if it is at hand. `true`: neither is the case.
     pub(crate) fn advance_kept(
         &mut self,
         now: Instant,
@@ -194,7 +195,7 @@ impl Coordinator {
         false
     }
 
-    /// Whether a piece of an owner that is being recovered names this log.
+    /// Whether a piece whose owner is being recovered names this log.
     fn is_needed_by_dead(&self, crashed: ServerId) -> bool {
         let naming = self.live_pieces().filter(|piece| piece.is_recovered_from(crashed));
         naming.map(|piece| piece.owner).any(|owner| !self.state.is_up(owner))
@@ -211,9 +212,10 @@ impl Coordinator {
         self.state.servers.values().any(|server| server.entry.kept)
     }
 
-    /// Backups have lacked frames since then. After a while kept logs may be what takes them, and wait for frames themselves:
-    /// devices cannot have a segment that lacks a replica. Those logs are let go that are kept for pieces which R buffers
-    /// have. A piece of a dead owner has to be in that owner's log, and that log at hand.
+    /// Backups have lacked frames since `since`. After a while (`KEPT_PATIENCE`) kept logs may be what takes the
+    /// frames, and may wait for frames themselves: devices cannot have a segment that lacks a replica. Then the logs
+    /// are let go that are kept for pieces which R buffers have. For a piece of a dead owner, the piece has to be in
+    /// that owner's log, and that log at hand.
     pub(crate) fn let_go_for_frames(&mut self, now: Instant, since: Instant) {
         if now < since + KEPT_PATIENCE {
             return;
@@ -228,7 +230,8 @@ impl Coordinator {
         let mut anew: Vec<RecoveryId> = Vec::new();
         for owner in naming {
             if self.state.is_up(owner) {
-                // R buffers had it; some may have died since, and found no frames elsewhere.
+                // R buffers had the pieces. Some of those backups may have died since, and their replicas found no
+                // frames elsewhere.
                 if self.lone_segments_of(owner) == Some(0) {
                     let_go.insert(owner);
                 }
@@ -247,8 +250,9 @@ impl Coordinator {
         self.report_let_go();
     }
 
-    /// Older positions of a piece are needed only if power takes what a newer log alone has of it: those are let go, too, if
-    /// that log is at hand. A division names the logs that its masters read, so those stay while a master is at work on it.
+    /// If a newer log alone has all of a piece, older positions are needed only if power takes what that log has. So if
+    /// that log is at hand, the older positions are let go, too. A division names the logs that its masters read, so
+    /// those logs stay while a master is at work on it.
     fn let_go_older(&mut self, now: Instant) -> bool {
         let mut owners: BTreeMap<ServerId, Option<RecoveryId>> = BTreeMap::new();
         let mut whole_logs: BTreeMap<ServerId, Option<RecoveryId>> = BTreeMap::new();
@@ -258,7 +262,7 @@ impl Coordinator {
             owners.entry(piece.owner).or_insert_with(|| recovery(piece.owner));
             whole_logs.entry(whole).or_insert_with(|| recovery(whole));
         }
-        // A log whose recovery is over is asked about first.
+        // Backups are asked first about such a log if its recovery is over.
         for id in whole_logs.values().flatten() {
             self.recoveries.entry(*id).or_insert_with(|| Recovery::new(now, Instant::ZERO));
         }
@@ -288,7 +292,7 @@ impl Coordinator {
         true
     }
 
-    /// Divisions name what is let go.
+    /// Divisions that name what is let go are made anew.
     fn plan_anew(&mut self, recoveries: impl IntoIterator<Item = RecoveryId>) {
         for id in recoveries {
             if let Some(recovery) = self.recoveries.get_mut(&id) {
@@ -304,8 +308,8 @@ impl Coordinator {
         self.outbox.report(Level::Debug, "mark:kept_log_let_go");
     }
 
-    /// Whether a dead log is proven without loss by what is known just now, two servers that are up have each segment if it
-    /// has replicas on as many, and nobody is replaying it together with another.
+    /// Whether a dead log would do by itself. It is proven without loss by what is known just now. Two servers that are
+    /// up have each segment, if it has replicas on as many. And nobody is replaying it together with another log.
     fn is_at_hand_alone(&self, crashed: ServerId, recovery: &Recovery) -> bool {
         let Some(proof) = recovery.proof.as_ref().filter(|proof| !proof.has_loss()) else { return false };
         let Some(server) = self.state.servers.get(&crashed) else { return false };
@@ -320,8 +324,8 @@ impl Coordinator {
         !is_running && recovery.is_of(self.state.meta.list_version) && proof.streams.iter().all(is_held)
     }
 
-    /// Whether the logs are proven that parts of this one are to be recovered from as well; those that are not are asked
-    /// for. One of which something is at nobody who is there holds up only its own parts.
+    /// Whether the other logs that parts of this one are to be recovered from are proven. Backups are asked about those
+    /// that are not. A log of which some part is at no backup that is there holds up only the tablets that need it.
     pub(crate) fn has_earlier(&mut self, now: Instant, crashed: ServerId, recovery: &mut Recovery) -> bool {
         if recovery.plan.is_some() {
             return true;
@@ -354,15 +358,15 @@ impl Coordinator {
         piece.is_some_and(|piece| piece.earlier_positions().any(|earlier| logs.contains(&earlier.server)))
     }
 
-    /// Takes over what is known by now of the logs that a division is recovered from as well. If they are not what they
-    /// were it is made anew.
+    /// Takes over what is known by now of the other logs that a division is recovered from. If they would be replayed
+    /// differently by now, the division is made anew.
     pub(crate) fn refresh_earlier(&mut self, now: Instant, recovery: &mut Recovery) {
         let Some(plan) = &mut recovery.plan else { return };
         let (mut is_other, mut has_moved) = (false, false);
         let is_there = |earlier: &&mut EarlierPlan| self.state.servers.contains_key(&earlier.crashed);
         for earlier in plan.earlier.iter_mut().filter(is_there) {
             let Some(id) = self.state.recovery_of(earlier.crashed).map(|record| record.id) else { continue };
-            // It may have been at work for itself until now.
+            // That recovery may have been at work for itself until now.
             let kept = self.recoveries.entry(id).or_insert_with(|| Recovery::new(now, Instant::ZERO));
             let Some(proof) = kept.proof.as_ref().filter(|proof| **proof != earlier.proof) else { continue };
             is_other |= !proof.replays_like(&earlier.proof);
@@ -376,7 +380,7 @@ impl Coordinator {
         }
     }
 
-    /// Everybody is asked anew about a log, and about those that it is recovered with.
+    /// All backups are asked anew about a log, and about the logs that it is recovered with.
     pub(crate) fn ask_anew(&mut self, id: RecoveryId) {
         let plan = self.recoveries.get(&id).and_then(|recovery| recovery.plan.as_ref());
         let others: Vec<ServerId> = plan.iter().flat_map(|p| &p.earlier).map(|e| e.crashed).collect();
@@ -388,7 +392,7 @@ impl Coordinator {
         }
     }
 
-    /// The parts of a division that are to be recovered from other logs as well, and where they lie there.
+    /// The parts of a division that are to be recovered from other logs as well, with their positions in those logs.
     pub(crate) fn divide_earlier(
         &mut self,
         crashed: ServerId,
@@ -430,14 +434,15 @@ impl Coordinator {
         table.tablets.get(table.covering(crashed, range.first, range.last)?)
     }
 
-    /// A piece's weight by the heads of the logs that it was recovered from: of the newest that tells of it.
+    /// The weight of a piece by the heads of the logs that it was recovered from; the newest head that tells of the
+    /// piece counts.
     pub(crate) fn earlier_stats(&self, table: TableId, piece: &TabletRecord) -> Vec<TabletStat> {
         let told = piece.earlier_positions().map(|earlier| self.stats_in(table, earlier));
         let is_of_it = |s: &TabletStat| s.first <= piece.last && piece.first <= s.last;
         told.into_iter().find(|stats| stats.iter().any(is_of_it)).unwrap_or_default()
     }
 
-    /// Statistics of a table in the head of a dead log.
+    /// The statistics of a table in the head of a dead log.
     fn stats_in(&self, table: TableId, position: &EarlierRecord) -> Vec<TabletStat> {
         let id = self.state.recovery_of(position.server).map(|record| record.id);
         let proof = id.and_then(|id| self.recoveries.get(&id)).and_then(|kept| kept.proof.as_ref());
@@ -447,7 +452,8 @@ impl Coordinator {
     }
 }
 
-/// The newest log that alone has all of a piece, and its place among the piece's earlier positions, if there are older ones.
+/// The newest log that alone has all of a piece, and its place among the piece's earlier positions, if there are older
+/// ones.
 fn whole_log(piece: &TabletRecord) -> Option<(usize, ServerId)> {
     let (at, whole) = piece.earlier_positions().enumerate().find(|(_, position)| position.whole)?;
     (at < piece.older.len()).then_some((at, whole.server))

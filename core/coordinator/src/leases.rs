@@ -1,16 +1,17 @@
-//! Leases of clients: who lives, and since when somebody is over.
+//! Leases of clients: which are alive, and from when on one is over.
 //!
-//! A record stands in the store from before a lease is told to anybody until it is over; renewals are in memory alone.
-//! An answer about a lease that lives waits until the store has confirmed the term (`reign`).
-//! A coordinator that has just started, or was stopped for a while, cannot know who has tried to renew: everybody gets a
-//! whole term.
+//! The record of a lease is in the store from before anybody is told of the lease until the lease is over. Renewals are
+//! in memory alone. The answer that a lease is alive waits until the store has confirmed the term (`reign`). A
+//! coordinator that has just started, or was stopped for a while, cannot know which clients have tried to renew. So it
+//! gives every lease a whole term.
 //!
 //! Invariants:
 //! - ids rise and are never given out twice;
 //! - a lease that any master was told to be alive for some time is not over before that time has passed here;
-//! - "over" leaves when the removal of the record is durable: as every answer it waits in the outbox.
+//! - the answer "over" leaves when the removal of the record is durable: like every answer, it waits in the outbox.
 //!
-//! Not here: what masters do with the word, and the results that stand in the same record (`updates`). Protocol: docs/protocols/exactly-once.md. Catalogue: A3.
+//! Not here: what masters do with these answers; the results in the same record (`updates`).
+//! Protocol: docs/protocols/exactly-once.md. Catalogue: A3.
 
 use crate::machine::{Coordinator, millis};
 use crate::reign::Answer;
@@ -25,19 +26,19 @@ use ramhold_wire::lease::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Bounds memory and store to some tens of megabytes.
+/// The most leases; bounds memory and store to some tens of megabytes.
 const LEASE_COUNT_MAX: usize = 262_144;
-/// Removed in one step; more wait for the next.
+/// The most leases that are removed in one step; more wait for the next step.
 const ENDED_COUNT_MAX: usize = 1000;
 
-/// When each lease ends if it is not renewed.
+/// The instant at which each lease ends if it is not renewed.
 #[derive(Default)]
 pub(crate) struct Leases {
     ends: BTreeMap<LeaseId, Instant>,
     by_end: BTreeSet<(Instant, LeaseId)>,
-    /// Results of updates in the records of all.
+    /// The number of results of updates in the records of all leases.
     pub update_count: usize,
-    /// Updates for whose results there was no room.
+    /// The number of updates that were dropped because there was no room for their results.
     pub updates_dropped: u64,
 }
 
@@ -49,14 +50,14 @@ impl Leases {
         self.by_end.insert((end, lease));
     }
 
-    /// When the next one ends.
+    /// When the next lease ends.
     pub fn wake(&self) -> Instant {
         self.by_end.first().map_or(Instant::FAR, |(end, _)| *end)
     }
 }
 
 impl Coordinator {
-    /// Gives everybody a whole term from now on.
+    /// Gives every lease a whole term from now on.
     pub(crate) fn resume_leases(&mut self, now: Instant) {
         self.leases = Leases { updates_dropped: self.leases.updates_dropped, ..Leases::default() };
         for record in self.state.leases.values() {
@@ -123,12 +124,12 @@ impl Coordinator {
             self.outbox.reply_with(to, header, &checked);
             return Ok(());
         }
-        // Masters go by this answer under later coordinators too.
+        // Masters rely on this answer under later coordinators, too.
         self.answer_confirmed(to, header, Answer::Leases(checked));
         Ok(())
     }
 
-    /// Ends those whose term has passed.
+    /// Ends the leases whose term has passed.
     pub(crate) fn advance_leases(&mut self, now: Instant) {
         for _ in 0..ENDED_COUNT_MAX {
             let Some((end, lease)) = self.leases.by_end.first().copied() else { return };

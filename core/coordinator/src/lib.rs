@@ -1,8 +1,9 @@
-//! Membership, tables and recovery: the one authority that says who is alive and who owns what.
+//! Membership, tables and recovery: the one authority on which servers are alive and who owns which tablet.
 //!
-//! A process of its own, not on the data path. All state is in a store (`state`), and nothing that depends on a change
-//! leaves before the change is durable (`outbox`). What is wanted stands in the state; each part compares it with what
-//! has been reached and sends the one next message, again and again until it is answered.
+//! The coordinator is a process of its own, not on the data path. All of its state is in a store (`state`), and no
+//! message that depends on a change leaves before the change is durable (`outbox`). The state says what is wanted. Each
+//! part compares that with what has been reached, sends the one next message, and repeats the message until it is
+//! answered.
 //!
 //! Not here: the store itself (only `Effect::Store`), the servers' side of each conversation.
 //! Protocols: docs/protocols/membership.md, docs/protocols/recovery.md. Format: docs/formats/store.md.

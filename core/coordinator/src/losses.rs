@@ -1,7 +1,7 @@
-//! What a recovery cannot bring back, and how that is said.
+//! Data that a recovery cannot bring back, and how that loss is told.
 //!
-//! Two kinds: the end of a stream that was in lost buffers only, and tables that are kept in DRAM alone. Each loss is
-//! filed in the same commit as what follows from it, and stands in the status until somebody has acknowledged it.
+//! There are two kinds: the end of a stream that was in lost buffers only, and tables that are kept in DRAM alone. Each
+//! loss is filed in the same commit as its consequences, and stays in the status until somebody has acknowledged it.
 //!
 //! Invariants: a loss is never silent; versions of what is lost are never handed out again.
 //!
@@ -17,7 +17,7 @@ use ramhold_wire::status::{LossAcknowledge, LossReport};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Coordinator {
-    /// The operator has seen a report. One that was acknowledged before stays so.
+    /// The operator has seen a report. A report that was acknowledged before stays so.
     pub(crate) fn acknowledge_loss(&mut self, message: &LossAcknowledge) -> Result<UpdateResult, Status> {
         if message.id == 0 || message.id > self.state.meta.losses {
             return Err(Status::NotFound);
@@ -28,8 +28,8 @@ impl Coordinator {
         Ok(UpdateResult::LossAcknowledged)
     }
 
-    /// One report per stream whose end is gone. While no partition is live they take the place of those filed before;
-    /// afterwards they come to them. `None`: what was filed before stands.
+    /// Files one report for each stream whose end is lost. While no partition is live, these reports replace those that
+    /// were filed before; afterwards the new reports are added. `None`: the reports that were filed before stand.
     pub(crate) fn file_losses(
         &mut self,
         id: RecoveryId,
@@ -99,7 +99,7 @@ impl Coordinator {
         of_caches.flat_map(|t| &t.tablets).any(|t| t.owner == crashed && t.taken)
     }
 
-    /// Tablets of `none` tables are given to others, empty, with versions above all that the dead server handed out.
+    /// Gives tablets of `none` tables to other masters, empty, with versions above all that the dead server handed out.
     /// `false`: there is no master yet.
     pub(crate) fn retake_unreplicated(&mut self, now: Instant, crashed: ServerId) -> bool {
         let lost = |t: &TabletRecord| t.owner == crashed && t.taken;

@@ -1,11 +1,13 @@
-//! One coordinator process: starts from its store, answers, and moves everything on.
+//! One coordinator process: it starts from its store, answers requests, and moves all work on.
 //!
-//! A start reads the term, raises it, and loads the state only then: whoever reigned before can no longer commit, so what
-//! is loaded is the last word. Every step takes one input, lets each part advance, and ends by emptying the outbox.
+//! A coordinator that starts reads the term and raises it, and only then loads the state. From then on no earlier
+//! coordinator can commit, so the loaded state is final. Every step takes one input, lets each part advance, and ends
+//! by emptying the outbox.
 //!
 //! Invariants:
-//! - nothing is answered but `NotReady` before the state is loaded under the own term;
-//! - a failed or refused commit ends the process: the next start goes on from the store.
+//! - before the state is loaded under this coordinator's own term, every request is answered with `NotReady`;
+//! - a failed or refused commit ends the process, and the next start goes on from the store; a commit that finds no
+//!   room is repeated (`full`).
 //!
 //! Catalogue: B1, G1, G3.
 
@@ -41,26 +43,27 @@ use std::time::Duration;
 
 /// The role number of the coordinator's calls.
 const CALLS_ROLE: u8 = 1;
-/// How long an answer is still taken. Messages are repeated much earlier; any answer counts.
+/// How long an answer is still taken. Messages are repeated much earlier, and an answer to any of them counts.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// How far ahead of use the ceiling of cluster time is stored.
+/// How far ahead of its use the ceiling of cluster time is stored.
 const TIME_STEP_MILLIS: u64 = 10_000;
-/// No wall clock is believed beyond this (the year 2106); later seconds do not fit an object.
+/// No wall clock beyond this (the year 2106) is believed: later seconds do not fit an object.
 const WALL_MILLIS_MAX: u64 = u32::MAX as u64 * 1000;
 const ROUNDS_MAX: u32 = 8;
-/// A process that did nothing for this long may have missed renewals.
+/// A process that did nothing for this long may have missed renewals of leases.
 const LEASE_STALL: Duration = Duration::from_secs(1);
 const EXIT_STOPPED: u8 = 0;
 const EXIT_STORE: u8 = 1;
 const EXIT_DEPOSED: u8 = 3;
-/// Its store is an old copy: only an operator can go on.
+/// The store is an old copy: only an operator can go on.
 const EXIT_OUTDATED: u8 = 6;
 
-/// What a call was about.
+/// The question of a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Asked {
     Push(ServerId),
-    /// `named`: it had told something under its id when it was asked, so an answer without one is of another process.
+    /// `named`: the server had told something under its id when it was asked, so an answer without an id comes from
+    /// another process.
     Ping {
         server: ServerId,
         named: bool,
@@ -92,14 +95,14 @@ pub(crate) enum Asked {
         recovery: RecoveryId,
         server: ServerId,
     },
-    /// Whether it reaches any of those that are to be given up.
+    /// Whether the server reaches any of the servers that are to be given up.
     Reach(ServerId),
-    /// One of those, whether it answers.
+    /// Whether this server, which is to be given up, answers.
     Away(ServerId),
     Room(ServerId),
     /// A message with records of the state.
     Copy(ServerId),
-    /// Which state it holds, and for a part of that.
+    /// Which state the server holds; `Part` asks for a part of that state.
     Tell(ServerId),
     Part(ServerId),
     Weights {
@@ -124,13 +127,13 @@ enum Phase {
     New,
     ReadingTerm(StoreToken),
     RaisingTerm(StoreToken),
-    /// The folders that are still to be read, and what has been read.
+    /// The folders that are still to be read, and the records that have been read.
     Loading {
         token: StoreToken,
         rest: Vec<&'static str>,
         records: Vec<(String, Vec<u8>)>,
     },
-    /// The store is empty, and servers are asked for what was in it.
+    /// The store is empty, and servers are asked for the state that was in it.
     Rebuilding(Box<Rebuilding>),
     StoringRebuilt(StoreToken, Vec<(String, Vec<u8>)>),
     Active,
@@ -151,12 +154,12 @@ pub struct Coordinator {
     calls: Calls<Asked>,
     /// The cluster time at an instant of this process.
     clock: Clock,
-    /// The ceiling of the clock that nobody can forget any more.
+    /// The ceiling of the clock that is stored and copied, so that nobody can forget it any more.
     time_stored: ClusterTime,
-    /// The state that has a higher one, and that.
+    /// A higher ceiling that is not stored and copied yet: the state that has it, and the ceiling.
     time_raised: Option<(u64, ClusterTime)>,
     started: Instant,
-    /// What this process had promised to look at, at the end of the last step.
+    /// The deadline that this process had promised to keep at the end of the last step.
     promised: Option<Instant>,
 
     /// One per Up server.
@@ -169,7 +172,7 @@ pub struct Coordinator {
     /// When any server last answered a ping under its own id.
     pub(crate) heard: Instant,
     pub(crate) suspects: BTreeMap<ServerId, Suspect>,
-    /// Of servers that are up.
+    /// Wrong suspicions against servers that are up.
     pub(crate) cleared: BTreeMap<ServerId, ClearedReport>,
     pub(crate) full_disks: FullDisks,
     pub(crate) full_store: Option<FullStore>,
@@ -183,15 +186,15 @@ pub struct Coordinator {
     /// One per crashed server.
     pub(crate) recoveries: BTreeMap<RecoveryId, Recovery>,
     pub(crate) recovery_wake: Instant,
-    /// A dead log may be kept for nobody.
+    /// A dead log may be kept for no piece any more.
     pub(crate) kept_changed: bool,
     pub(crate) cold_until: Instant,
     pub(crate) rooms: Rooms,
-    /// Of recoveries that are not over, and of those whose replicas are not freed.
+    /// Watches of recoveries that are not over, or whose replicas are not freed.
     pub(crate) watches: BTreeMap<RecoveryId, Watch>,
-    /// Tables whose owners are asked how they are to be cut.
+    /// Tables whose owners are being asked where the bytes lie, before a cut.
     pub(crate) weighings: BTreeMap<TableId, Weighing>,
-    /// An operator wants not to wait for some servers any more.
+    /// The statement of an operator who does not want to wait for some servers any more.
     pub(crate) acceptance: Option<Acceptance>,
 }
 
@@ -245,7 +248,7 @@ impl Coordinator {
         }
     }
 
-    /// The state as it is in memory; the last of it may not be durable yet.
+    /// The state as it is in memory; its last changes may not be durable yet.
     pub fn state(&self) -> &State {
         &self.state
     }
@@ -258,7 +261,7 @@ impl Coordinator {
         matches!(self.phase, Phase::Active)
     }
 
-    /// Why it does not answer yet, or any more.
+    /// The reason why this coordinator does not answer yet, or any more.
     pub(crate) fn why_not_active(&self) -> Option<(&'static str, &'static str)> {
         match self.phase {
             Phase::Active => None,
@@ -273,17 +276,17 @@ impl Coordinator {
         }
     }
 
-    /// The cluster time. Every time told to anybody is below the stored ceiling, so it never goes back. The ceiling is
-    /// raised early, so that the time can be told without waiting for the store (`tells_time_at_once`).
+    /// The cluster time. Every time that is told to anybody is below the stored ceiling, so the time never goes back.
+    /// The ceiling is raised early, so that a time can be told without waiting for the store (`tells_time_at_once`).
     pub(crate) fn time(&mut self, now: Instant) -> ClusterTime {
         ClusterTime(self.time_micros(now) / 1000)
     }
 
-    /// The same in microseconds since 1970.
+    /// The cluster time in microseconds since 1970.
     pub(crate) fn time_micros(&mut self, now: Instant) -> u64 {
         let micros = self.clock.micros(now);
         let time = ClusterTime(micros / 1000);
-        // Standing at its ceiling it needs no higher one, and each start would add to it.
+        // A clock that stands still at its ceiling needs no higher one, and each start would add to the ceiling.
         if !self.clock.is_standing(now) && time.0 + TIME_STEP_MILLIS / 2 > self.state.meta.time_ceiling.0 {
             self.state.meta.time_ceiling = ClusterTime(time.0 + TIME_STEP_MILLIS);
             self.outbox.touch(Key::Meta);
@@ -294,19 +297,19 @@ impl Coordinator {
         micros
     }
 
-    /// The store and servers have everything up to this state.
+    /// The store and the holders have everything up to this state.
     fn note_time_stored(&mut self, state: u64) {
         if let Some((_, ceiling)) = self.time_raised.take_if(|(raised, _)| *raised <= state) {
             self.time_stored = ceiling;
         }
     }
 
-    /// Whether a time is below the ceiling that nobody can forget.
+    /// Whether a time is below the ceiling that nobody can forget any more.
     pub(crate) fn tells_time_at_once(&self, micros: u64) -> bool {
         micros / 1000 < self.time_stored.0
     }
 
-    /// For those who test what servers make of it.
+    /// For tests of what servers make of the clock.
     #[doc(hidden)]
     pub fn clock(&self) -> &Clock {
         &self.clock
@@ -335,7 +338,8 @@ impl Coordinator {
         self.outbox.request(Peer::Addr(addr), &header, rpc, message)
     }
 
-    /// The same with a message of about so many bytes, no more than a frame may have, that is encoded otherwise.
+    /// Like `ask`, but the message is encoded by `encode`. It has about `about` bytes, and no more than a frame may
+    /// have.
     pub(crate) fn ask_encoded<M: Message>(
         &mut self,
         now: Instant,
@@ -350,14 +354,14 @@ impl Coordinator {
         self.outbox.request_encoded::<M>(Peer::Addr(addr), &header, rpc, about, encode);
     }
 
-    /// Pings an address at once; an answer counts for `timeout`.
+    /// Pings an address at once; an answer counts within `timeout`.
     pub(crate) fn ping(&mut self, now: Instant, addr: SocketAddr, timeout: Duration, asked: Asked) {
         let rpc = self.calls.open(addr, now, now + timeout, asked);
         let header = self.header_to(ServerId::NONE);
         self.outbox.request_at_once(Peer::Addr(addr), &header, rpc, &ramhold_wire::status::Ping {});
     }
 
-    /// A message that leaves before the store has what was changed before it.
+    /// Like `ask`, but the message leaves before the store has the changes that were made before it.
     pub(crate) fn ask_at_once<M: Message>(
         &mut self,
         now: Instant,
@@ -369,7 +373,7 @@ impl Coordinator {
         self.ask_address(now, (addr, self.header_to(server)), asked, message);
     }
 
-    /// The same to an address, with a header for who is there.
+    /// Like `ask_at_once`, to an address and with a header for the server there.
     pub(crate) fn ask_address<M: Message>(
         &mut self,
         now: Instant,
@@ -546,7 +550,7 @@ impl Coordinator {
         self.resume_membership(now);
     }
 
-    /// An operator who gives another placement than before is told what that means.
+    /// If an operator gives another placement than before, a warning tells what that means.
     fn note_placement(&mut self) {
         let rings = self.config.placement.copyset_rings().unwrap_or(0);
         let before = self.state.meta.copyset_rings.replace(rings);
@@ -579,7 +583,7 @@ impl Coordinator {
         self.end(EXIT_STORE, Level::Error, reason);
     }
 
-    /// All that was learned from the servers goes to the store, under the term that they have heard of.
+    /// Stores everything that was learned from the servers, under the term that they have heard of.
     pub(crate) fn store_rebuilt(&mut self, records: Vec<(String, Vec<u8>)>) {
         let condition = StoreCondition { key: TERM_KEY.into(), version: Some(self.outbox.term_version) };
         let mut puts: Vec<_> =
@@ -621,7 +625,7 @@ impl Coordinator {
         }
     }
 
-    /// Does something with what is known so far of the state that is made anew, while it is.
+    /// Lets `act` work on what is known so far of the state, while the state is being made anew.
     fn while_rebuilding(&mut self, act: impl FnOnce(&mut Coordinator, &mut Rebuilding)) {
         let Phase::Rebuilding(rebuilding) = &mut self.phase else { return };
         let mut rebuilding = std::mem::replace(rebuilding, Box::new(Rebuilding::new(Instant::ZERO)));
@@ -736,7 +740,8 @@ impl Coordinator {
         }
     }
 
-    /// Whether the sender may ask this at all. Pings are answered to everybody, and who enlists is nobody yet.
+    /// Whether the sender may ask this at all. Pings are answered to everybody, and a server that enlists has no id
+    /// yet.
     fn check_sender(&self, opcode: Opcode, header: &Header) -> Result<(), Status> {
         let cluster = self.state.meta.cluster;
         if !header.cluster.is_none() && header.cluster != cluster {
@@ -795,7 +800,7 @@ impl Coordinator {
         while let Some(call) = self.calls.overdue(now) {
             match call.context {
                 Asked::Ping { server, .. } => self.on_ping_overdue(now, server),
-                // All others are repeated by who wants the answer.
+                // All other calls are repeated by the part that wants the answer.
                 Asked::Verify { .. }
                 | Asked::Push(_)
                 | Asked::Take { .. }
@@ -880,7 +885,8 @@ impl Machine for Coordinator {
             self.on_overdue(now);
         }
         if self.is_active() {
-            // One part may give another something to do; what is left after a few rounds is done in the next step.
+            // One part may give another something to do. Work that is left after `ROUNDS_MAX` rounds is done in the
+            // next step.
             for _ in 0..ROUNDS_MAX {
                 self.advance(now);
                 if self.deadline().is_none_or(|at| at > now) {

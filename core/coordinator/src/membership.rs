@@ -1,14 +1,15 @@
 //! Who is in the cluster: enlisting, the server list and its pushing, and what servers have recorded about themselves.
 //!
-//! Each Up server has a link that remembers which version of the list it has reached; it is sent the difference until it
-//! has the newest. A server becomes Crashed once, by `declare_crashed`, and its recovery begins in the same commit.
+//! Each Up server has a link, which remembers the version of the list that the server has reached. The server is sent
+//! the difference until it has the newest version. A server becomes Crashed once, by `declare_crashed`, and its
+//! recovery begins in the same commit.
 //!
 //! Invariants:
 //! - the list's version rises with every change and never goes back;
-//! - a token that was ever given an id never gets another;
+//! - a token that was once given an id never gets another;
 //! - the recorded head of a stream only rises.
 //!
-//! Not here: who is dead (`verify`). Protocol: docs/protocols/membership.md. Catalogue: B1, D8, F8.
+//! Not here: which servers are dead (`verify`). Protocol: docs/protocols/membership.md. Catalogue: B1, D8, F8.
 
 use crate::machine::{Asked, Coordinator};
 use crate::recovery::Recovery;
@@ -27,34 +28,34 @@ use ramhold_wire::status::RecoverySteps;
 use ramhold_wire::{Header, decode};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Ceilings are raised in steps of this, so that a master asks once in a million versions.
+/// Ceilings are raised in steps of this size, so that a master asks once in a million versions.
 const CEILING_STEP: u64 = 1 << 20;
 /// No honest server needs a version above this.
 const CEILING_NEEDED_MAX: u64 = 1 << 62;
-/// Removals that are remembered for differences of the list.
+/// The most removals that are remembered, for differences of the list.
 const REMOVED_COUNT_MAX: usize = 4096;
-/// Streams of one server over all its shards; bounds its record.
+/// The most streams of one server over all its shards; bounds the server's record.
 const SERVER_STREAM_COUNT_MAX: usize = 8 * STREAM_COUNT_MAX as usize;
-/// A master that has heard that a server left the list has replaced its replicas after this time, if it lives.
+/// After this time a live master that has heard that a server left the list has replaced its replicas on that server.
 const DEPARTED_MILLIS: u64 = 60_000;
 const DEPARTED_COUNT_MAX: usize = 1024;
-/// Recoveries that are over and still told of.
+/// The most recoveries that are over and still told of.
 const HISTORY_COUNT_MAX: usize = 100;
-/// One that ended less than this ago is kept in any case: its masters may still repeat that they are done.
+/// A recovery that ended less than this ago is kept in any case: its masters may still repeat that they are done.
 const HISTORY_MILLIS: u64 = 60_000;
 
-/// What is known of the way to an Up server.
+/// The state of the connection to an Up server.
 #[derive(Debug)]
 pub(crate) struct Link {
-    /// The version of the list that it has acknowledged; 0: unknown.
+    /// The version of the list that the server has acknowledged; 0: unknown.
     pub reached: u64,
     push: Retry,
-    /// It has answered under its own id since this coordinator started.
+    /// The server has answered under its own id since this coordinator started.
     pub confirmed: bool,
-    /// It knows its id: it has said so, or there is nothing that speaks against it. Until it does it can hold no copy of the
-    /// state, and has nothing that one would be needed for.
+    /// The server knows its id: it has said so, or nothing speaks against it. A server that does not know its id can
+    /// hold no copy of the state, and has nothing for which a copy would be needed.
     pub told: bool,
-    /// It can hold a copy of the state.
+    /// The server can hold a copy of the state.
     pub holds: bool,
 }
 
@@ -128,7 +129,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Others with this directory or address are probably dead; but only their own silence proves it.
+    /// Other servers with this directory or address are probably dead, but only their own silence proves it.
     fn suspect_namesakes(&mut self, now: Instant, message: &Enlist) {
         let same =
             |s: &&ServerRecord| s.entry.directory == message.directory || s.entry.address == message.address;
@@ -142,7 +143,7 @@ impl Coordinator {
         let id = self.state.meta.servers.next();
         self.state.meta.servers = id;
         if self.state.meta.index_secret == 0 {
-            // Stored with the server's record, before anybody is told.
+            // The secret is stored together with the server's record, before anybody is told.
             self.state.meta.index_secret = self.rng.id();
         }
         self.state.meta.departed.retain(|d| d.directory != message.directory);
@@ -200,7 +201,7 @@ impl Coordinator {
 
     // The list.
 
-    /// This entry is new or different: a new version, to be pushed to all.
+    /// This entry is new or different, so the list gets a new version, which is pushed to all servers.
     pub(crate) fn list_changed(&mut self, id: ServerId) {
         self.state.meta.list_version += 1;
         self.history.changed.insert(id, self.state.meta.list_version);
@@ -230,7 +231,8 @@ impl Coordinator {
         self.push_wake = Instant::ZERO;
     }
 
-    /// What somebody with version `reached` lacks; the whole list when differences do not go back that far.
+    /// The part of the list that a server at version `reached` lacks; the whole list if differences do not go back that
+    /// far.
     fn list_update(&mut self, now: Instant, reached: u64) -> ServerListUpdate {
         let to = self.state.meta.list_version;
         let whole = reached == 0 || reached < self.history.from || reached > to;
@@ -287,7 +289,8 @@ impl Coordinator {
                     self.copies.wake = Instant::ZERO;
                 }
                 let before = link.reached;
-                // An answer to an earlier push may come late. A version that was never ours: send it the whole list.
+                // An answer to an earlier push may come late. A server with a version that was never this coordinator's
+                // is sent the whole list.
                 link.reached = if answer.version <= version { answer.version.max(link.reached) } else { 0 };
                 if link.reached != version {
                     self.push_wake = self.push_wake.min(link.push.next());
@@ -369,8 +372,9 @@ impl Coordinator {
         recovery
     }
 
-    /// All directories that may hold replicas of a server that dies now. One that has left the list counts as long as
-    /// that server cannot be known to have heard of it: it may go on with its replicas, and be granted a lease by them.
+    /// All directories that may hold replicas of a server that dies now. A directory that has left the list still
+    /// counts for `DEPARTED_MILLIS`, and for as long as the dying server cannot be known to have heard of it: that
+    /// server may go on with the replicas there, and be granted a lease by them.
     fn replica_directories(&self, now: ClusterTime, dying: ServerId) -> Vec<DirectoryId> {
         let reached = self.links.get(&dying).map_or(0, |link| link.reached);
         let listed = self.state.servers.values().filter(|s| s.entry.backup).map(|s| s.entry.directory);
@@ -379,13 +383,13 @@ impl Coordinator {
         listed.chain(departed.map(|d| d.directory)).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// Nothing is left to recover of this server.
+    /// Nothing is left to recover of this server, so it leaves the list.
     pub(crate) fn remove_server(&mut self, now: Instant, id: ServerId) {
         let at = self.time(now);
         let Some(server) = self.state.servers.remove(&id) else { return };
         let (directory, address) = (server.entry.directory, Some(server.entry.address));
         let all_reached = self.links.values().map(|link| link.reached).min().unwrap_or(u64::MAX);
-        // The one that this removal makes.
+        // The version of the list that this removal makes.
         let version = self.state.meta.list_version + 1;
         let departed = &mut self.state.meta.departed;
         let counts = |d: &Departed| d.at.0 + DEPARTED_MILLIS > at.0 || d.version > all_reached;
@@ -413,7 +417,7 @@ impl Coordinator {
         }
     }
 
-    // What servers ask.
+    // Requests of servers.
 
     pub(crate) fn on_suspect_server(
         &mut self,
@@ -446,7 +450,7 @@ impl Coordinator {
             Some(known) if (known.durability, known.replicas) != (message.durability, message.replicas) => {
                 return Err(Status::NotAllowed);
             }
-            // A head that was opened again before it was registered has a higher epoch: the old one must not count.
+            // A head that was opened again before it was registered has a higher epoch; the old epoch must not count.
             Some(known) if (message.segment, message.epoch) > (known.segment, known.epoch) => {
                 (known.segment, known.epoch) = (message.segment, message.epoch);
                 self.outbox.touch(Key::Server(header.sender));
@@ -514,12 +518,12 @@ impl Link {
     }
 }
 
-/// The server that sends; these requests are not for clients.
+/// The server that sends this request; a client must not.
 pub(crate) fn sender_of(header: &Header) -> Result<ServerId, Status> {
     if header.sender.is_none() { Err(Status::BadRequest) } else { Ok(header.sender) }
 }
 
-/// Which durability goes with how many replicas.
+/// Checks that a durability goes with a number of replicas.
 pub(crate) fn check_durability(durability: Durability, replicas: u8) -> Result<(), Status> {
     if replicas > REPLICA_COUNT_MAX {
         return Err(Status::BadRequest);

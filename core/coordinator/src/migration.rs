@@ -1,13 +1,15 @@
-//! Keeping a table in another way: its tablets go to other streams of their owners, one stretch after the other.
+//! Changing a table's durability or replica count online: its tablets move to other streams of their owners, one
+//! stretch after the other.
 //!
-//! What is wanted stands in the table's options; where each piece of a tablet lies, in its position. So nothing else has to
-//! be stored: whoever has a piece in a stream of another class is asked to move it, until there is none. An owner tells of
-//! each stretch that is durable in its new stream, and from the commit of that on a recovery takes it from there. What is
-//! recovered meanwhile goes to streams of the new class by itself.
+//! The table's options say what is wanted, and the position of each piece of a tablet says where the piece lies. So
+//! nothing else has to be stored: an owner that has a piece in a stream of another class is asked to move it, until
+//! there is no such piece. An owner tells of each stretch that is durable in its new stream, and from the commit of
+//! that on a recovery takes the stretch from there. Pieces that are recovered meanwhile go to streams of the new class
+//! by themselves.
 //!
 //! Invariants:
-//! - a piece's first segment only rises while its owner lives: what comes late changes nothing;
-//! - an owner that was answered can rely on what it was told being stored.
+//! - a piece's first segment only rises while its owner lives, so a late message changes nothing;
+//! - an owner that was answered can rely on its report being stored.
 //!
 //! Protocol: docs/protocols/migration.md. Catalogue: A8, D2, G3.
 
@@ -32,13 +34,14 @@ impl Coordinator {
         let table = table.ok_or(Status::UnknownTable)?;
         let durability = message.durability.unwrap_or(table.options.durability);
         let replicas = message.replicas.unwrap_or(table.options.replicas);
-        // What has no replicas has no results either that could go with it, and is given out under a ceiling.
+        // A table without replicas has no results that could move with its objects, and its versions are given out
+        // under a ceiling.
         if table.options.durability == Durability::None || durability == Durability::None {
             return Err(Status::Unsupported);
         }
         check_durability(durability, replicas)?;
         if !table.tablets.iter().all(|t| t.taken && self.state.is_up(t.owner)) {
-            // For this number for good: the client goes on under another.
+            // This refusal is final for its sequence: the client goes on under another one.
             return Err(Status::Retry);
         }
         let result = UpdateResult::TableAltered(message.table);
@@ -61,8 +64,8 @@ impl Coordinator {
         Ok(result)
     }
 
-    /// The streams that a table leaves when it is to be of this class. One that lacks a backup cannot be left: what was
-    /// written to it and is not acknowledged is durable nowhere.
+    /// The streams that a table leaves when it is to be of this class. A stream that lacks a backup cannot be left:
+    /// writes to it that are not acknowledged are durable nowhere.
     fn streams_left(
         &self,
         table: &TableRecord,
@@ -78,14 +81,15 @@ impl Coordinator {
         streams.find(|stream| (stream.shard, stream.stream) == (piece.shard, piece.stream))
     }
 
-    /// Whether a piece lies in a stream in which it is kept as the table's options say.
+    /// Whether a piece lies in a stream of the class that the table's options want.
     fn is_in_class(&self, table: &TableRecord, piece: &TabletRecord) -> bool {
-        // One without replicas is not registered, and never changes. Any other is, before anything is acknowledged in it.
+        // A stream without replicas is not registered, and never changes. Any other stream is registered before
+        // anything is acknowledged in it.
         self.stream_of(piece)
             .is_none_or(|s| (s.durability, s.replicas) == (table.options.durability, table.options.replicas))
     }
 
-    /// Tablets that are not kept as the options say, or not with all of their hashes.
+    /// The number of tablets that are not kept as the options say, at least for some of their hashes.
     pub(crate) fn migrating_count(&self, table: &TableRecord) -> u32 {
         let tablets = crate::pieces::tablets(&table.tablets);
         let is_moving = |pieces: &&[TabletRecord]| !pieces.iter().all(|piece| self.is_in_class(table, piece));
@@ -96,7 +100,7 @@ impl Coordinator {
         !table.tablets.iter().all(|piece| self.is_in_class(table, piece))
     }
 
-    /// Owners that have tablets to move.
+    /// The number of owners that have tablets to move.
     pub fn migrations_under_way(&self) -> usize {
         let live = self.state.tables.values().filter(|t| !t.dropping);
         live.map(|table| self.movers_of(table).len()).sum()
@@ -107,7 +111,7 @@ impl Coordinator {
         pieces.map(|piece| piece.owner).collect()
     }
 
-    /// After a start: nobody knows who has heard.
+    /// After a start: nobody knows which owners have heard, so all are told.
     pub(crate) fn resume_migrations(&mut self) {
         let tables: Vec<TableId> = self.state.tables.values().filter(|t| !t.dropping).map(|t| t.id).collect();
         tables.into_iter().for_each(|table| self.want_migrated(table));
@@ -121,8 +125,8 @@ impl Coordinator {
         self.progress.wake = Instant::ZERO;
     }
 
-    /// A stream of this server is registered: what is live in it since a recovery may be of a table that was altered
-    /// meanwhile.
+    /// A stream of this server is registered. Pieces that are live in it since a recovery may be of a table that was
+    /// altered meanwhile.
     pub(crate) fn want_migrated_from(&mut self, server: ServerId) {
         let live = self.state.tables.values().filter(|t| !t.dropping);
         let tables: Vec<TableId> =
@@ -162,7 +166,7 @@ impl Coordinator {
         }
     }
 
-    /// A stretch lies in another stream of its owner.
+    /// A stretch lies in another stream of its owner now.
     pub(crate) fn on_migrated(
         &mut self,
         to: Peer,
@@ -207,7 +211,8 @@ impl Coordinator {
         self.outbox.touch(Key::Table(id));
         let table = &self.state.tables[&id];
         if self.is_migrating(table) {
-            // It may have been altered again in the middle, when nothing of it was to be moved yet.
+            // The table may have been altered again in the middle of the move, at a time when none of its pieces was to
+            // be moved.
             self.progress.movers.entry((id, server)).or_insert_with(|| Retry::new(&self.config));
         } else {
             let text = format!("table {id} '{}' is kept as it is to be", table.name.escape_debug());
@@ -219,8 +224,8 @@ impl Coordinator {
     }
 }
 
-/// Gives these hashes another position. They stay parts of their tablets; neighbours of one tablet with one position become
-/// one piece.
+/// Gives these hashes another position. They stay parts of their tablets. Neighbours of one tablet with one position
+/// become one piece.
 fn move_hashes(
     pieces: &mut Vec<TabletRecord>,
     (first, last): (KeyHash, KeyHash),

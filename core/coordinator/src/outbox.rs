@@ -1,11 +1,12 @@
-//! Nothing leaves before the changes that it depends on are durable.
+//! No message leaves before the changes that it depends on are durable.
 //!
-//! Every changed record is marked; at the end of a step all marked records go to the store as one atomic commit, if none
-//! is under way. A message remembers how many commits must be complete before it may go: all changes made before it,
-//! whoever made them, so that a reader is never told what could still be forgotten.
+//! Every changed record is marked. At the end of a step all marked records go to the store as one atomic commit, if no
+//! commit is under way. A message remembers how many commits must be complete before it may leave. These are the
+//! commits of all changes made before it, on whatever request, so that a reader is never told anything that could still
+//! be forgotten.
 //!
-//! What a commit has changed goes to servers, too (`copies`), and messages wait for that as well, but for answers to those
-//! who only look.
+//! The changes of a commit go to servers, too (`copies`), and messages wait for that as well. Only answers to
+//! onlookers, who do nothing because of them, do not wait for the servers.
 //!
 //! Invariants:
 //! - at most one commit is in flight, conditional on this coordinator's term;
@@ -25,26 +26,26 @@ use ramhold_wire::copies::Lineage;
 use ramhold_wire::{Header, Kind, Message, frame};
 use std::collections::{BTreeSet, VecDeque};
 
-/// Bytes that may wait for a slow store. Beyond, new messages are dropped as a network might drop them: requests are
-/// repeated, and whoever waits for an answer asks again.
+/// The most bytes that may wait for a slow store. Beyond it, new messages are dropped as a network might drop them:
+/// requests are repeated, and a client that waits for an answer asks again.
 const WAITING_BYTES_MAX: usize = 128 * 1024 * 1024;
 
 #[derive(Default, Debug)]
 pub(crate) struct Outbox {
     /// The store's version of the `term` key as this coordinator wrote it.
     pub term_version: u64,
-    /// Who answers: in the header of every answer.
+    /// The cluster and the term of the process that answers; they are in the header of every answer.
     pub cluster: ClusterId,
     pub term: Term,
-    /// Of the last state that is stored; with every commit it is stored as it then is.
+    /// The lineage of the last state that a commit leads to; every commit stores it as it is then.
     pub lineage: Lineage,
     changed: BTreeSet<Key>,
     in_flight: Option<InFlight>,
-    /// The states that these commits lead to; they are counted on from one coordinator to the next.
+    /// The numbers of the states that these commits lead to; they are counted on from one coordinator to the next.
     commits_begun: u64,
     commits_done: u64,
     waiting: VecDeque<Waiting>,
-    /// For those who only look; they wait for the store alone.
+    /// Messages to onlookers; they wait for the store alone.
     watching: VecDeque<Waiting>,
     waiting_bytes: usize,
     dropped: u64,
@@ -52,7 +53,7 @@ pub(crate) struct Outbox {
     ready: Effects,
 }
 
-/// Keys, and their records or none.
+/// Keys with their records; a removed record is none.
 pub(crate) type Puts = Vec<(String, Option<Vec<u8>>)>;
 
 #[derive(Debug)]
@@ -75,19 +76,19 @@ impl Outbox {
         self.changed.insert(key);
     }
 
-    /// The state was loaded; the reign that begins makes its first change with the next commit.
+    /// The state was loaded. The reign that begins makes its first change with the next commit.
     pub fn resume(&mut self, lineage: Lineage) {
         (self.commits_begun, self.commits_done) = (lineage.position().number, lineage.position().number);
         self.lineage = lineage;
         self.touch(Key::Meta);
     }
 
-    /// The state in which the changes of this step will be.
+    /// The number of the state that will have the changes of this step.
     pub fn next_state(&self) -> u64 {
         self.commits_begun + 1
     }
 
-    /// The state that the store has.
+    /// The number of the state that the store has.
     pub fn stored_state(&self) -> u64 {
         self.commits_done
     }
@@ -116,7 +117,7 @@ impl Outbox {
         self.ready.push(Effect::Store { token, request });
     }
 
-    /// A request that says nothing of the state, so it need not wait for the store: a ping.
+    /// Sends a request that says nothing of the state, such as a ping; so it need not wait for the store.
     pub fn request_at_once<M: Message>(&mut self, to: Peer, header: &Header, rpc: RpcId, message: &M) {
         ramhold_wire::request(&mut self.ready, to, header, rpc, message);
     }
@@ -132,7 +133,8 @@ impl Outbox {
         true
     }
 
-    /// The same for a message of about so many bytes, no more than a frame may have, that is encoded otherwise.
+    /// Like `request`, but the message is encoded by `encode`. It has about `about` bytes, and no more than a frame may
+    /// have.
     pub fn request_encoded<M: Message>(
         &mut self,
         to: Peer,
@@ -145,12 +147,12 @@ impl Outbox {
         self.send(to, &header, about, encode);
     }
 
-    /// Whether so much waits already that what is large and can wait should.
+    /// Whether so much waits already that large messages should wait if they can.
     pub fn is_crowded(&self) -> bool {
         self.waiting_bytes > WAITING_BYTES_MAX / 4
     }
 
-    /// An answer to somebody who looks, and does nothing because of it.
+    /// Answers an onlooker, who does nothing because of the answer.
     pub fn show<T: Encode<()>>(&mut self, to: Peer, request: &Header, body: &T) {
         let waiting = std::mem::take(&mut self.waiting);
         self.reply_with(to, request, body);
@@ -168,7 +170,7 @@ impl Outbox {
         self.send(to, &header, body.len(), |out| out.extend_from_slice(&body));
     }
 
-    /// The answer's header tells who answers: clients learn the cluster from it.
+    /// The header of an answer. It tells which coordinator answers: clients learn the cluster from it.
     fn answer(&self, request: &Header, status: Status) -> Header {
         Header { cluster: self.cluster, term: self.term, ..request.answer(status) }
     }
@@ -182,8 +184,8 @@ impl Outbox {
         self.send(to, &header, body.len(), |out| out.extend_from_slice(&body));
     }
 
-    /// An answer that does not wait for the store: it says of the state only what is durable for certain, or it is for
-    /// operators who are to hear that the store has no room.
+    /// An answer that does not wait for the store. It says of the state only what is certainly durable, or it is for
+    /// operators who have to hear that the store has no room.
     pub fn reply_at_once<T: Encode<()>>(&mut self, to: Peer, request: &Header, body: &T) {
         let body = encode(body);
         if body.len() > FRAME_BODY_BYTES_MAX as usize {
@@ -209,7 +211,7 @@ impl Outbox {
         self.waiting.push_back(Waiting { commits, to, frame: bytes });
     }
 
-    /// The commit in flight is durable: what it has put. None: the token is not its.
+    /// The commit in flight is durable; returns the records that it has put. None: the token is not that commit's.
     pub fn committed(&mut self, token: StoreToken) -> Option<Puts> {
         let done = self.in_flight.take_if(|in_flight| in_flight.token == token)?;
         self.commits_done += 1;
@@ -219,7 +221,8 @@ impl Outbox {
         Some(done.puts)
     }
 
-    /// Ends a step: lets go what may go, and begins the next commit. `copied`: the state that servers have.
+    /// Ends a step: sends the messages that may leave, and begins the next commit. `copied`: the state that enough
+    /// servers have.
     pub fn flush(&mut self, state: &State, copied: u64, effects: &mut Effects) {
         drain(&mut self.ready, effects);
         let copied = if planted(Defect::ToldBeforeStored) { copied } else { copied.min(self.commits_done) };
@@ -236,7 +239,7 @@ impl Outbox {
         drain(&mut self.ready, effects);
     }
 
-    /// The process ends: what may not go yet never goes, and nothing more is committed.
+    /// The process ends: a message that may not leave yet never leaves, and nothing more is committed.
     pub fn last_words(&mut self, effects: &mut Effects) {
         drain(&mut self.ready, effects);
     }
@@ -265,7 +268,7 @@ fn encode<T: Encode<()>>(value: &T) -> Vec<u8> {
     bytes
 }
 
-/// Moves effects over, with the bytes that they speak of.
+/// Moves effects over, with the bytes that they refer to.
 fn drain(from: &mut Effects, to: &mut Effects) {
     for effect in from.list.drain(..) {
         match effect {

@@ -1,13 +1,13 @@
 //! How a table's tablets are cut and joined: pure, on the list of their pieces.
 //!
-//! A tablet is a run of pieces: its first one, and those after it that say that they are joined. Each piece has a position
-//! of its own, which says what of the owner's log counts for it: joining changes no position, and a piece that is cut
-//! leaves its position to both parts.
+//! A tablet is a run of pieces: a first one, and the pieces after it that are marked as joined. Each piece has a
+//! position of its own, which says which part of the owner's log counts for it. Joining changes no position, and a
+//! piece that is cut leaves its position to both parts.
 //!
-//! Invariants: pieces are in order and cover all hashes; joined pieces have one owner and shard, and are taken; but for a
-//! tablet that is being moved from one stream to another, they have one stream.
+//! Invariants: pieces are in order and cover all hashes; joined pieces have one owner and shard, and are taken; they
+//! also have one stream, except in a tablet that is being moved from one stream to another.
 //!
-//! Not here: asking for it, telling owners (`division`). Rules: docs/protocols/tablets.md. Catalogue: A8, B3.
+//! Not here: the requests for it, telling owners (`division`). Rules: docs/protocols/tablets.md. Catalogue: A8, B3.
 
 use crate::cut::even_cuts;
 use crate::state::TabletRecord;
@@ -16,33 +16,33 @@ use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{KeyHash, SegmentId, ServerId, Status};
 use ramhold_wire::recovery::TabletStat;
 
-/// The tablets of a table: its pieces, those of one tablet together.
+/// The tablets of a table, each as the pieces that it has.
 pub(crate) fn tablets(pieces: &[TabletRecord]) -> impl Iterator<Item = &[TabletRecord]> {
     pieces.chunk_by(|_, next| next.joined)
 }
 
-/// A tablet as if it were one piece. Its position is that of its newest, as at its owner: good for telling tablets apart,
-/// not for recovering one.
+/// A tablet as if it were one piece. Its position is that of its newest piece, as at its owner. That position is good
+/// for telling tablets apart, not for recovering one.
 pub(crate) fn whole(tablet: &[TabletRecord]) -> TabletRecord {
     let last = tablet[tablet.len() - 1].last;
     let first_segment = tablet.iter().map(|p| p.first_segment).max().unwrap_or(SegmentId::NONE);
     TabletRecord { last, first_segment, ..tablet[0].clone() }
 }
 
-/// Whether it may be one tablet with the piece before it.
+/// Whether a piece may be joined with the piece before it to one tablet.
 pub(crate) fn may_join(before: &TabletRecord, piece: &TabletRecord) -> bool {
     let place = |p: &TabletRecord| (p.owner, p.shard, p.stream);
     before.taken && piece.taken && place(before) == place(piece)
 }
 
-/// Whether it may stay one tablet with the piece before it: while a tablet goes from one stream to another it has pieces in
-/// both.
+/// Whether a piece may stay in one tablet with the piece before it. While a tablet goes from one stream to another it
+/// has pieces in both.
 pub(crate) fn may_stay_joined(before: &TabletRecord, piece: &TabletRecord) -> bool {
     let place = |p: &TabletRecord| (p.owner, p.shard);
     before.taken && piece.taken && place(before) == place(piece)
 }
 
-/// What is joined and must not be any more, since a part of the tablet has another owner, is not.
+/// Separates joined pieces that must not be joined any more, because a part of the tablet has another owner.
 pub(crate) fn part_ways(pieces: &mut [TabletRecord]) {
     for at in (0..pieces.len()).rev() {
         pieces[at].joined &= at > 0 && may_stay_joined(&pieces[at - 1], &pieces[at]);
@@ -54,7 +54,7 @@ pub(crate) struct Pieces {
     pieces: Vec<TabletRecord>,
     /// Tablets begin and end at slots.
     by_slots: bool,
-    /// Without replicas: what is in an owner's log is never replayed.
+    /// The table has no replicas, so nothing in an owner's log is ever replayed.
     unreplicated: bool,
 }
 
@@ -75,7 +75,7 @@ impl Pieces {
         tablets(&self.pieces).filter(|tablet| tablet[0].owner == owner).count()
     }
 
-    /// A tablet begins at this hash.
+    /// Makes a tablet begin at this hash.
     pub fn split(&mut self, at: KeyHash) -> Result<(), Status> {
         if self.by_slots && first_hash_of(slot_of_hash(at)) != at {
             return Err(Status::BadRequest);
@@ -91,8 +91,8 @@ impl Pieces {
         Ok(())
     }
 
-    /// Every tablet is cut into so many with as many bytes each, or into as many as it has hashes or slots. Where nothing is
-    /// known of its weight, into equal ranges.
+    /// Cuts every tablet into `count` tablets with as many bytes each, or into as many as it has hashes or slots if
+    /// these are fewer. Where nothing is known of its weight, the ranges are equal.
     pub fn split_each(&mut self, count: u32, weights: &[TabletStat]) -> Result<(), Status> {
         let mut cuts = Vec::new();
         for tablet in tablets(&self.pieces) {
@@ -106,11 +106,11 @@ impl Pieces {
         cuts.into_iter().try_for_each(|at| self.split(at))
     }
 
-    /// No tablet begins at this hash any more.
+    /// Joins the tablet that begins at this hash to the one before it.
     pub fn join(&mut self, at: KeyHash) -> Result<(), Status> {
         let place = self.pieces.binary_search_by_key(&at, |p| p.first);
         let place = match place {
-            // It is within a tablet, so none begins there.
+            // The hash is within a piece, so no tablet begins there.
             Err(_) => return Ok(()),
             Ok(0) => return Err(Status::NotAllowed),
             Ok(place) => place,
@@ -131,11 +131,11 @@ impl Pieces {
         Ok(())
     }
 
-    /// All neighbours are joined that may be.
+    /// Joins all neighbours that may be joined.
     pub fn join_all(&mut self) {
         let begins: Vec<KeyHash> = self.pieces.iter().skip(1).map(|p| p.first).collect();
         for at in begins {
-            // Who may not, stays as it is.
+            // Neighbours that may not be joined stay as they are.
             let _ = self.join(at);
         }
     }
@@ -203,11 +203,11 @@ mod tests {
         let positions: Vec<u64> = it.pieces.iter().map(|p| p.first_segment.raw()).collect();
         assert_eq!(positions, [5, 7], "equal ones are one piece");
         assert_eq!(whole(&it.pieces).first_segment, SegmentId(7));
-        // A cut between pieces, and one within.
+        // A cut between two pieces, and one within a piece.
         it.split(KeyHash(100)).unwrap();
         it.split(KeyHash(10)).unwrap();
         assert_eq!(spans(&it.pieces), [(0, 9), (10, 99), (100, u64::MAX)]);
-        // Nothing of it is replayed without replicas.
+        // Without replicas nothing of the table is replayed.
         let mut cache = Pieces::new(&[piece(0, 99, 1, 5), piece(100, u64::MAX, 1, 7)], false, true);
         cache.join_all();
         assert_eq!(cache.pieces.len(), 1);
@@ -244,7 +244,7 @@ mod tests {
         TabletStat { table: TableId(1), first, last, bytes, records: bytes / 100 }
     }
 
-    /// What each tablet has of the bytes.
+    /// The bytes that each tablet has.
     fn bytes(list: &[TabletRecord], stats: &[TabletStat]) -> Vec<u64> {
         spans(list).iter().map(|(first, last)| weight_of(stats, *first, *last).bytes).collect()
     }
@@ -264,7 +264,7 @@ mod tests {
                     let bytes = bytes(&it.pieces, &stats);
                     assert_eq!(bytes.len(), count as usize);
                     let (least, most) = (bytes.iter().min().unwrap(), bytes.iter().max().unwrap());
-                    // A slot has 6000 of the heaviest row's.
+                    // A slot has 6000 of the heaviest row's bytes.
                     assert!(
                         most - least <= if by_slots { 13_000 } else { 100 },
                         "{heavy}, {count}: {bytes:?}"
@@ -274,7 +274,7 @@ mod tests {
         }
     }
 
-    // A8: what is told of the whole is expected to lie as the rest does; each tablet is weighed by itself.
+    // A8: the weight that is told of the whole is expected to lie as the rest does; each tablet is weighed by itself.
     #[test]
     fn what_is_not_known_exactly_lies_as_the_rest() {
         let quarter = 1 << 62;
@@ -286,12 +286,12 @@ mod tests {
         ];
         let mut it = pieces(&[piece(0, 2 * quarter - 1, 1, 5), piece(2 * quarter, u64::MAX, 2, 7)]);
         it.split_each(2, &stats).unwrap();
-        // 250 and 750: so the middle is a third into the second quarter.
+        // The two quarters have 250 and 750, so the middle is a third into the second quarter.
         let begins: Vec<u64> = it.pieces.iter().map(|piece| piece.first.0).collect();
         assert_eq!(begins, [0, quarter + quarter.div_ceil(3), 2 * quarter, 3 * quarter]);
     }
 
-    // A8: whatever rows say, there are as many parts as were asked for, if there are so many hashes.
+    // A8: whatever the rows say, there are as many parts as were asked for, if there are as many hashes.
     #[test]
     fn parts_are_as_many_as_are_asked_for() {
         let point = [stat(77, 77, 1_000_000)];

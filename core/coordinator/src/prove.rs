@@ -1,14 +1,15 @@
-//! Whether what the backups hold is a dead server's whole log.
+//! Whether the replicas that the backups hold are a dead server's whole log.
 //!
-//! Pure: the registered streams and the reported replicas go in; which segments to replay, up to where and from whom
-//! come out, or what is missing. A stream that is not registered never acknowledged anything.
+//! Pure: the input is the registered streams and the reported replicas. The output is which segments to replay, up to
+//! where and from which backups; or what is missing. A stream that is not registered never acknowledged anything.
 //!
 //! Invariants:
 //! - a cut, stale or side replica never proves a head; a segment that is not the head counts only closed and whole;
-//! - the end of a head is where the shortest replica ends that may be it: each of them holds all that was acknowledged,
-//!   and can be replayed up to it, whichever is lost later;
-//! - once ends are fixed, another end is given only with a loss: when the fixed one cannot be had;
-//! - a loss is accepted only when everybody who could hold a replica has answered, or was given up by an operator.
+//! - the end of a head is the end of the shortest replica that may be the head: each such replica holds all that was
+//!   acknowledged, and can be replayed up to that end, whichever of them is lost later;
+//! - once ends are fixed, another end is given only with a loss, when the fixed end cannot be had;
+//! - a loss is accepted only when every directory that could hold a replica has answered, or was given up by an
+//!   operator.
 //!
 //! Protocol: docs/protocols/recovery.md, 3. Catalogue: D8, D9, F2. Source: SOSP11 3.4.
 
@@ -21,28 +22,29 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// A replica and who reported it.
+/// A replica, and the backup that reported it.
 #[derive(Clone, Copy, Debug)]
 pub struct HeldReplica<'a> {
     pub backup: ServerId,
     pub report: &'a ReplicaReport,
 }
 
-/// Who has answered.
+/// How complete the answers of the backups are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
     /// More replicas may still be reported.
     Partial,
-    /// Every directory that could hold a replica has answered: what is not there will not come.
+    /// Every directory that could hold a replica has answered: a replica that is not there will not come.
     Final,
-    /// Every one has answered or was given up by an operator, who gives up also what recovery has begun with.
+    /// Every directory has answered or was given up by an operator, who also gives up the ends with which recovery has
+    /// begun.
     GivenUp,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Proof {
     pub streams: Vec<StreamProof>,
-    /// The maximum over all heads that were found.
+    /// The highest safe version in any opening that was found.
     pub safe_version: Version,
 }
 
@@ -59,7 +61,7 @@ impl Proof {
         self.streams.iter().map(|s| s.segments.len() as u64).sum()
     }
 
-    /// Whether both replay the same bytes (from perhaps other sources).
+    /// Whether both proofs replay the same bytes, perhaps from other sources.
     pub fn replays_like(&self, other: &Proof) -> bool {
         let what = |proof: &Proof| -> Vec<(ShardId, StreamId, SegmentId, u32)> {
             let of = |s: &StreamProof| {
@@ -77,23 +79,23 @@ pub struct StreamProof {
     pub shard: ShardId,
     pub stream: StreamId,
     pub durability: Durability,
-    /// The head's, and after a loss those of all segments that are not whole; what recovery must keep to.
+    /// The end of the head, and after a loss those of all segments that are not whole. A recovery has to keep to them.
     pub ends: Vec<EndRecord>,
     pub segments: Vec<SegmentProof>,
-    /// Of the head.
+    /// The statistics in the head.
     pub stats: Vec<TabletStat>,
     pub loss: Option<StreamLoss>,
-    /// Fewer backups than the stream has replicas hold the last head, up to its end, or the one before it: what is there may
-    /// never have been acknowledged.
+    /// Fewer backups than the stream has replicas hold the last head up to its end, or the head before it. The bytes
+    /// that are there may never have been acknowledged.
     pub tail_short: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentProof {
     pub segment: SegmentId,
-    /// Replay exactly up to here; `u32::MAX`: all of it.
+    /// The segment is replayed exactly up to here; `u32::MAX`: all of it.
     pub end: u32,
-    /// Primaries first.
+    /// Cut replicas last, and primaries before others.
     pub sources: Vec<Source>,
 }
 
@@ -103,22 +105,23 @@ pub struct Source {
     pub epoch: Epoch,
 }
 
-/// What is known of a stream whose end is gone.
+/// The facts about a stream whose end is lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamLoss {
-    /// Of the newest certificate found; zero: none.
+    /// The time of the newest certificate that was found; zero: none.
     pub certified: ClusterTime,
     pub reason: String,
 }
 
-/// What a proof lacks. Its text is a sentence for the operator.
+/// A part that a proof lacks. Its text is a sentence for the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// No replica may count as the head: all are older than recorded, cut, closed, or not there.
+    /// No replica may count as the head: each is older than recorded, cut, closed, or not there.
     Head { shard: ShardId, stream: StreamId, segment: SegmentId, epoch: Epoch },
-    /// The end is fixed, and nobody reachable holds the segment up to it.
+    /// The end is fixed, and no backup that answers holds the segment up to it.
     FixedEnd { shard: ShardId, stream: StreamId, segment: SegmentId, end: u32 },
-    /// No replica of a segment in the digest that is closed and whole; so many others were found.
+    /// No replica of a segment in the digest is closed and whole; `open` and `cut` are the numbers of others that were
+    /// found.
     Segment { shard: ShardId, stream: StreamId, segment: SegmentId, open: u32, cut: u32 },
 }
 
@@ -145,8 +148,8 @@ impl fmt::Display for Missing {
     }
 }
 
-/// Proves every stream with R > 0 complete, or tells all that is missing. `fixed` are the ends of partitions that are
-/// live already; empty while none is.
+/// Proves every stream with R > 0 complete, or tells everything that is missing. `fixed` are the ends to keep to, such
+/// as those of partitions that are live already; empty: the ends are chosen.
 pub fn prove(
     streams: &[StreamRecord],
     replicas: &[HeldReplica<'_>],
@@ -193,7 +196,8 @@ pub fn prove(
 
 type Held<'a> = BTreeMap<SegmentId, Vec<HeldReplica<'a>>>;
 
-/// The usual proof: the oldest open replica that may count is the head, all others must be closed and whole.
+/// The usual proof: the oldest segment with an open replica that may count is the head, and all others must be closed
+/// and whole.
 fn stream_complete(record: &StreamRecord, held: &Held<'_>) -> Result<StreamProof, Vec<Missing>> {
     let Some(head) = held.values().find_map(|replicas| shortest_head(record, replicas)) else {
         let StreamRecord { shard, stream, segment, epoch, .. } = *record;
@@ -218,24 +222,25 @@ fn shortest_head<'a>(record: &StreamRecord, replicas: &[HeldReplica<'a>]) -> Opt
     candidates.min_by_key(|r| (r.report.certified, Reverse(r.report.epoch))).copied()
 }
 
-/// Open, whole, of the head order, with a digest that names it, and not below the record.
+/// Whether a replica may be the head: open, whole, in the head order, with a digest that names it, and not below the
+/// recorded head.
 fn may_be_head(record: &StreamRecord, report: &ReplicaReport) -> bool {
     is_current(record, report) && !report.closed && !report.cut && opening_of(report).is_some()
 }
 
-/// Whether a replica has all that was ever acknowledged of its segment, if that is the head. Above the recorded epoch
-/// nothing was acknowledged, and at it all that have it took part.
+/// Whether a replica has all that was ever acknowledged of its segment, if that segment is the head. Nothing was
+/// acknowledged above the recorded epoch, and every replica at that epoch took part in all acknowledgements.
 fn is_current(record: &StreamRecord, report: &ReplicaReport) -> bool {
     (report.segment, report.epoch) >= (record.segment, record.epoch) || planted(Defect::OldHeadProves)
 }
 
-/// The opening of a replica in the head order, if it is one.
+/// The opening of a replica, if that is in the head order.
 fn opening_of(report: &ReplicaReport) -> Option<&Opening> {
     let opening = report.opening.as_ref()?;
     (!report.side && opening.digest.contains(&report.segment)).then_some(opening)
 }
 
-/// The same ends as before, whoever holds them now.
+/// The proof with the same ends as before, whichever backups hold them now.
 fn stream_as_fixed(
     record: &StreamRecord,
     held: &Held<'_>,
@@ -253,7 +258,7 @@ fn stream_as_fixed(
     segments_of(record, held, opening, ends)
 }
 
-/// All segments of a digest: those with a given end up to it, all others closed and whole.
+/// All segments of a digest: those with a given end up to that end, all others closed and whole.
 fn segments_of(
     record: &StreamRecord,
     held: &Held<'_>,
@@ -261,7 +266,7 @@ fn segments_of(
     ends: &[EndRecord],
 ) -> Result<StreamProof, Vec<Missing>> {
     let StreamRecord { shard, stream, durability, .. } = *record;
-    // It may have been closed on some of its backups alone.
+    // The head before this one may have been closed on some of its backups alone.
     let mut before_head = SegmentId::NONE;
     let mut segments = Vec::new();
     let mut missing = Vec::new();
@@ -306,9 +311,9 @@ fn is_whole(report: &ReplicaReport) -> bool {
     (report.closed && !report.cut) || planted(Defect::OpenCountsAsWhole)
 }
 
-/// Whether a replica can be replayed up to an end. A segment only grows, so a longer certificate covers what a shorter
-/// one does, of whatever epoch; also in a replica that may have lost what came after its newest certificate. After a loss
-/// whatever is certified counts.
+/// Whether a replica can be replayed up to an end. A segment only grows, so a longer certificate covers the bytes of a
+/// shorter one, whatever the epochs. That also holds for a replica that may have lost what came after its newest
+/// certificate. After a loss everything that is certified counts.
 fn reaches(record: &StreamRecord, report: &ReplicaReport, end: &EndRecord) -> bool {
     report.certified >= end.end && (end.lost || is_current(record, report))
 }
@@ -320,7 +325,7 @@ fn sources(replicas: &[HeldReplica<'_>], usable: impl Fn(&ReplicaReport) -> bool
     usable.iter().map(|r| Source { backup: r.backup, epoch: r.report.epoch }).collect()
 }
 
-/// The newest digest that is left, each segment as far as it is certified.
+/// The proof after a loss: the newest digest that is left, with each segment as far as it is certified.
 fn stream_after_loss(
     record: &StreamRecord,
     held: &Held<'_>,

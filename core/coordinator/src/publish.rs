@@ -1,8 +1,8 @@
 //! The results of recovery masters: a partition goes live when its new owner is stored.
 //!
-//! A recovered range becomes a tablet of its own. All ranges of a partition change owner in one commit, and the answer
-//! waits for it; the master serves only after the answer. A repeated result is answered like the first time, as long as
-//! a range of it is still the sender's.
+//! A recovered range becomes a tablet of its own. All ranges of a partition change owner in one commit. The answer to
+//! the master waits for that commit, and the master serves only after the answer. A repeated result is answered like
+//! the first time, as long as one of its ranges is still the sender's.
 //!
 //! Protocol: docs/protocols/recovery.md, 7. Catalogue: F5, F6, B3.
 
@@ -76,8 +76,8 @@ impl Coordinator {
         self.recoveries.get(&id).is_none_or(|recovery| recovery.is_lease_over(now))
     }
 
-    /// The dead server may still answer reads: the result waits until it cannot. A repetition takes the place of what it
-    /// repeats.
+    /// The dead server may still answer reads, so the result waits until it cannot. A repetition takes the place of the
+    /// result that it repeats.
     fn keep_early(&mut self, id: RecoveryId, early: (Peer, Header, Recovered)) {
         let Some(recovery) = self.recoveries.get_mut(&id) else { return };
         let number = early.2.partition;
@@ -87,7 +87,7 @@ impl Coordinator {
         self.wake_recovery(id, until);
     }
 
-    /// Takes up results that came while the dead server's lease was not over.
+    /// Takes up results that came before the dead server's lease was over.
     pub(crate) fn publish_early(&mut self, now: Instant, early: Vec<(Peer, Header, Recovered)>) {
         for (to, header, message) in early {
             if let Err(status) = self.on_recovered(now, to, &header, message) {
@@ -96,9 +96,9 @@ impl Coordinator {
         }
     }
 
-    /// Whether any range of a published result is still this server's. An Up server loses a range only when its table is
-    /// dropped. The ranges of a table that was dropped are told to it by `TabletDrop`; while others of the partition
-    /// are left it must not give up all.
+    /// Whether any range of a published result is still this server's. An Up server loses a range only when its table
+    /// is dropped. `TabletDrop` tells the server of the ranges of a dropped table. While other ranges of the partition
+    /// are left, the server must not give up all of them.
     fn owns_any(&self, server: ServerId, outcome: &RecoveryOutcome) -> bool {
         let RecoveryOutcome::Done { assignments, .. } = outcome else { return false };
         let live = self.state.tables.values().filter(|t| !t.dropping);
@@ -109,7 +109,7 @@ impl Coordinator {
         places.any(|place| assignments.contains(&place))
     }
 
-    /// Makes every range of the partition a tablet of its recovery master, or none.
+    /// Makes every range of the partition a tablet of its recovery master, or none of them.
     fn publish(
         &mut self,
         now: Instant,
@@ -129,7 +129,8 @@ impl Coordinator {
         };
         let floor = plan.loss_floor(self, crashed);
         let floor = match origin {
-            // The next recovery knows nothing of this log, and the new owner may die before its head tells its versions.
+            // The next recovery will know nothing of this log, and the new owner may die before its head tells the
+            // versions in it.
             Origin::OlderLogs => floor.max(plan.safe_version()),
             Origin::Logs { .. } | Origin::Settled => floor,
         };
@@ -138,7 +139,8 @@ impl Coordinator {
             return Err(Status::BadRequest);
         }
         let owner = self.state.up(server).ok_or(Status::Fenced)?;
-        // Nothing is acknowledged in a stream before it is registered, so what is live early needs the dead log alone.
+        // Nothing is acknowledged in a stream before it is registered, so a partition that is live early needs the dead
+        // log alone.
         let known = |(r, a): (&PartitionRange, &Assignment)| {
             origin != Origin::Settled || owner.has_stream(a.shard, a.stream, r.durability)
         };
@@ -211,33 +213,33 @@ impl Coordinator {
     }
 }
 
-/// Where what is published of a partition is.
+/// Where the data of a published partition is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Origin {
-    /// In the memory of its new owner, and in the dead logs that it was recovered from. The log of its dead owner may be
-    /// recovered with a loss.
+    /// In the memory of its new owner, and in the dead logs that it was recovered from. `has_loss`: the log of its dead
+    /// owner is recovered with a loss.
     Logs { has_loss: bool },
-    /// The same, and the log of its dead owner had nothing of it.
+    /// Like `Logs`, but the log of its dead owner had nothing of the partition.
     OlderLogs,
     /// On the devices of R backups.
     Settled,
 }
 
-/// The position of a range in the log that it was recovered from. `whole`: that log alone has all of it.
+/// The position of a range in the log that it was recovered from. `whole`: that log alone has all of the range.
 fn position_in(dead: ServerId, range: &PartitionRange, whole: bool) -> EarlierRecord {
     let PartitionRange { shard, stream, first_segment, .. } = *range;
     EarlierRecord { server: dead, shard, stream, first_segment, replicated: false, whole }
 }
 
 impl TableRecord {
-    /// The place of the tablet of this owner that holds the whole range.
+    /// The index of this owner's tablet that holds the whole range.
     pub(crate) fn covering(&self, owner: ServerId, first: KeyHash, last: KeyHash) -> Option<usize> {
         self.tablets.iter().position(|t| t.owner == owner && t.taken && t.first <= first && last <= t.last)
     }
 
-    /// The range leaves its dead owner's tablet (or piece of one) and becomes one of its own; the rest stays as it was. It keeps the floor
-    /// of its versions or rises to `floor`: keys that nobody writes before the next crash need it then. Unless it is settled
-    /// it notes where it came from.
+    /// Takes the range out of its dead owner's tablet (or piece of one), and makes it a tablet of its own. The rest
+    /// stays as it was. The range keeps its version floor, or rises to `floor`: keys that nobody writes before the next
+    /// crash need it then. Unless it is settled, the range notes where it came from.
     pub(crate) fn adopt(
         &mut self,
         dead: ServerId,
@@ -250,7 +252,7 @@ impl TableRecord {
         let old = self.tablets[at].clone();
         let was_whole = old.earlier.is_none_or(|earlier| earlier.replicated);
         let own = match origin {
-            // Older logs may have what was lost of the dead owner's log.
+            // If something of the dead owner's log was lost, older logs may have it.
             Origin::Logs { has_loss } => Some(position_in(dead, range, was_whole && !has_loss)),
             Origin::OlderLogs | Origin::Settled => None,
         };

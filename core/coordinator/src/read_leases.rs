@@ -1,10 +1,10 @@
 //! Read leases that the coordinator grants, where the backups of a master's head cannot.
 //!
-//! A grant promises not to open the master's tablets elsewhere for a while. It is kept in memory alone: a coordinator
-//! that starts takes it that everybody was granted one just before. So one that has been deposed must grant nothing:
-//! each grant waits until the store has confirmed the term (`reign`).
+//! A grant promises not to open the master's tablets elsewhere for a while. Grants are kept in memory alone: a
+//! coordinator that starts assumes that every server was granted a lease just before. So a coordinator that has been
+//! deposed must grant nothing: each grant waits until the store has confirmed the term (`reign`).
 //!
-//! Invariant: nobody is granted anything who is not Up when the store has answered.
+//! Invariant: a server that is not Up when the store has answered is granted nothing.
 //!
 //! Protocol: docs/protocols/read-leases.md. Catalogue: F8, J2.
 
@@ -20,9 +20,9 @@ use std::collections::BTreeMap;
 
 #[derive(Default, Debug)]
 pub(crate) struct ReadLeases {
-    /// Until then whoever was granted something by a coordinator of before may rely on it.
+    /// Until this instant a server may rely on a lease that an earlier coordinator granted.
     before: Instant,
-    /// Until when each server may rely on what it was granted.
+    /// The instant until which each server may rely on what it was granted.
     granted: BTreeMap<ServerId, Instant>,
 }
 
@@ -32,8 +32,8 @@ impl Coordinator {
         self.read_leases = ReadLeases { before, ..ReadLeases::default() };
     }
 
-    /// Servers that are dead and, as this coordinator decides by its clock, cannot answer reads any more, whether or not
-    /// their tablets are served elsewhere yet.
+    /// Servers that are dead and, by this coordinator's clock, cannot answer reads any more, whether or not their
+    /// tablets are served elsewhere yet.
     pub fn read_leases_over(&self, now: Instant) -> impl Iterator<Item = ServerId> {
         let over = self.recoveries.iter().filter(move |(_, recovery)| recovery.is_lease_over(now));
         over.filter_map(|(id, _)| self.state.recoveries.get(id).map(|record| record.crashed))
@@ -57,7 +57,8 @@ impl Coordinator {
         }
     }
 
-    /// Until when this server, which is not granted anything any more, may rely on what coordinators have granted it.
+    /// The instant until which this server may rely on what coordinators have granted it. It is granted nothing any
+    /// more.
     pub(crate) fn granted_until(&mut self, server: ServerId) -> Instant {
         let granted = self.read_leases.granted.remove(&server).unwrap_or_default();
         granted.max(self.read_leases.before)

@@ -1,12 +1,13 @@
 //! Makes the state anew from the copies that servers hold, when the store is lost.
 //!
-//! Servers that hear nothing of their coordinator ask for it, and say where they listen. Each is asked which state it
-//! holds, under a term above all that were heard of: from its answer on it refuses whoever acted before. The newest state
-//! is read, and begins when all who are Up in it have answered, so that nobody can hold a newer one.
+//! Servers that hear nothing of their coordinator ask for it, and say where they listen. Each of them is asked which
+//! state it holds, under a term above all that were heard of. From its answer on a server refuses whoever was
+//! coordinator before. The newest state is read. The coordinator begins with that state when all servers that are Up in
+//! it have answered, so that no server can hold a newer one.
 //!
-//! A server that was started again has lost its copy; the new process asks to be taken in, and so says that the one before
-//! is over. Few enough of those, and of servers that an operator has given up, cannot have been all that held the newest
-//! state.
+//! A server that was started again has lost its copy. Its new process asks to be taken in, and thereby says that the
+//! process before it is over. Servers that are over, or that an operator has given up, may be missing: if they are few
+//! enough, they cannot have been all that held the newest state.
 //!
 //! Not here: how copies are made (`copies`). Protocol: docs/protocols/rebuild.md. Catalogue: G1, G3.
 
@@ -25,19 +26,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Servers that live speak within this time: they ask for their coordinator every two seconds.
+/// Every server that lives speaks within this time, because it asks for its coordinator every two seconds.
 const LISTEN: Duration = Duration::from_secs(5);
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
-/// How long the only holder of a state may take for a part of it.
+/// How long the only holder of a state may take to hand out a part of it.
 const PART_PATIENCE: Duration = Duration::from_secs(5);
 /// More terms than coordinators can have taken without any server hearing of them.
 const TERM_STEP: u64 = 1 << 20;
-/// More than can have been given out, or told, of anything after the newest state that is left.
+/// More than can have been given out, or told, of any number after the newest state that is left.
 const ID_STEP: u32 = 10_000;
 const LEASE_STEP: u64 = 1 << 20;
-/// As a coordinator raises its ceiling; what was told is below that, or below the wall clock.
+/// As much as a coordinator raises its ceiling. Every time that was told is below that ceiling, or below the wall
+/// clock.
 const TIME_STEP_MILLIS: u64 = 10_000;
-/// Servers and lives that are remembered; bounds memory.
+/// The most servers and lives that are remembered; bounds memory.
 const HEARD_COUNT_MAX: usize = 16_384;
 
 #[derive(Debug)]
@@ -49,7 +51,7 @@ pub(crate) struct Rebuilding {
     /// The highest term that anybody has told of.
     heard: Term,
     servers: BTreeMap<ServerId, Heard>,
-    /// Processes that want to be taken in, by their directories: tokens.
+    /// The tokens of processes that want to be taken in, by their directories.
     lives: BTreeMap<DirectoryId, u64>,
     reading: Option<Reading>,
     found: Option<Found>,
@@ -60,7 +62,7 @@ pub(crate) struct Rebuilding {
 struct Heard {
     address: SocketAddr,
     retry: Retry,
-    /// Under the present term.
+    /// The answer under the present term.
     told: Option<StateTold>,
 }
 
@@ -70,9 +72,9 @@ struct Reading {
     position: StatePosition,
     records: Vec<(String, Vec<u8>)>,
     retry: Retry,
-    /// Asked for the next part, and not answered.
+    /// The next part was asked for, and has not come.
     is_asked: bool,
-    /// When that part was asked for first.
+    /// The instant at which that part was first asked for.
     since: Instant,
 }
 
@@ -83,7 +85,7 @@ struct Found {
     state: State,
 }
 
-/// Whether a state can be begun with: the reason against it, or the warning to be given.
+/// Whether the coordinator can begin with a state: the reason against it, or the warning to be given.
 enum Standing {
     Waits(String),
     Complete(Option<String>),
@@ -105,14 +107,14 @@ impl Rebuilding {
         }
     }
 
-    /// The reason is reported at once when it is another one than before.
+    /// Sets the reason for waiting. A new reason is reported at once.
     fn wait_for(&mut self, what: String, now: Instant) {
         if self.waits_for != what {
             (self.waits_for, self.report_at) = (what, now);
         }
     }
 
-    /// The newest state that anybody holds, and who does.
+    /// The newest state that any server holds, and a server that holds it.
     fn newest(&self) -> Option<(StatePosition, ServerId)> {
         let mut held = self.servers.iter().filter_map(|(id, s)| Some((s.told?.held?, *id)));
         if planted(Defect::FirstCopyTaken) {
@@ -121,7 +123,7 @@ impl Rebuilding {
         held.max_by_key(|(position, id)| (*position, std::cmp::Reverse(*id)))
     }
 
-    /// The next one after a server that holds the same state, if another does.
+    /// The next server after `after` that holds the same state, if another one does.
     fn next_holder(&self, position: StatePosition, after: ServerId) -> ServerId {
         let holds = |heard: &Heard| heard.told.is_some_and(|told| told.held == Some(position));
         let mut holders = self.servers.iter().filter(|(_, heard)| holds(heard)).map(|(id, _)| *id);
@@ -129,14 +131,14 @@ impl Rebuilding {
         holders.find(|id| *id > after).or(first).unwrap_or(after)
     }
 
-    /// Who is missing of those who may hold something newer than what was found.
+    /// Which servers are missing that may hold something newer than the state that was found.
     fn standing(&self, found: &Found, given_up: &BTreeSet<ServerId>) -> Standing {
         let (mut waits, mut missing, mut unnamed) = (Vec::new(), Vec::new(), Vec::new());
         let has_told = |id: &ServerId| self.servers.get(id).is_some_and(|server| server.told.is_some());
         for record in found.state.all_up() {
             let (id, directory) = (record.entry.id, record.entry.directory);
             let life = self.lives.get(&directory);
-            // Another server with its directory that answers has the lock of that.
+            // If another server with this directory answers, it has the directory's lock.
             let mut others = found.state.all_up().filter(|other| other.entry.directory == directory);
             let is_anothers = others.any(|other| other.entry.id != id && has_told(&other.entry.id));
             let has_told = has_told(&id);
@@ -144,8 +146,9 @@ impl Rebuilding {
                 (true, _) if given_up.contains(&id) => waits.push(format!("{id} is given up, and answers")),
                 (true, _) => {}
                 (false, _) if given_up.contains(&id) => missing.push(id),
-                // Also with the token of the record: most likely it was never told its id, and holds nothing. But a late copy of
-                // its question may be all that is heard of one that was.
+                // This also holds for a process with the token of the record. Most likely it was never told its id, and
+                // holds nothing. But a late copy of its `Enlist` may be all that is heard of a server that was told its
+                // id.
                 (false, _) if life.is_some() || is_anothers => {
                     missing.push(id);
                     unnamed.push(id);
@@ -184,9 +187,9 @@ impl Rebuilding {
 }
 
 impl Coordinator {
-    /// Requests are refused; but they tell who is there.
+    /// Requests are refused, but they tell which servers are there.
     pub(crate) fn on_rebuild_request(&mut self, rebuilding: &mut Rebuilding, header: &Header, body: &[u8]) {
-        // A life that had asked to be taken in, and has not heard of it, does not know the cluster either.
+        // A process that has asked to be taken in, and has not heard the answer, does not know the cluster either.
         let is_new = header.opcode() == Some(Opcode::Enlist) && header.cluster.is_none();
         let is_ours =
             |cluster| !header.cluster.is_none() && (cluster == ClusterId::NONE || cluster == header.cluster);
@@ -221,13 +224,14 @@ impl Coordinator {
         rebuilding.servers.entry(server).or_insert(heard);
     }
 
-    /// Somebody has heard of this term: the own one has to be above it, for all who have answered, too.
+    /// Somebody has heard of this term. The coordinator's own term has to be above it, also for the servers that have
+    /// answered already.
     fn hear_term(&mut self, rebuilding: &mut Rebuilding, term: Term) {
         rebuilding.heard = rebuilding.heard.max(term);
         if planted(Defect::RebuiltInOldTerm) {
             self.term = rebuilding.heard;
         } else if rebuilding.heard > self.term || self.term.0 < TERM_STEP {
-            // By chance, so that two who do this at the same time do not take the same one.
+            // The step is random, so that two processes that do this at the same time do not take the same term.
             let step = TERM_STEP + self.rng.below(TERM_STEP);
             self.term = Term(rebuilding.heard.0.saturating_add(step));
             rebuilding.servers.values_mut().for_each(|server| server.told = None);
@@ -249,7 +253,7 @@ impl Coordinator {
                     return self.hear_term(rebuilding, told.term);
                 }
                 let heard = rebuilding.servers.get_mut(&server);
-                // The answer may be of a term that was given up meanwhile: somebody else may be followed since.
+                // The answer may be of a term that was given up meanwhile: the server may follow somebody else since.
                 let is_bound = told.term == self.term && told.server == server;
                 if let Some(heard) = heard.filter(|_| status == Status::Ok && is_bound) {
                     heard.told = Some(told);
@@ -265,7 +269,7 @@ impl Coordinator {
             return;
         };
         if status == Status::NotFound {
-            // It goes on with another state: it is asked again which.
+            // The server holds another state by now, so it is asked again which one.
             rebuilding.reading = None;
             if let Some(heard) = rebuilding.servers.get_mut(&server) {
                 heard.told = None;
@@ -333,12 +337,13 @@ impl Coordinator {
         }
         let Some(mut reading) = rebuilding.reading.take() else { return };
         if reading.is_asked && reading.retry.next() <= now {
-            // It may have died since it told what it holds: another one is read, from the first record on.
+            // The server may have died since it told what it holds. Another holder is read, from the first record on.
             let next = rebuilding.next_holder(reading.position, reading.from);
             if next != reading.from {
                 (reading.from, reading.records) = (next, Vec::new());
             } else if reading.since + PART_PATIENCE <= now {
-                // Nobody else holds this state. If its holder does not tell of it again, an older one is the newest.
+                // No other server holds this state. If its holder does not tell of it again, an older state is the
+                // newest.
                 if let Some(holder) = rebuilding.servers.get_mut(&reading.from) {
                     (holder.told, holder.retry) = (None, Retry::new(&self.config));
                 }
@@ -396,7 +401,7 @@ impl Coordinator {
         }
     }
 
-    /// The state is complete: what may have been given out since is never given out again.
+    /// The state is complete: what may have been given out after it is never given out again.
     fn begin_with(&mut self, found: Found) {
         let Found { position, records, mut state } = found;
         let text = format!(

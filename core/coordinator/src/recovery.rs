@@ -1,12 +1,13 @@
 //! One recovery per crashed server: ask, prove, divide, and see it through.
 //!
-//! What is durable stands in the recovery's record and in the owners of tablets; all here can be found out again. After a
-//! restart the backups are asked again, the log is proven again, and what is still the dead server's is divided anew.
+//! The recovery's record and the owners of tablets tell everything that is durable. Everything here can be found out
+//! again: after a restart the backups are asked again, the log is proven again, and the tablets that are still the dead
+//! server's are divided anew.
 //!
 //! Invariants:
-//! - ends are stored before anybody is told of them, and never change while a partition is live;
-//! - every division has an id of its own, so that neither backups nor masters mix two of them;
-//! - a dead server is removed only when no table has a tablet of it.
+//! - ends are stored before anybody is told of them, and change while a partition is live only with a loss;
+//! - every division has an id of its own, so that neither backups nor masters mix two divisions;
+//! - a dead server is removed only when no table has a tablet of it, and no piece names its log.
 //!
 //! Not here: recovery masters at work (`replaying`), their results (`publish`), what is lost (`losses`).
 //! Protocol: docs/protocols/recovery.md. Catalogue: F2, F3, F5, F6, F7, D2.
@@ -27,9 +28,9 @@ use ramhold_wire::{Header, decode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Answers that come within this are looked at together.
+/// Answers that come within this time are looked at together.
 const PROOF_INTERVAL: Duration = Duration::from_millis(20);
-/// How often the backups of an incomplete log are asked again: they may have come to hold more.
+/// How often the backups of an incomplete log are asked again, because they may have come to hold more.
 const ASK_AGAIN_INTERVAL: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
@@ -39,44 +40,46 @@ pub(crate) struct Recovery {
     list_version: u64,
     begun: Instant,
     ask_again_at: Instant,
-    /// Something was reported since the last look.
+    /// Something was reported since the last look at the log.
     changed: bool,
     look_at: Instant,
     pub(crate) proof: Option<Proof>,
     complete_since: Option<Instant>,
     pub(crate) missing: Vec<Missing>,
-    /// What was last reported as missing.
+    /// The missing parts that were last reported.
     missing_told: Vec<Missing>,
     pub(crate) plan: Option<Plan>,
-    /// Earlier logs of some tablets that lack something: the others are divided without those tablets.
+    /// Earlier logs of some tablets that lack a part. The other tablets are divided without those.
     pub(crate) lacking: BTreeSet<ServerId>,
-    /// Whether it may be replayed; see `room`.
+    /// Whether this recovery may be replayed; see `room`.
     pub(crate) admission: Admission,
-    /// Until then the dead server may answer reads: as far as backups and coordinators have told what they granted.
+    /// Until this instant the dead server may answer reads, as far as backups and coordinators have told what they
+    /// granted.
     pub(crate) lease_until: Instant,
-    /// That it is over was clear once, and stays so.
+    /// The lease was once clearly over, and stays so.
     lease_over: bool,
-    /// It found no room though nothing else was at work: until then others may try.
+    /// This recovery found no room though nothing else was at work. Until this instant other recoveries may try.
     pub(crate) leaves_to_others_until: Instant,
-    /// How often it found none since something of it went live.
+    /// How often this recovery found no room since something of it went live.
     pub(crate) fruitless: u32,
-    /// The most that a partition is to have, as nobody had room for a larger one since something went live.
+    /// The most bytes that a partition is to have, because no master had room for a larger one since something went
+    /// live.
     pub(crate) partition_bytes_max: Option<u64>,
-    /// Results of recovery masters that came before that.
+    /// Results of recovery masters that came before the lease was over.
     pub(crate) early: Vec<(Peer, Header, Recovered)>,
     /// Tablets of `none` tables may still name the dead server.
     retake: bool,
-    /// Whether it is over must be looked at.
+    /// Whether the recovery is over has to be looked at.
     pub(crate) check_done: bool,
     pub(crate) wake: Instant,
 }
 
-/// What one backup was asked.
+/// The question to one backup, and its answer.
 #[derive(Debug)]
 struct Ask {
     retry: Retry,
     pending: bool,
-    /// It has answered once, so it refuses the dead server.
+    /// The backup has answered once, so it refuses the dead server.
     fenced: bool,
     answer: Option<Vec<ReplicaReport>>,
 }
@@ -109,7 +112,7 @@ impl Recovery {
         }
     }
 
-    /// Something of it went live: there was room.
+    /// Something of this recovery went live, so there was room.
     pub(crate) fn found_room(&mut self) {
         self.fruitless = 0;
         self.partition_bytes_max = None;
@@ -120,24 +123,25 @@ impl Recovery {
         self.list_version > 0 && self.asks.values().all(|a| a.fenced)
     }
 
-    /// Whether the dead server answers no reads any more: its log is proven, so backups without which it could not have
-    /// the lease refuse it, and what they and the coordinator had granted is over (docs/protocols/read-leases.md).
+    /// Whether the dead server answers no reads any more. Its log is proven, so backups without which it could not have
+    /// the lease refuse it; and everything that they and the coordinator had granted is over
+    /// (docs/protocols/read-leases.md).
     pub fn is_lease_over(&self, now: Instant) -> bool {
         self.lease_over || (self.proof.is_some() && (now >= self.lease_until || planted(Defect::OpenedEarly)))
     }
 
-    /// Whether its log can be replayed, and nobody is waited for who might tell of more.
+    /// Whether the log can be replayed, and no backup is waited for that might tell of more.
     pub(crate) fn is_proven(&self, now: Instant, config: &crate::CoordinatorConfig) -> bool {
         let patient = self.complete_since.map(|since| since + config.ask_wait);
         patient.is_some_and(|until| until <= now || self.all_answered())
     }
 
-    /// Whether something of its log is at nobody who is there.
+    /// Whether some part of the log is at no backup that is there.
     pub(crate) fn is_lacking(&self) -> bool {
         !self.missing.is_empty() && !self.changed && self.all_answered()
     }
 
-    /// Whether what is known of its log is what everybody in the list of this version has told.
+    /// Whether the log is known as every backup in the list of this version has told it.
     pub(crate) fn is_of(&self, list_version: u64) -> bool {
         self.list_version == list_version && !self.changed && self.all_answered()
     }
@@ -146,7 +150,7 @@ impl Recovery {
         self.asks.values().all(|a| a.answer.is_some())
     }
 
-    /// What was reported is not to be relied on any more: everybody is asked anew.
+    /// The reports cannot be relied on any more, so all backups are asked anew.
     pub(crate) fn ask_anew(&mut self, config: &crate::CoordinatorConfig) {
         for ask in self.asks.values_mut() {
             ask.pending = true;
@@ -159,7 +163,7 @@ impl Recovery {
         self.wake = Instant::ZERO;
     }
 
-    /// What counts as evidence has changed, and the dead server may have been granted a lease until then.
+    /// The evidence has changed, and the dead server may have been granted a lease until `lease_until`.
     pub(crate) fn look_anew(&mut self, lease_until: Instant) {
         self.lease_until = self.lease_until.max(lease_until);
         self.changed = true;
@@ -167,7 +171,7 @@ impl Recovery {
         self.wake = Instant::ZERO;
     }
 
-    /// The division no longer fits; what is left is divided anew.
+    /// The division no longer fits, so the rest is divided anew.
     pub(crate) fn plan_anew(&mut self) {
         self.plan = None;
         self.changed = true;
@@ -235,7 +239,7 @@ impl Coordinator {
         self.recovery_wake = wake.min(self.room_wake());
     }
 
-    /// `true`: it is over.
+    /// `true`: the recovery is over.
     fn advance_recovery(
         &mut self,
         now: Instant,
@@ -248,7 +252,7 @@ impl Coordinator {
         if record.done {
             return self.advance_kept(now, id, crashed, recovery);
         }
-        // Nothing was ever published before.
+        // Nothing was ever published before the lease was over.
         recovery.lease_over |= recovery.is_lease_over(now) || !record.published.is_empty();
         self.ask_backups(now, id, crashed, recovery);
         let patient = recovery.begun + self.config.ask_wait;
@@ -267,7 +271,7 @@ impl Coordinator {
         if recovery.lease_over {
             self.note_step(now, id, |steps| &mut steps.lease_over);
         }
-        // Who owned no such table can answer nothing about one.
+        // A server that owned no table without replicas can answer nothing about one.
         let may_retake = recovery.lease_over || !self.has_unreplicated(crashed);
         if heard && recovery.retake && self.start_check.is_none() && may_retake {
             recovery.retake = !self.retake_unreplicated(now, crashed);
@@ -362,7 +366,7 @@ impl Coordinator {
                 Ok(fenced) => fenced,
                 Err(_) => return,
             },
-            // Its replicas are lost for good; just before, it may still have granted.
+            // The backup's replicas are lost for good. Just before that, it may still have granted a lease.
             Status::DeviceFailed => Fenced { lease_millis: millis(READ_LEASE), ..Fenced::default() },
             _ => return,
         };
@@ -429,7 +433,7 @@ impl Coordinator {
                     plan.refresh(proof.clone());
                 }
                 recovery.proof = Some(proof);
-                // Drops may have waited for it.
+                // Drops may have waited for this proof.
                 self.progress.wake = Instant::ZERO;
             }
             Err(missing) => {
@@ -526,13 +530,14 @@ impl Coordinator {
         recovery.plan = Some(plan);
     }
 
-    /// The bounds of partitions of a log of so many live bytes; `most`: what one is to have at most.
+    /// The bounds of partitions of a log of this many live bytes; `most`: the most that one partition is to have.
     pub(crate) fn bounds(&self, weight: u64, most: Option<u64>) -> Bounds {
         let masters = self.state.all_up().filter(|s| s.entry.master).count() as u64;
-        // As many masters as there are share the work, but for scraps. Parts do not come out even, least of all between
-        // slots: a sixteenth is room for that.
+        // All masters that are up share the work, but none works on scraps. Parts do not come out even, least of all
+        // between slots: a sixteenth is room for that.
         let share = weight.div_ceil(masters.max(1));
-        // Where some have more room than others they get more, see `room`: two parts for each, then.
+        // If some masters have more room than others they get more (see `room`). Then there are two parts for each
+        // master.
         let share = if self.uneven_masters(share).is_some() { share.div_ceil(2) } else { share };
         let share = share.saturating_mul(17) / 16;
         let share = share.saturating_add(u64::from(self.config.segment_bytes));
@@ -545,7 +550,7 @@ impl Coordinator {
         }
     }
 
-    /// The tablets that are still the dead server's, with what its heads told of their weight.
+    /// The tablets that are still the dead server's, with the weight that its heads told.
     pub(crate) fn dead_tablets(&self, crashed: ServerId, proof: &Proof) -> Vec<DeadTablet> {
         let mut tablets = Vec::new();
         let kept = self.state.tables.values().filter(|t| !t.dropping && t.options.replicas > 0);
@@ -581,7 +586,7 @@ impl Coordinator {
         tablets
     }
 
-    /// A head without statistics: the stream's segments are taken for full and spread evenly over its tablets.
+    /// A head without statistics: the stream's segments are taken as full, and spread evenly over its tablets.
     fn estimate(&self, stream: &StreamProof, tablets: &mut [DeadTablet]) {
         let here = |t: &DeadTablet| (t.range.shard, t.range.stream) == (stream.shard, stream.stream);
         let count = tablets.iter().filter(|t| here(t)).count().max(1) as u64;
@@ -632,7 +637,7 @@ impl Coordinator {
     }
 }
 
-/// Milliseconds of waiting after so many failures.
+/// The time to wait after this many failures.
 pub(crate) fn pause(config: &crate::CoordinatorConfig, failures: u32) -> Duration {
     let doubled = config.repeat_interval.saturating_mul(1 << failures.min(6));
     debug_assert!(millis(doubled) > 0);

@@ -1,8 +1,8 @@
 //! Answers that only the coordinator in charge may give: they wait until the store has confirmed its term.
 //!
-//! Such an answer is good for a while after it was given, so one from a deposed coordinator could contradict its
-//! successor. The store is asked for the term after the request has come; if the term is still the own one, the successor
-//! starts later, and takes into account what was answered.
+//! Such an answer is good for a while after it was given, so an answer of a deposed coordinator could contradict its
+//! successor. The store is asked for the term after the request has come. If the term is still this coordinator's own,
+//! the successor starts later, and takes into account what was answered.
 //!
 //! Invariants:
 //! - at most one question to the store is under way; requests that come meanwhile wait for the next one;
@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 pub(crate) enum Answer {
     ReadLease,
-    /// As things stood when the request came.
+    /// The answer as things stood when the request came.
     Leases(LeasesChecked),
 }
 
@@ -48,7 +48,7 @@ impl Coordinator {
         }
     }
 
-    /// The store has told what it has as the term.
+    /// The store has told which term it has.
     pub(crate) fn on_term_confirmed(
         &mut self,
         now: Instant,

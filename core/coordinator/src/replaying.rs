@@ -1,8 +1,8 @@
-//! Recovery masters at work: who replays which partition, and what happens when one fails.
+//! Recovery masters at work: which master replays which partition, and what happens when one fails.
 //!
-//! A partition waits, runs at one master, or is live. It is given to the least busy master that has not failed it, or,
-//! where some have more room than others, to whoever has most of it left; every turn has its own attempt number, and only
-//! the present one can be published.
+//! A partition waits, runs at one master, or is live. It is given to the least busy master that has not failed it.
+//! Where some masters have more room than others, it is given to the one that has most of it left. Every turn has its
+//! own attempt number, and only the present turn can be published.
 //!
 //! Protocol: docs/protocols/recovery.md, 5 and "Failures". Catalogue: F4, F6.
 
@@ -26,38 +26,40 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the rest of a large division's masters wait to be told when much waits for the store already.
+/// How long the rest of a large division's masters wait to be told, when much waits for the store already.
 const CROWDED_PAUSE: Duration = Duration::from_millis(2);
-/// What masters are told in one turn, so that the first ones begin while others are told: some milliseconds' worth.
+/// The most bytes that masters are told in one turn, so that the first ones begin while others are told: some
+/// milliseconds' worth.
 const PORTION_BYTES: usize = 4 << 20;
-/// Sources for each segment: as many as there are, or fewer, so that a log of very many segments fits a message.
+/// The sources that are told for each segment: all of them, or fewer, so that a log of very many segments fits a
+/// message.
 const SOURCE_COUNTS: [usize; 3] = [u8::MAX as usize, 2, 1];
-/// A message without what is common to all, with some room.
+/// The size of a message without the part that is common to all, with some room.
 const OWN_BYTES: usize = 256;
-/// A master that has accepted a partition is told again now and then, in case it has forgotten.
+/// A master that has accepted a partition is told again at this interval, in case it has forgotten.
 const REMIND_INTERVAL: Duration = Duration::from_secs(5);
 
-/// One division of what was a dead server's when it was made.
+/// One division of the tablets that were a dead server's when it was made.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub id: RecoveryId,
     pub ranges: Vec<PartitionRange>,
-    /// What is replayed; its sources are refreshed as backups come and go.
+    /// The log that is replayed; its sources are refreshed as backups come and go.
     proof: Proof,
-    /// Other logs that parts of it are to be recovered from as well.
+    /// Other logs from which parts of the division are to be recovered as well.
     pub earlier: Vec<EarlierPlan>,
     pub partitions: Vec<Partition>,
-    /// What a partition has about, in bytes of log.
+    /// About how many bytes of log one partition has.
     partition_bytes: u64,
     common: Option<Common>,
 }
 
-/// What masters are told of ranges and segments, encoded: the same for all partitions in the same streams, as long as the
-/// server list is the same.
+/// The ranges and segments that masters are told, encoded. They are the same for all partitions in the same streams, as
+/// long as the server list is the same.
 #[derive(Debug)]
 struct Common {
     list_version: u64,
-    /// None: with a single source for each segment it is larger than a message may be.
+    /// None: even with a single source for each segment it is larger than a message may be.
     of_streams: BTreeMap<Streams, Option<Arc<[u8]>>>,
 }
 
@@ -66,26 +68,26 @@ type Streams = BTreeSet<(ShardId, StreamId)>;
 #[derive(Debug)]
 pub(crate) struct Partition {
     pub state: Replay,
-    /// Of the present or last turn.
+    /// The number of the present or last turn.
     pub attempt: u32,
     failures: u32,
     pub not_before: Instant,
-    /// Masters that failed it.
+    /// Masters that failed this partition.
     avoid: BTreeSet<ServerId>,
-    /// Masters that had no room for it since the log was divided.
+    /// Masters that had no room for this partition since the log was divided.
     pub lacked_room: BTreeSet<ServerId>,
 }
 
-/// What a master has to do.
+/// The work that a master has.
 #[derive(Clone, Copy, Debug, Default)]
 struct Work {
-    /// Memory that it has left, where that is what counts.
+    /// Memory that the master has left, where that is what counts.
     left: u64,
-    /// That it replays now, of all recoveries.
+    /// Partitions that the master replays now, of all recoveries.
     partitions: u32,
-    /// And of the one in question.
+    /// Partitions that the master replays now, of the recovery in question.
     of_this: u32,
-    /// That it has.
+    /// Tablets that the master has.
     tablets: u32,
 }
 
@@ -97,7 +99,7 @@ pub(crate) enum Replay {
 }
 
 impl Plan {
-    /// The ranges have so many bytes of log together.
+    /// `bytes`: the bytes of log that all ranges have together.
     pub fn new(
         id: RecoveryId,
         ranges: Vec<PartitionRange>,
@@ -123,7 +125,7 @@ impl Plan {
         &self.proof
     }
 
-    /// The same is to be replayed from other sources.
+    /// The same bytes are to be replayed from other sources.
     pub fn refresh(&mut self, proof: Proof) {
         self.proof = proof;
         self.common = None;
@@ -138,12 +140,12 @@ impl Plan {
         self.partition_bytes
     }
 
-    /// Whether some master is at work on it.
+    /// Whether some master is at work on this division.
     pub fn is_running(&self) -> bool {
         self.partitions.iter().any(|partition| matches!(partition.state, Replay::Running { .. }))
     }
 
-    /// Whether all of it is live.
+    /// Whether all partitions are live.
     pub fn is_live(&self) -> bool {
         self.partitions.iter().all(|partition| matches!(partition.state, Replay::Live))
     }
@@ -155,7 +157,7 @@ impl Plan {
         self.ranges.iter().any(|r| r.table == table && pending(r.partition))
     }
 
-    /// What a partition's message has in common with others. None: it is too large.
+    /// The part of a partition's message that it has in common with others. None: it is too large.
     fn common_part(&mut self, coordinator: &Coordinator, partition: u32) -> Option<Arc<[u8]>> {
         let streams: Streams = self.ranges_of(partition).map(|r| (r.shard, r.stream)).collect();
         let list_version = coordinator.state.meta.list_version;
@@ -174,7 +176,7 @@ impl Plan {
         made
     }
 
-    /// What a partition's message has of its own; ranges and streams are the common part.
+    /// The part of a partition's message that is its own; ranges and streams are in the common part.
     fn own_part(&self, coordinator: &Coordinator, crashed: ServerId, partition: u32) -> Recover {
         Recover {
             recovery: self.id,
@@ -201,30 +203,30 @@ impl Plan {
         here(&self.ranges, &self.proof) || self.earlier.iter().any(|log| here(&log.ranges, &log.proof))
     }
 
-    /// Of its own log, and of those that parts of it are recovered from as well.
+    /// The proofs of the dead owner's log, and of those from which parts are to be recovered as well.
     fn proofs(&self) -> impl Iterator<Item = &Proof> {
         [&self.proof].into_iter().chain(self.earlier.iter().map(|earlier| &earlier.proof))
     }
 
-    /// New keys start from here: it is above every version whose key has left one of these logs.
+    /// The version at which new keys start: it is above every version whose key has left one of these logs.
     pub fn safe_version(&self) -> Version {
         self.proofs().map(|proof| proof.safe_version).max().unwrap_or_default()
     }
 
-    /// Whether a partition goes live before it is replicated: the dead logs that it is recovered from are its durable copy
-    /// until then. Only a partition with a piece that would note too many of them has to be on devices first. Small tablets
-    /// of many dead servers may be in one partition, so logs are counted for each piece.
+    /// Whether a partition goes live before it is replicated. Until then the dead logs that it is recovered from are
+    /// its durable copy. Only a partition with a piece that would note too many logs has to be on devices first. One
+    /// partition may have small tablets of many dead servers, so logs are counted for each piece.
     pub fn is_early(&self, partition: u32) -> bool {
         let mut counts: BTreeMap<(TableId, KeyHash), usize> = BTreeMap::new();
         let here = self.earlier.iter().flat_map(|earlier| &earlier.ranges);
         for range in here.filter(|range| range.partition == partition) {
             *counts.entry((range.table, range.first)).or_default() += 1;
         }
-        // The log of the dead owner comes to them.
+        // The log of the dead owner is added to these.
         counts.into_values().all(|earlier| earlier + 1 < PIECE_LOGS_MAX)
     }
 
-    /// What a partition is recovered from as well, with so many sources for each segment.
+    /// The other logs that a partition is recovered from, with this many sources for each segment.
     fn earlier_logs(&self, coordinator: &Coordinator, partition: u32, sources: usize) -> Vec<EarlierLog> {
         let here = self.earlier.iter().filter(|e| e.ranges.iter().any(|r| r.partition == partition));
         let told = here.map(|EarlierPlan { id, crashed, ranges, proof }| {
@@ -240,7 +242,8 @@ impl Plan {
         told.collect()
     }
 
-    /// What this recovery itself demands of versions: after a loss nothing that the dead server may have handed out.
+    /// The version floor that this recovery itself demands: after a loss no version that the dead server may have
+    /// handed out is given again.
     pub fn loss_floor(&self, coordinator: &Coordinator, crashed: ServerId) -> Version {
         let ceiling = |server: ServerId| coordinator.state.servers.get(&server).map(|s| s.ceiling);
         let own = [(crashed, &self.proof)].into_iter();
@@ -249,7 +252,7 @@ impl Plan {
         lost.filter_map(|(server, _)| ceiling(server)).max().unwrap_or_default()
     }
 
-    /// The loss floor, and the floors of earlier losses that the tablets of the partition carry with them.
+    /// The loss floor, or a higher floor of an earlier loss that a tablet of the partition carries with it.
     fn version_floor(&self, coordinator: &Coordinator, crashed: ServerId, partition: u32) -> Version {
         let carried = |range: &PartitionRange| {
             let table = coordinator.state.tables.get(&range.table)?;
@@ -260,7 +263,7 @@ impl Plan {
     }
 }
 
-/// What masters are told of some streams of a log, with so many sources for each segment.
+/// The segments of some streams of a log as masters are told them, with this many sources for each segment.
 fn told_streams(
     coordinator: &Coordinator,
     proof: &Proof,
@@ -289,13 +292,14 @@ fn told_streams(
 }
 
 impl Work {
-    /// One partition more, of so many bytes.
+    /// Adds one partition of this recovery, of this many bytes.
     fn take(&mut self, bytes: u64) {
         self.take_beside(bytes);
         self.of_this += 1;
     }
 
-    /// The same of another recovery. What is written of it already may be missing twice in what is left.
+    /// Adds one partition of another recovery. The memory for what is written of it already may be missing twice in
+    /// `left`.
     fn take_beside(&mut self, bytes: u64) {
         self.left = self.left.saturating_sub(bytes);
         self.partitions += 1;
@@ -326,7 +330,7 @@ impl Partition {
 }
 
 impl Coordinator {
-    /// Gives waiting partitions to masters, and repeats what was not answered.
+    /// Gives waiting partitions to masters, and repeats messages that were not answered.
     pub(crate) fn replay(&mut self, now: Instant, id: RecoveryId, recovery: &mut Recovery, may_assign: bool) {
         let Some(crashed) = self.state.recoveries.get(&id).map(|r| r.crashed) else { return };
         let Some(mut plan) = recovery.plan.take() else { return };
@@ -377,7 +381,7 @@ impl Coordinator {
     fn assign(&mut self, now: Instant, id: RecoveryId, plan: &mut Plan, recovery: &mut Recovery) {
         let (plan_id, bytes) = (plan.id, plan.partition_bytes);
         let (mut masters, most) = self.work(plan);
-        // See `room`.
+        // See `room`: while memory is scarce, one partition is begun at a time.
         let is_narrow = self.rooms.is_scarce();
         let mut is_running = plan.is_running();
         let waiting = (0..).zip(&mut plan.partitions).filter(|(_, p)| matches!(p.state, Replay::Waiting));
@@ -398,14 +402,14 @@ impl Coordinator {
         }
     }
 
-    /// What each master has to do, and what it may have at most to be given one more partition.
+    /// The work that each master has, and the work below which a master may be given one more partition.
     fn work(&self, plan: &Plan) -> (BTreeMap<ServerId, Work>, Work) {
         let tablets = self.state.tablets_by_master();
         let (count, master_count) = (plan.partitions.len() as u64, tablets.len().max(1) as u64);
         let left = self.uneven_masters((plan.partition_bytes * count).div_ceil(master_count));
         let most = Work {
             partitions: self.config.partitions_per_master,
-            // Nobody takes over more than twice as much as if all took the same.
+            // No master takes over more than twice as much as if all took the same.
             of_this: left.as_ref().map_or(u32::MAX, |_| (2 * count / master_count).max(1) as u32),
             ..Work::default()
         };
@@ -427,7 +431,7 @@ impl Coordinator {
         (masters, most)
     }
 
-    /// About how many bytes it was. None: it is too large to be sent at all.
+    /// Sends `Recover`, and tells about how many bytes it had. None: the message is too large to be sent at all.
     fn send_recover(
         &mut self,
         now: Instant,
@@ -504,7 +508,7 @@ impl Coordinator {
         self.wake_recoveries();
     }
 
-    /// A master has died: what it replayed goes elsewhere.
+    /// A master has died, so the partitions that it replayed go elsewhere.
     pub(crate) fn take_partitions_from(&mut self, dead: ServerId) {
         let mut failed = Vec::new();
         for (id, recovery) in &self.recoveries {
@@ -545,7 +549,7 @@ mod tests {
         }
     }
 
-    /// One partition of one tablet of each table, each of which was recovered from these dead servers before.
+    /// One partition with one tablet of each table; each tablet was recovered from these dead servers before.
     fn plan(tables: &[&[u64]]) -> Plan {
         let mut earlier: BTreeMap<u64, EarlierPlan> = BTreeMap::new();
         for (table, logs) in (1..).zip(tables) {
@@ -572,7 +576,7 @@ mod tests {
     #[test]
     fn a_piece_is_recovered_from_so_many_logs_at_the_most() {
         let logs: Vec<u64> = (1..PIECE_LOGS_MAX as u64).collect();
-        // The dead owner's log comes to them, and the next owner's when it dies.
+        // The dead owner's log is added to them, and the next owner's log when that owner dies.
         assert!(plan(&[&logs[1..]]).is_early(0));
         assert!(!plan(&[&logs]).is_early(0));
         assert!(!plan(&[&logs[1..], &logs]).is_early(0), "whichever of its pieces");

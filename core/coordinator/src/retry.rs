@@ -1,10 +1,10 @@
-//! When to say again what has not been answered.
+//! When to repeat a message that has not been answered.
 
 use crate::CoordinatorConfig;
 use ramhold_base::Instant;
 use std::time::Duration;
 
-/// One message that is repeated with growing pauses. The first is due at once.
+/// One message that is repeated with growing pauses. It is first due at once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retry {
     next: Instant,
@@ -16,7 +16,7 @@ impl Retry {
         Retry { next: Instant::ZERO, wait: config.repeat_interval }
     }
 
-    /// Whether to send now; then the next time is `wait` away and the wait doubles.
+    /// Whether to send the message now. If so, it is due again after `wait`, and `wait` doubles up to the maximum.
     pub fn take(&mut self, now: Instant, config: &CoordinatorConfig) -> bool {
         if self.next > now {
             return false;

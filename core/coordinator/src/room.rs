@@ -1,16 +1,17 @@
 //! Which recoveries may be replayed side by side: as many as memory suffices for, and always one.
 //!
-//! A recovered partition is live when it is in the memory of its new owner, whatever room backups have for its replicas. So
-//! a recovery needs memory alone, and must be admitted before it is divided: at once when no other recovery is at work, else
-//! when what all of them need fits into the memory that the servers have told of. That figure errs towards too little: what
-//! recoveries at work have taken in already is counted as memory that they still need.
+//! A recovered partition is live when it is in the memory of its new owner, whatever room backups have for its
+//! replicas. So a recovery needs memory alone. It must be admitted before it is divided: at once if no other recovery
+//! is at work, otherwise when the needs of all of them fit into the memory that the servers have told of. This estimate
+//! errs towards waiting: memory that recoveries at work have already filled still counts as needed.
 //!
 //! Invariants:
-//! - of the recoveries that lack nothing else at least one is admitted, the oldest of those that wait first;
-//! - when a recovery master had no room after all, all but the oldest lose their admission, and of that one partition is
-//!   begun at a time: what is published stays, and cleaning makes room.
+//! - of the recoveries that lack nothing else, at least one is admitted, and those that wait are admitted oldest first;
+//! - if a recovery master had no room after all, all recoveries but the oldest lose their admission, and one partition
+//!   of the oldest is begun at a time; published partitions stay, and cleaning makes room.
 //!
-//! Not here: frames for the replicas of what is live (recovery masters), and taking back what does not fit (they, too).
+//! Not here: frames for the replicas of live partitions, and taking back partitions that do not fit (both: recovery
+//! masters).
 //! Nothing of this is stored.
 //! Protocol: docs/protocols/recovery.md, "When memory is short". Catalogue: F7.
 
@@ -26,34 +27,37 @@ use ramhold_wire::recovery::{Room, RoomReport};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// How often servers are asked again while a recovery waits for room.
+/// How often servers are asked again while a recovery waits for room, or a dead log is kept.
 const ASK_INTERVAL: Duration = Duration::from_millis(500);
-/// Of more masters each takes over so little that it does not matter how much it has.
+/// With more masters than this, each takes over so little that it does not matter how much memory it has.
 const LEVELLED_MASTERS_MAX: usize = 64;
-/// A master that takes over two even shares in four partitions fills so many segments in part, and begins as many heads.
+/// A master that takes over two even shares in four partitions fills this many segments in part, and begins as many
+/// heads.
 const LEVELLED_SEGMENTS: u64 = 8;
-/// How long a partition is left alone that found no room: what it had taken has to be free again.
+/// How long a partition that found no room is left alone: the memory that it had taken has to be free again.
 const NO_ROOM_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long a recovery that found no room, though nothing else was at work, leaves it to others: until everybody has told of
-/// what it gave back, and those who wait have looked at it; twice as long each time, up to three times.
+/// How long a recovery that found no room, though nothing else was at work, leaves its turn to others. In that time all
+/// servers have told what it gave back, and the waiting recoveries have looked at that. The time doubles with each
+/// turn, up to three times.
 const OTHERS_TURN: Duration = Duration::from_secs(2);
 
-/// Partitions for which nobody has room are made smaller, down to so small a part of a segment.
+/// Partitions for which no master has room are made smaller, down to this part of a segment.
 const SEGMENT_PARTS_MAX: u64 = 64;
 
 #[derive(Debug, Default)]
 pub(crate) struct Rooms {
     reports: BTreeMap<ServerId, RoomReport>,
     ask_at: Instant,
-    /// Who was asked last and has not told.
+    /// Servers that were asked last and have not told.
     asked: BTreeSet<ServerId>,
-    /// Since when some servers have no free frame and too few have one for the replicas of one more segment, or there are
-    /// not enough for the oldest log whose partitions are replicated.
+    /// Since when frames are short. Either some servers have no free frame, and too few have one for the replicas of
+    /// one more segment; or there are not enough frames for the oldest log whose partitions are to be replicated.
     pub(crate) frames_short_since: Option<Instant>,
-    /// While frames are short.
+    /// The master that has its turn alone while frames are short.
     pub(crate) alone: Option<Alone>,
-    /// What fits was judged wrongly: until a recovery is over one at a time is admitted, and one partition of it begun.
+    /// The need was judged wrongly. Until a dead log is let go, recoveries are admitted one at a time, and one
+    /// partition is begun at a time.
     is_scarce: bool,
 }
 
@@ -65,7 +69,7 @@ impl Rooms {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// It was not judged yet.
+    /// The recovery was not judged yet.
     #[default]
     None,
     Waiting(Need),
@@ -95,7 +99,7 @@ impl Recovery {
         matches!(self.admission, Admission::Waiting(_)) && !self.lacks_something()
     }
 
-    /// Whether it waits, and nothing of it is at work any more either.
+    /// Whether it waits, and no master is at work on it any more either.
     pub fn is_held_up(&self) -> bool {
         self.is_waiting() && !self.plan.as_ref().is_some_and(Plan::is_running)
     }
@@ -105,15 +109,16 @@ impl Recovery {
         self.admission == Admission::Admitted && !self.lacks_something()
     }
 
-    /// Whether something is missing when all have answered. While they are asked, after a partition has failed say, it keeps
-    /// its place: two that fail in turns for want of room would else let each other in for ever.
+    /// Whether some part is missing when all backups have answered. While they are being asked, for example after a
+    /// partition has failed, the recovery keeps its place. Otherwise two recoveries that fail in turns for want of room
+    /// would let each other in for ever.
     fn lacks_something(&self) -> bool {
         !self.missing.is_empty() && self.all_answered()
     }
 }
 
 impl Coordinator {
-    /// Asks every server for its room while recoveries are open, or logs kept.
+    /// Asks every server for its room while recoveries are open or logs are kept.
     pub(crate) fn ask_for_room(&mut self, now: Instant) {
         if !self.is_asking_for_room() {
             self.rooms = Rooms { is_scarce: self.rooms.is_scarce, ..Rooms::default() };
@@ -129,7 +134,7 @@ impl Coordinator {
         let servers: Vec<ServerId> = self.state.all_up().map(|s| s.entry.id).collect();
         self.rooms.reports.retain(|server, _| servers.contains(server));
         if !std::mem::replace(&mut self.rooms.asked, servers.iter().copied().collect()).is_empty() {
-            // Not all have told; those who wait look at what there is.
+            // Not all servers have told; the waiting recoveries look at what is known.
             self.wake_waiting();
         }
         for server in servers {
@@ -138,12 +143,12 @@ impl Coordinator {
         }
     }
 
-    /// Segments of what was recovered at a server that are in its memory alone, as it has told.
+    /// The segments recovered at a server that are in its memory alone, as the server has told.
     pub(crate) fn lone_segments_of(&self, server: ServerId) -> Option<u64> {
         self.rooms.reports.get(&server).map(|report| report.lone_segments)
     }
 
-    /// Free frames that a server has told of.
+    /// The free frames that a server has told of.
     pub(crate) fn frames_of(&self, server: ServerId) -> Option<u64> {
         self.rooms.reports.get(&server).map(|report| report.frames)
     }
@@ -156,11 +161,12 @@ impl Coordinator {
         self.state.all_up().filter(|server| server.entry.master)
     }
 
-    /// What each master has free, if all have told and one has more than another by half of its share of what is to be
-    /// recovered. Those who have most then take over most: shared out evenly after each death, the data of a few servers
-    /// would come to lie with those that have lived longest, and what one of them holds decides how long its recovery
-    /// takes. Of many masters each takes so little that it does not matter. When several are recovered at once, more than
-    /// enough room for all of them is asked for, and more masters than dead: else their need of room is what counts.
+    /// The free memory of each master, if all masters have told, and one has more than another by over half of its
+    /// share of what is to be recovered. Then the masters with most memory take over most. If everything were shared
+    /// out evenly after each death, the data of a few servers would come to lie with those that have lived longest; and
+    /// the amount that one of these holds decides how long its recovery takes. With many masters each takes so little
+    /// that it does not matter. If several servers are recovered at once, there must be more than enough room for all
+    /// of them, and at least twice as many masters as dead servers; otherwise their need of room is what counts.
     pub(crate) fn uneven_masters(&self, share: u64) -> Option<BTreeMap<ServerId, u64>> {
         let told = |server: &ServerRecord| {
             let id = server.entry.id;
@@ -172,7 +178,8 @@ impl Coordinator {
         (is_uneven && self.has_plenty(share, free.len() as u64)).then_some(free)
     }
 
-    /// Whether it is one recovery alone, or there is twice the room that so many like this one take in small partitions.
+    /// Whether there is one recovery alone, or twice the room that all open recoveries would take in small partitions
+    /// if each were like this one.
     fn has_plenty(&self, share: u64, masters: u64) -> bool {
         let open = self.state.recoveries.values().filter(|record| !record.done).count() as u64;
         if open <= 1 {
@@ -192,7 +199,7 @@ impl Coordinator {
             && segments.saturating_mul(u64::from(replicas)).saturating_mul(all) <= frames
     }
 
-    /// When that is due again.
+    /// When servers are to be asked for room again.
     pub(crate) fn room_wake(&self) -> Instant {
         let is_waited_for = self.has_kept() || self.recoveries.values().any(Recovery::is_waiting);
         if is_waited_for { self.rooms.ask_at } else { Instant::FAR }
@@ -220,7 +227,7 @@ impl Coordinator {
         self.rooms.frames_short_since = is_short.then_some(since);
     }
 
-    /// A recovery is over: its replicas will be freed.
+    /// A dead log is let go, so its replicas will be freed.
     pub(crate) fn room_may_be_free(&mut self) {
         self.rooms.is_scarce = false;
         self.wake_waiting();
@@ -233,7 +240,7 @@ impl Coordinator {
         }
     }
 
-    /// Whether a recovery that lacks nothing else may be divided and replayed; it is not among `recoveries` just now.
+    /// Whether a recovery that lacks nothing else may be divided and replayed. It is not among `recoveries` just now.
     pub(crate) fn admit(&mut self, now: Instant, id: RecoveryId, recovery: &mut Recovery) -> bool {
         if recovery.admission == Admission::Admitted {
             return true;
@@ -244,7 +251,7 @@ impl Coordinator {
         let may_try_alone =
             || now >= recovery.leaves_to_others_until && !self.recoveries.values().any(Recovery::is_at_work);
         let is_admitted = if self.rooms.is_scarce {
-            // While the oldest leaves it to others, who fits as a whole goes first: it will be over.
+            // While the oldest leaves its turn to others, a recovery that fits as a whole goes first: it will be over.
             may_try_alone() && (is_first || self.has_room(id, proof))
         } else {
             is_first && (self.has_room(id, proof) || may_try_alone())
@@ -266,7 +273,7 @@ impl Coordinator {
         false
     }
 
-    /// Whether what a recovery needs fits besides all that is at work.
+    /// Whether the need of a recovery fits beside the needs of all that are at work.
     fn has_room(&self, id: RecoveryId, proof: &Proof) -> bool {
         let at_work = self.recoveries.iter().filter(|(_, other)| other.is_at_work());
         let others = at_work.filter_map(|(id, other)| Some((*id, other.proof.as_ref()?)));
@@ -276,7 +283,7 @@ impl Coordinator {
         needed <= told.map(|report| report.log_bytes).fold(0, u64::saturating_add)
     }
 
-    /// Memory that a recovery still has to take in; none: nothing.
+    /// The memory that a recovery has still to take in; none: nothing is left.
     fn need_of(&self, id: RecoveryId, proof: &Proof) -> Option<Need> {
         let crashed = self.state.recoveries.get(&id)?.crashed;
         let tablets = self.dead_tablets(crashed, proof);
@@ -284,8 +291,8 @@ impl Coordinator {
         bytes.reduce(u64::saturating_add).map(|bytes| Need { bytes })
     }
 
-    /// No master that is up had memory for a partition: what is left of its log is divided into parts half as large, as far
-    /// as it can be.
+    /// No master that is up had memory for a partition. The rest of its log is divided into parts half as large, as far
+    /// as that is possible.
     fn divide_finer(&mut self, id: RecoveryId) {
         let least = u64::from(self.config.segment_bytes) / SEGMENT_PARTS_MAX;
         let Some(recovery) = self.recoveries.get_mut(&id) else { return };
@@ -299,8 +306,8 @@ impl Coordinator {
         self.outbox.report(Level::Debug, "mark:recovery_divided_finer");
     }
 
-    /// A recovery master had no room for a partition after all. If it was the only one at work it lets others try: one that
-    /// needs less, or frees what others need.
+    /// A recovery master had no room for a partition after all. If its recovery was the only one at work, that recovery
+    /// lets others try: one of them may need less, or free memory that others need.
     pub(crate) fn on_no_room(&mut self, now: Instant, id: RecoveryId, partition: u32, server: ServerId) {
         let masters: BTreeSet<ServerId> = self.masters().map(|master| master.entry.id).collect();
         let plan = self.recoveries.get_mut(&id).and_then(|recovery| recovery.plan.as_mut());
@@ -311,7 +318,7 @@ impl Coordinator {
             fits_nobody = masters.is_subset(&partition.lacked_room);
         }
         self.rooms.is_scarce = true;
-        // Frames that are short are no matter of size.
+        // If frames are short, smaller parts do not help.
         if fits_nobody && self.rooms.frames_short_since.is_none() {
             self.divide_finer(id);
         }

@@ -1,6 +1,7 @@
-//! Everything that can be seen of a coordinator at a moment, for whoever watches it from another thread.
+//! A snapshot of everything that can be seen of a coordinator, for an observer in another thread.
 //!
-//! Plain numbers that are taken between two steps. Who wants names and reports asks for the status (status).
+//! The snapshot has plain numbers, taken between two steps. An observer that wants names and reports asks for the
+//! status (`status`).
 
 use crate::machine::Coordinator;
 use crate::status::phase;
@@ -11,34 +12,33 @@ use std::time::Duration;
 
 #[derive(Clone, Debug)]
 pub struct CoordinatorSeen {
-    /// Why it does not answer yet, or any more, in one word and one sentence; none: it does.
+    /// The reason why the coordinator does not answer yet, or any more, in one word and one sentence; none: it does.
     pub reason: Option<(&'static str, &'static str)>,
-    /// Why changes of the cluster wait although it answers.
+    /// The reason why changes of the cluster wait although the coordinator answers.
     pub degraded: Option<String>,
     pub uptime: Duration,
     pub cluster: ClusterId,
     pub term: Term,
     pub servers_up: u64,
-    /// Declared dead, and not yet recovered.
+    /// Servers that were declared dead and are not recovered yet.
     pub servers_crashed: u64,
-    /// Those that should be there.
+    /// Servers that should be there.
     pub servers_expected: u64,
-    /// Recovered, and not back.
+    /// Servers that are recovered and not back.
     pub servers_gone: u64,
-    /// The latest of them.
+    /// The latest of the servers that are gone.
     pub gone: Vec<GoneReport>,
     pub tables: u64,
     pub tablets: u64,
     pub tablets_recovering: u64,
     /// Recoveries that are not over, by phase: asking, incomplete, waiting for room, replaying.
     pub recoveries: [u64; 4],
-    /// Recoveries that are over and remembered; of the last of them when it ended, in milliseconds after the death was
-    /// noticed, and its bytes.
+    /// The last recovery that is over and remembered: the milliseconds from the verdict to its end, and its bytes.
     pub last_recovery: Option<(u64, u64)>,
-    /// Reports of losses that nobody has acknowledged.
+    /// Loss reports that nobody has acknowledged.
     pub losses: u64,
     pub warnings: u64,
-    /// Suspicions against servers that are up which were wrong.
+    /// The number of wrong suspicions against servers that are up.
     pub cleared: u64,
 }
 

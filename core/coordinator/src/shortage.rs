@@ -1,7 +1,7 @@
-//! Whether the servers that are up can keep so many replicas of a table.
+//! Whether the servers that are up can keep a given number of replicas of a table.
 //!
-//! Each master needs as many failure domains with a backup, its own not counted unless that is allowed. Tablets and
-//! recovered partitions go to any master, so the one that finds the fewest decides.
+//! Each master needs as many failure domains with a backup. Its own domain does not count unless that is allowed.
+//! Tablets and recovered partitions go to any master, so the master that finds the fewest domains decides.
 //!
 //! Not here: which backup gets a replica (placement). Catalogue: A1, D3.
 
@@ -10,11 +10,12 @@ use ramhold_wire::membership::ServerEntry;
 use ramhold_wire::shortage::{DomainLevel, Shortage};
 use std::collections::BTreeSet;
 
-/// Warnings about tables in one status.
+/// The most warnings about tables in one status.
 const WARNING_COUNT_MAX: usize = 16;
 
 impl Coordinator {
-    /// The failure domains missing for so many replicas; none while no master is up that could tell.
+    /// The shortage of failure domains for this many replicas; none if they suffice, or while no master is up that
+    /// could tell.
     pub(crate) fn shortage(&self, replicas: u8) -> Option<Shortage> {
         let up = self.places().into_iter().min()?;
         let backups = self.state.all_up().filter(|s| s.entry.backup).map(|s| &s.entry);
@@ -26,7 +27,7 @@ impl Coordinator {
         })
     }
 
-    /// Failure domains that could hold a replica, for each master that is up.
+    /// The number of failure domains that could hold a replica, for each master that is up.
     fn places(&self) -> Vec<u32> {
         let backups = self.state.all_up().filter(|s| s.entry.backup);
         let domains: BTreeSet<String> = backups.map(|s| failure_domain(&s.entry)).collect();
@@ -38,7 +39,7 @@ impl Coordinator {
         places.map(|places| u32::try_from(places).unwrap_or(u32::MAX)).collect()
     }
 
-    /// Tables whose replicas the servers that are up cannot keep.
+    /// Warns of tables whose replicas the servers that are up cannot keep.
     pub(crate) fn warn_of_shortages(&self, warnings: &mut Vec<String>) {
         let tables = self.state.tables.values().filter(|t| !t.dropping);
         let short = tables.filter_map(|table| Some((table, self.shortage(table.options.replicas)?)));

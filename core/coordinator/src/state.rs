@@ -1,11 +1,11 @@
-//! All that the coordinator must not forget, and its bytes in the store.
+//! Everything that the coordinator must not forget, and its bytes in the store.
 //!
-//! One record per key; a value is a format version and one CBOR item. The whole state is in memory; `encode` gives the
-//! record of a key as it is now, or nothing when it is to be removed.
+//! There is one record per key. A value is a format version and one CBOR item. The whole state is in memory. `encode`
+//! gives the present record of a key, or nothing if it is to be removed.
 //!
 //! Invariants:
 //! - a record that cannot be read in full, or is of a newer format, stops the start: nothing is loaded in part;
-//! - the tablets of a table are in order and cover all hashes, and joined ones may be joined;
+//! - the tablets of a table are in order and cover all hashes, and those that are joined may be joined;
 //! - ids are taken from `meta` and never given out twice.
 //!
 //! Format: docs/formats/store.md. Catalogue: G1, G3.
@@ -32,7 +32,7 @@ use std::fmt;
 pub const FORMAT: u8 = 1;
 /// The key whose version every commit is conditional on.
 pub const TERM_KEY: &str = "term";
-/// The key of the record that goes with every commit: which state this is, and which coordinators led to it.
+/// The key of the record that goes with every commit. It tells which state this is, and which coordinators led to it.
 pub const LINEAGE_KEY: &str = "lineage";
 
 #[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode)]
@@ -53,19 +53,20 @@ pub struct Meta {
     /// No cluster time above this has been told to anybody.
     #[n(6)]
     pub time_ceiling: ClusterTime,
-    /// Directories whose servers left the list, and when: their replicas may still be the only ones of a segment
-    /// whose master died before it could replace them. Bounded, newest last.
+    /// Directories whose servers left the list, and when. Their replicas may still be the only ones of a segment whose
+    /// master died before it could replace them. Bounded, newest last.
     #[n(7)]
     pub departed: Vec<Departed>,
     /// The last lease given out.
     #[n(8)]
     #[cbor(default)]
     pub leases: LeaseId,
-    /// Of all servers' indexes; 0: no server has enlisted since there is one.
+    /// The secret of all servers' indexes; 0: no server has enlisted since there is a secret.
     #[n(9)]
     #[cbor(default)]
     pub index_secret: u64,
-    /// How replicas were placed last: rings of copysets, 0: scattered. None: by a coordinator that did not note it.
+    /// How replicas were last placed: the number of rings of copysets; 0: scattered. None: the coordinator did not note
+    /// it.
     #[n(10)]
     #[cbor(default)]
     pub copyset_rings: Option<u8>,
@@ -75,10 +76,10 @@ pub struct Meta {
 pub struct Departed {
     #[n(0)]
     pub directory: DirectoryId,
-    /// When it left, or when the last server that was up heard of that.
+    /// When the directory left the list, or when the last server that was up heard of that.
     #[n(1)]
     pub at: ClusterTime,
-    /// The version of the server list that first was without it.
+    /// The first version of the server list without it.
     #[n(2)]
     #[cbor(default)]
     pub version: u64,
@@ -95,10 +96,10 @@ pub struct Departed {
 pub struct ServerRecord {
     #[n(0)]
     pub entry: ServerEntry,
-    /// Of its `Enlist`.
+    /// The token of its `Enlist`.
     #[n(1)]
     pub token: u64,
-    /// No version above this was handed out by it.
+    /// This server has handed out no version above this.
     #[n(2)]
     pub ceiling: Version,
     #[n(3)]
@@ -137,12 +138,13 @@ pub struct TableRecord {
     #[n(3)]
     pub seed: PlacementSeed,
     // 4 was the token of its `TableCreate`.
-    /// The name is free again, clients see it no more; the record goes when every owner has stopped.
+    /// The name is free again, and clients no longer see the table. The record goes when every owner has stopped
+    /// serving it.
     #[n(5)]
     pub dropping: bool,
     #[n(6)]
     pub tablets: Vec<TabletRecord>,
-    /// Raised by whatever an operator has cut or joined.
+    /// Raised by every cut and join, and by every change of options, that an operator asks for.
     #[n(7)]
     #[cbor(default)]
     pub division: DivisionId,
@@ -174,17 +176,17 @@ pub struct TabletRecord {
     pub stream: StreamId,
     #[n(6)]
     pub first_segment: SegmentId,
-    /// Told to who takes or recovers it; never falls.
+    /// Told to the server that takes or recovers the tablet; never falls.
     #[n(7)]
     pub version_floor: Version,
-    /// Of one tablet with the piece before it, whose position may be another one (docs/protocols/tablets.md).
+    /// This piece and the one before it are of one tablet; their positions may differ (docs/protocols/tablets.md).
     #[n(8)]
     #[cbor(default)]
     pub joined: bool,
-    /// Where it was recovered from, as long as devices may not have all of it here.
+    /// The position that it was recovered from, as long as devices may not have all of it here.
     #[n(9)]
     pub earlier: Option<EarlierRecord>,
-    /// Further earlier positions, newest first: the owner of the one before died, too, before devices had all of it.
+    /// Further earlier positions, newest first: each time the owner died before devices had all of it.
     #[n(10)]
     #[cbor(default)]
     pub older: Vec<EarlierRecord>,
@@ -213,11 +215,12 @@ pub struct EarlierRecord {
     pub stream: StreamId,
     #[n(3)]
     pub first_segment: SegmentId,
-    /// The buffers of R backups have all that was recovered: told of the newest position, it counts for all.
+    /// The buffers of R backups have everything that was recovered. This is told of the newest position, and counts for
+    /// all.
     #[n(4)]
     pub replicated: bool,
-    /// This log alone has all of the piece: its owner had told so before it died, and nothing of the log was lost. The same
-    /// holds for an oldest position without a loss.
+    /// This log alone has all of the piece: its owner had told so before it died, and nothing of the log was lost. The
+    /// same holds for an oldest position without a loss.
     #[n(5)]
     #[cbor(default)]
     pub whole: bool,
@@ -238,13 +241,13 @@ pub struct RecoveryRecord {
     pub detected: ClusterTime,
     #[n(5)]
     pub cause: String,
-    /// Declared dead because at a start nobody answered.
+    /// The server was declared dead because no server answered at a start.
     #[n(6)]
     pub cold: bool,
-    /// All directories that may hold its replicas; when all have answered, nothing more can come.
+    /// All directories that may hold its replicas. When all have answered, no further replica can come.
     #[n(7)]
     pub directories: Vec<DirectoryId>,
-    /// The id of the present division; each has its own, so that an old answer never meets a new plan.
+    /// The id of the present division. Each division has its own, so that an old answer never meets a new plan.
     #[n(8)]
     pub plan: RecoveryId,
     #[n(9)]
@@ -272,27 +275,28 @@ pub struct RecoveryRecord {
     pub records: u64,
     #[n(20)]
     pub failed_attempts: u32,
-    /// Tablets that it had when it died.
+    /// Tablets that the server had when it died.
     #[n(21)]
     pub tablets: u32,
     #[n(22)]
     #[cbor(default)]
     pub steps: RecoverySteps,
-    /// Turns of partitions; bounded, the first ones.
+    /// Turns of partitions; bounded, the first ones are kept.
     #[n(23)]
     #[cbor(default)]
     pub parts: Vec<PartReport>,
-    /// Directories that an operator has given up: they are waited for no more.
+    /// Directories that an operator has given up; nobody waits for them any more.
     #[n(24)]
     #[cbor(default)]
     pub given_up: Vec<AwayReport>,
-    /// What backups have done, as last told; bounded.
+    /// The work of backups, as last told; bounded.
     #[n(25)]
     #[cbor(default)]
     pub backups: Vec<BackupReport>,
 }
 
-/// Up to where a segment is replayed: for the head of each stream, and after a loss for every segment that is not whole.
+/// The end up to which a segment is replayed: for the head of each stream, and after a loss for every segment that is
+/// not whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 pub struct EndRecord {
     #[n(0)]
@@ -301,7 +305,7 @@ pub struct EndRecord {
     pub stream: StreamId,
     #[n(2)]
     pub segment: SegmentId,
-    /// Of the replica that it was taken from.
+    /// The epoch of the replica that the end was taken from.
     #[n(3)]
     pub epoch: Epoch,
     #[n(4)]
@@ -354,7 +358,7 @@ impl Key {
 }
 
 impl fmt::Display for Key {
-    /// The path in the store; numbers have a fixed width, so that the order of keys is the order of ids.
+    /// The path in the store. Numbers have a fixed width, so that the order of keys is the order of ids.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Key::Meta => write!(f, "meta"),
@@ -396,7 +400,7 @@ pub struct State {
     pub recoveries: BTreeMap<RecoveryId, RecoveryRecord>,
     pub losses: BTreeMap<u64, LossReport>,
     pub leases: BTreeMap<LeaseId, LeaseRecord>,
-    /// As it was loaded.
+    /// The lineage as it was loaded.
     pub lineage: Lineage,
     /// Servers that are dead, recovered and expected back.
     pub gone: BTreeMap<ServerId, GoneReport>,
@@ -484,7 +488,7 @@ impl State {
             let mut recoveries = self.recoveries.values().filter(|r| r.crashed == *id);
             let is_sound = match server.entry.state {
                 ServerState::Up => recoveries.all(|r| r.done),
-                // When it is over, the log may be kept.
+                // When the recovery is over, the log may be kept.
                 ServerState::Crashed => recoveries.any(|r| r.done == server.entry.kept),
             };
             if !is_sound {
@@ -495,7 +499,7 @@ impl State {
         Ok(())
     }
 
-    /// The bytes of a record, or none when it is gone.
+    /// The bytes of a record; none if there is no such record any more.
     pub fn encode(&self, key: Key) -> Option<Vec<u8>> {
         match key {
             Key::Meta => Some(encode(&self.meta)),
@@ -526,7 +530,7 @@ impl State {
         self.tables.values().flat_map(|t| &t.tablets).filter(|t| !t.joined)
     }
 
-    /// Those of tables that are not being dropped.
+    /// The tablets of tables that are not being dropped.
     pub fn live_tablets(&self) -> impl Iterator<Item = &TabletRecord> {
         let live = self.tables.values().filter(|t| !t.dropping);
         live.flat_map(|t| &t.tablets).filter(|t| !t.joined)
@@ -602,7 +606,7 @@ fn named(key: &str, expected: Key) -> Result<(), LoadError> {
     if key == expected.to_string() { Ok(()) } else { Err(corrupt(key, &format!("it says it is {expected}"))) }
 }
 
-/// Tablets are in order, touch each other, and cover all hashes.
+/// Checks that tablets are in order, touch each other, and cover all hashes.
 fn check_tablets(key: &str, tablets: &[TabletRecord]) -> Result<(), LoadError> {
     let mut next = Some(0);
     for tablet in tablets {

@@ -1,4 +1,4 @@
-//! What an operator is told: servers, recoveries, losses, and what to worry about.
+//! The reports for operators: servers, recoveries, losses, and what to worry about.
 //!
 //! Catalogue: B1, J5 (as far as built).
 
@@ -10,16 +10,16 @@ use ramhold_base::{Instant, Peer, ServerId, Status};
 use ramhold_wire::Header;
 use ramhold_wire::status::{ClusterStatus, Pong, ProcessStatus, Recoveries, RecoveryPhase, RecoveryReport};
 
-/// Lines about what is missing in one report.
+/// The most missing parts that one report tells.
 const MISSING_COUNT_MAX: usize = 16;
-/// Recoveries that are told of.
+/// The most recoveries that are told of.
 const RECOVERY_COUNT_MAX: usize = 100;
-/// Turns of partitions that are told of, of each: all of them together fit a frame.
+/// The most turns of partitions that are told of each recovery: all of them together fit a frame.
 const PART_COUNT_MAX: usize = 512;
-/// Backups that are told of, of each.
+/// The most backups that are told of each recovery.
 const BACKUP_COUNT_MAX: usize = 128;
 
-/// Servers that are away, of each recovery that is told of.
+/// The most servers that are away, for each recovery that is told of.
 const AWAY_COUNT_MAX: usize = 256;
 
 impl Coordinator {
@@ -56,7 +56,7 @@ impl Coordinator {
     ) -> Result<(), Status> {
         let time = self.time(now);
         let tablets = || self.state.live_tablets();
-        // A log that is kept is asked for again when an owner of parts of it has died.
+        // A kept log is asked for again when an owner of parts of it has died, so its recovery is told of, too.
         let open = self.state.recoveries.values().filter(|r| !r.done || self.recoveries.contains_key(&r.id));
         let status = ClusterStatus {
             cluster: self.state.meta.cluster,
@@ -93,7 +93,7 @@ impl Coordinator {
     fn recovery_report(&self, record: &RecoveryRecord) -> RecoveryReport {
         let live = self.recoveries.get(&record.id);
         let missing = live.map_or(&[][..], |r| &r.missing).iter().map(|m| m.to_string());
-        // Older logs that parts of it are recovered from, and that lack something.
+        // Older logs, from which parts of this one are recovered, may lack something, too.
         let earlier = live.iter().flat_map(|r| &r.lacking).filter_map(|server| {
             let first = self.recoveries.get(&self.state.recovery_of(*server)?.id)?.missing.first()?;
             Some(format!("of the log of {server}, which parts of it are in as well: {first}"))
@@ -126,7 +126,8 @@ impl Coordinator {
         }
     }
 
-    /// What is wrong, and after the first semicolon what to do; nothing that the status tells in a field of its own.
+    /// Warnings. Each says what is wrong and, after the first semicolon, what to do. None repeats what the status tells
+    /// in a field of its own.
     pub fn warnings(&self, now: Instant) -> Vec<String> {
         let mut warnings = Vec::new();
         if !self.state.all_up().any(|s| s.entry.master) {

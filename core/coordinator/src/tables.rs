@@ -1,11 +1,13 @@
 //! Clients' requests about tables: create, truncate, drop, list, describe.
 //!
-//! What the creator leaves open is settled when the table is made, and stored with it: the default may change later.
-//! A table whose replicas the servers that are up cannot keep is not made (`shortage`).
-//! A table is stored with its tablets placed before anybody is told to take one; the client is answered when all are
-//! taken. A dropped table is stored as dropping, which frees its name; the record goes when no owner serves it any more.
+//! Options that the creator leaves open are settled when the table is made, and stored with it, because the default may
+//! change later. A table is not made if the servers that are up cannot keep its replicas (`shortage`). A table is
+//! stored with its tablets placed before any server is told to take one. The client is answered when all tablets are
+//! taken. A dropped table is stored as dropping, which frees its name. Its record goes when no owner serves it any
+//! more.
 //!
-//! Not here: cutting and joining tablets (`division`); telling masters (`tablets`); that each update has its effect once, and its answer in time (`updates`).
+//! Not here: cutting and joining tablets (`division`); telling masters (`tablets`); that each update has its effect
+//! once, and its answer in time (`updates`).
 //! Catalogue: A1, B3.
 
 use crate::divide::{part, part_at_slots};
@@ -37,7 +39,7 @@ impl Coordinator {
         }
         let mut masters = self.state.tablets_by_master();
         if masters.is_empty() {
-            // For this number for good: the client goes on under another.
+            // This refusal is final for its sequence: the client goes on under another one.
             return Err(Status::Retry);
         }
         if let Some(shortage) = self.shortage(options.replicas) {
@@ -75,7 +77,7 @@ impl Coordinator {
         id
     }
 
-    /// Answered when no owner serves the table any more, also when it is being dropped already.
+    /// The client is answered when no owner serves the table any more, also if the table is being dropped already.
     pub(crate) fn drop_table(&mut self, message: &TableDrop) -> Result<UpdateResult, Status> {
         let id = message.table;
         if !self.state.tables.get(&id).ok_or(Status::UnknownTable)?.dropping {
@@ -94,7 +96,7 @@ impl Coordinator {
         self.recoveries_without(id);
     }
 
-    /// An empty table takes the place of this one: whatever a table has but objects stays as it is.
+    /// An empty table takes the place of this one. Everything but the objects stays as it is.
     pub(crate) fn truncate_table(&mut self, message: &TableTruncate) -> Result<UpdateResult, Status> {
         let old = message.table;
         let table = self.state.tables.get(&old).filter(|t| !t.dropping).ok_or(Status::UnknownTable)?;
@@ -103,7 +105,7 @@ impl Coordinator {
         }
         let mut masters = self.state.tablets_by_master();
         if masters.is_empty() {
-            // For this number for good: the client goes on under another.
+            // This refusal is final for its sequence: the client goes on under another one.
             return Err(Status::Retry);
         }
         if let Some(shortage) = self.shortage(table.options.replicas) {
@@ -164,7 +166,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Only who serves a tablet is named with an address: a tablet that is not yet taken may still move.
+    /// Only a server that serves the tablet is named with an address: a tablet that is not yet taken may still move.
     fn describe(&self, table: &TableRecord, tablet: &TabletRecord) -> TabletDescription {
         let owner = self.state.up(tablet.owner);
         let state = match owner {
@@ -187,7 +189,7 @@ impl Coordinator {
     }
 }
 
-/// A tablet that its owner is still to take.
+/// A tablet that its owner has yet to take.
 fn untaken((first, last): (u64, u64), owner: ServerId) -> TabletRecord {
     TabletRecord {
         first: KeyHash(first),
@@ -214,7 +216,7 @@ fn check_create(message: &TableCreate) -> Result<(), Status> {
     check_durability(message.options.durability, message.options.replicas)
 }
 
-/// What the table is made with: what was said, and the cluster's default for what was left open.
+/// The options of a new table: those that were given, and the cluster's default for those that were left open.
 fn settle(message: &TableCreate, default_replicas: u8) -> Result<TableOptions, Status> {
     let said = message.options.clone();
     match (message.left_open, said.durability) {
@@ -227,10 +229,10 @@ fn settle(message: &TableCreate, default_replicas: u8) -> Result<TableOptions, S
     }
 }
 
-// Of a table by slots each tablet has at least one.
+// Each tablet of a table by slots has at least one slot.
 const _: () = assert!(TABLET_COUNT_MAX <= SLOT_COUNT as u32);
 
-/// The master with the fewest tablets, which then has one more. There must be one.
+/// The master with the fewest tablets, which then counts one more. There must be a master.
 pub(crate) fn least_loaded(masters: &mut BTreeMap<ServerId, u32>) -> ServerId {
     let least = masters.iter_mut().min_by_key(|(id, count)| (**count, **id));
     let (id, count) = least.expect("there is a master");

@@ -1,9 +1,9 @@
 //! Telling masters which tablets to take and which tables to forget, until it is done.
 //!
-//! A tablet that is not taken is wanted from its owner; `TabletTake` is repeated until `TabletTaken`. While nobody has
-//! taken it nobody serves it, so it moves when its owner dies. A dropping table is wanted gone from every owner;
-//! `TabletDrop` is repeated until each has answered or is dead and fenced. Who says that it has taken a tablet of a table
-//! that is dropped or gone is told to drop it likewise.
+//! A tablet that is not taken is wanted from its owner: `TabletTake` is repeated until `TabletTaken`. Until a master
+//! has taken the tablet nobody serves it, so it moves when its owner dies. A dropping table has to go from every owner:
+//! `TabletDrop` is repeated until each owner has answered, or is dead, fenced, and without a read lease. A server that
+//! says that it has taken a tablet of a table that is dropped or gone is told to drop it, too.
 //!
 //! Protocol: docs/protocols/membership.md (store), consistency rules 6 and 7. Catalogue: A1, B3, G3.
 
@@ -19,18 +19,18 @@ use ramhold_wire::table::{TabletDrop, TabletTake, TabletTaken};
 use ramhold_wire::{Header, decode};
 use std::collections::BTreeMap;
 
-/// Clients that wait for one table; others find their request unanswered and repeat it.
+/// The most clients that wait for one table. Further clients find their request unanswered and repeat it.
 const WAITING_COUNT_MAX: usize = 64;
 
-/// A client that waits, its request, and what that came to.
+/// A client that waits, its request, and the result of the request.
 type Waiting = (ConnId, Header, UpdateResult);
 
-/// What is under way with tablets; nothing of it is needed after a restart.
+/// Work on tablets that is under way; nothing of it is needed after a restart.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    /// Tablets that are not taken, with the first hash of each.
+    /// Tablets that are not taken, by table and first hash.
     creating: BTreeMap<(TableId, KeyHash), Retry>,
-    /// Of each dropping table the owners that have not answered; also of tables that are gone.
+    /// For each dropping table the owners that have not answered; also for tables that are gone.
     dropping: BTreeMap<TableId, BTreeMap<ServerId, Retry>>,
     /// Owners that have not heard of a table's division.
     pub telling: Tellings,
@@ -54,8 +54,8 @@ impl Default for Progress {
 }
 
 impl Progress {
-    /// This client waits for the table to be as far as the result of its update says. A repetition takes the place of
-    /// what came before it on the same connection.
+    /// This client waits for the table to come as far as the result of its update says. A repetition replaces the
+    /// earlier request on the same connection.
     pub fn wait_for(&mut self, table: TableId, conn: ConnId, header: &Header, result: UpdateResult) {
         let waiting = self.waiting.entry(table).or_default();
         waiting.retain(|(c, h, _)| (*c, h.lease, h.sequence) != (conn, header.lease, header.sequence));
@@ -100,7 +100,7 @@ impl Coordinator {
         }
     }
 
-    /// Every tablet of the table that is not taken is to be taken.
+    /// Every tablet of the table that is not taken has to be taken.
     pub(crate) fn want_tablets(&mut self, table: TableId) {
         let Some(record) = self.state.tables.get(&table) else { return };
         for tablet in record.tablets.iter().filter(|t| !t.taken) {
@@ -123,7 +123,7 @@ impl Coordinator {
         self.progress.wake = Instant::ZERO;
     }
 
-    /// Tablets that this dead server was to take go to others. Without a master they wait.
+    /// Tablets that this dead server was to take go to other masters. If there is no master, they wait.
     pub(crate) fn move_untaken_tablets(&mut self, dead: ServerId) {
         let mut masters = self.state.tablets_by_master();
         if masters.is_empty() {
@@ -208,14 +208,14 @@ impl Coordinator {
         }
         let Ok(taken) = decode::<TabletTaken>(body) else { return };
         let Some(record) = self.state.tables.get_mut(&table).filter(|t| !t.dropping) else {
-            // It took it after it was told to drop the table, or the drop overtook the answer.
+            // The server took the tablet after it was told to drop the table, or the drop overtook the answer.
             return self.want_drop_at(table, server);
         };
         if !self.state.servers.get(&server).is_some_and(|s| {
             s.entry.state == ServerState::Up
                 && s.has_stream(taken.shard, taken.stream, record.options.durability)
         }) {
-            // What an unregistered stream holds, recovery would not miss.
+            // A recovery would not miss the content of an unregistered stream.
             return;
         }
         let tablet =
@@ -259,8 +259,8 @@ impl Coordinator {
         }
     }
 
-    /// Whether this server can do and say nothing any more: it is gone, or every backup that is Up has fenced it and its
-    /// read lease is over.
+    /// Whether this server can do and say nothing any more: it has left the list, or every backup that is Up has fenced
+    /// it and its read lease is over.
     fn is_silenced(&mut self, now: Instant, server: ServerId) -> bool {
         match self.state.servers.get(&server).map(|s| s.entry.state) {
             None => true,

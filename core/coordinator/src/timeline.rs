@@ -1,14 +1,14 @@
-//! When a recovery came how far, for those who watch it (F11).
+//! When a recovery reached each of its steps, for those who watch it (F11).
 //!
-//! Kept in the recovery's record, so that it is there afterwards and under the next coordinator; nothing is stored for its
-//! sake alone, so what came between two commits may be missing after a restart.
+//! The times are kept in the recovery's record, so that they are there afterwards and under the next coordinator.
+//! Nothing is stored for their sake alone, so times that came between two commits may be missing after a restart.
 
 use crate::machine::Coordinator;
 use ramhold_base::{Instant, RecoveryId, ServerId};
 use ramhold_wire::recovery::ReplayTimes;
 use ramhold_wire::status::{PartReport, RecoverySteps};
 
-/// Turns of partitions that a record holds.
+/// The most turns of partitions that a record holds.
 const PART_COUNT_MAX: usize = 4096;
 
 impl Coordinator {
@@ -18,7 +18,7 @@ impl Coordinator {
         self.time(now).0.saturating_sub(detected)
     }
 
-    /// Notes a step that was reached; it counts the first time.
+    /// Notes that a step was reached; only the first time counts.
     pub(crate) fn note_step(
         &mut self,
         now: Instant,
@@ -58,7 +58,7 @@ impl Coordinator {
         }
     }
 
-    /// Lets `note` change the present turn of a partition; it is given the time.
+    /// Lets `note` change the present turn of a partition; `note` is given the time since the verdict.
     pub(crate) fn note_part(
         &mut self,
         now: Instant,

@@ -1,13 +1,15 @@
 //! Which dead logs' partitions may be replicated: as many as frames suffice for, and always the oldest.
 //!
-//! A partition is live before it is replicated, and its dead log is kept until devices have it. So a log's frames come free
-//! only when all of its partitions are replicated. If partitions of all logs were begun at once when frames are short, each
-//! log would get some frames and none would be freed. A turn is told with the server list. While frames are short one master
-//! has a turn at a time, for one log; who loses its turn gives back the frames of what it has not finished.
+//! A partition is live before it is replicated, and its dead log is kept until devices have the partition. So a log's
+//! frames come free only when all of its partitions are replicated. If partitions of all logs were begun at once when
+//! frames are short, each log would get some frames, and none would be freed. The server list tells whose turn it is.
+//! While frames are short, one master at a time has a turn, for one log. A master that loses its turn gives back the
+//! frames of everything that it has not finished.
 //!
 //! Invariants:
-//! - of the logs whose live partitions are not replicated, the oldest has its turn, or, while frames are short, some has;
-//! - a newer log has it only if the backups have told of frames for all that have it.
+//! - the oldest of the logs whose live partitions are not replicated has its turn; while frames are short, one of these
+//!   logs has;
+//! - a newer log gets its turn only if the backups have told of frames for all logs that have one.
 //!
 //! Not here: memory (`room`). Protocol: docs/protocols/recovery.md, "Until devices have it". Catalogue: F6, F7.
 
@@ -20,12 +22,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::time::Duration;
 
-/// Segments of a partition that its bytes do not tell: the last one is not full, and a head names them.
+/// Segments of a partition beyond its bytes: the last one is not full, and a head names them.
 const PARTITION_SEGMENTS: u64 = 2;
 
-/// How long frames are short before one master at a time has its turn.
+/// How long frames are short before masters have their turns one at a time.
 const NARROW_AFTER: Duration = Duration::from_secs(2);
-/// How long a master has its turn alone before another one is tried; twice as long after each round, up to five times.
+/// How long a master has its turn alone before another master is tried. The time doubles with each round, up to five
+/// times.
 const ALONE: Duration = Duration::from_secs(10);
 
 /// A master that has its turn alone.
@@ -62,7 +65,7 @@ impl Coordinator {
         }
     }
 
-    /// The logs whose partitions find frames, or the oldest.
+    /// The oldest log, the logs that have their turn already, and newer logs whose partitions find frames.
     fn turns_by_room(&self, waiting: &BTreeSet<(ServerId, ServerId)>) -> Vec<ServerId> {
         let logs: BTreeSet<ServerId> = waiting.iter().map(|(log, _)| *log).collect();
         let mut taken = 0;
@@ -70,7 +73,7 @@ impl Coordinator {
         for log in &logs {
             let Some(server) = self.state.servers.get(log) else { continue };
             let segments = self.segments_of(*log);
-            // The whole of a log that is not all live is not known yet.
+            // While not all of a log is live, its whole size is not known.
             let fits = server.entry.kept && self.has_frames(taken + segments);
             if turns.is_empty() || server.entry.replicates || fits || planted(Defect::TurnsForAll) {
                 taken += segments;
@@ -80,8 +83,8 @@ impl Coordinator {
         turns
     }
 
-    /// The master that has its turn alone: the one that has it for its time, or the next; from the first again when one has
-    /// ended.
+    /// The master that has its turn alone: the present one until its time is over, then the next one. The first one
+    /// follows the last. Turns also begin again from the first when the present one has nothing left to replicate.
     fn next_alone(&self, now: Instant, waiting: &BTreeSet<(ServerId, ServerId)>) -> Option<Alone> {
         let first = |rounds| waiting.first().map(|turn| (*turn, rounds));
         let (turn, rounds) = match self.rooms.alone {
@@ -100,7 +103,7 @@ impl Coordinator {
         self.unreplicated().first().is_none_or(|(log, _)| self.has_frames(self.segments_of(*log)))
     }
 
-    /// Live pieces that are not replicated: for each the oldest log that it is recovered from, and its owner.
+    /// Live pieces that are not replicated: for each, the oldest log that it is recovered from, and its owner.
     fn unreplicated(&self) -> BTreeSet<(ServerId, ServerId)> {
         let pieces = self.live_pieces().filter(|piece| piece.earlier.is_some_and(|e| !e.replicated));
         let pieces = pieces.filter(|piece| self.state.is_up(piece.owner));
@@ -108,7 +111,7 @@ impl Coordinator {
         pieces.filter_map(|piece| Some((oldest(piece)?, piece.owner))).collect()
     }
 
-    /// Segments that the partitions of a dead log take, at the most.
+    /// The most segments that the partitions of a dead log take.
     fn segments_of(&self, crashed: ServerId) -> u64 {
         self.state.recovery_of(crashed).map_or(0, |record| {
             let full = record.bytes.div_ceil(u64::from(self.config.segment_bytes));
@@ -116,7 +119,7 @@ impl Coordinator {
         })
     }
 
-    /// Whether backups have frames for so many segments, and for a head of each master beside them.
+    /// Whether backups have frames for this many segments, and for one head of each master beside them.
     fn has_frames(&self, segments: u64) -> bool {
         let heads = self.state.all_up().filter(|server| server.entry.master).count() as u64;
         let segments = segments.saturating_add(heads);
@@ -131,7 +134,7 @@ impl Coordinator {
     }
 }
 
-/// Whether so many segments find frames in these failure domains, each of which takes one replica of a segment.
+/// Whether this many segments find frames in these failure domains. Each domain takes one replica of a segment.
 fn are_enough(segments: u64, replicas: u8, domains: impl Iterator<Item = u64>) -> bool {
     let usable = domains.map(|frames| frames.min(segments)).fold(0, u64::saturating_add);
     segments.saturating_mul(u64::from(replicas)) <= usable

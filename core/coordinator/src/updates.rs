@@ -1,14 +1,15 @@
-//! Updates that clients ask for: each is carried out once under its number, and answered alike whenever it is asked for.
+//! Updates that clients ask for: each is carried out once under its sequence, and answered alike whenever it is
+//! repeated.
 //!
-//! What an update came to is decided when it is carried out, and stands in the record of its client's lease from the same
-//! commit on. The answer waits until the table is as far, which the store tells: so a repetition waits for the same end,
-//! also at the next coordinator.
+//! The result of an update is decided when the update is carried out. From the same commit on the result stands in the
+//! record of its client's lease. The answer waits until the table has come as far as the result says. The store tells
+//! that, so a repetition waits for the same end, also at the next coordinator.
 //!
 //! Invariants:
-//! - no effect is in the store without its result, until that is acknowledged or its lease is over;
-//! - every refusal from here on is a result: one that nobody remembers would prove nothing.
+//! - no effect is in the store without its result, until the result is acknowledged or its lease is over;
+//! - every refusal from here on is a result: a refusal that nobody remembers would prove nothing.
 //!
-//! Not here: what the updates do (`tables`, `division`, `losses`, `gone`), who lives (`leases`).
+//! Not here: what the updates do (`tables`, `division`, `losses`, `gone`), which leases are alive (`leases`).
 //! Protocol: docs/protocols/exactly-once.md, 12 to 16. Catalogue: A3, G1.
 
 use crate::machine::Coordinator;
@@ -19,20 +20,21 @@ use ramhold_wire::Header;
 use ramhold_wire::control::Empty;
 use ramhold_wire::table::{TableCreated, TableDivided, TableTruncated};
 
-/// Results of one lease, and of all together; bound the records in the store and the memory.
+/// The most results of one lease, and of all leases together; they bound the records in the store and the memory.
 pub(crate) const UPDATE_COUNT_MAX: usize = 1024;
 const UPDATE_COUNT_MAX_OF_ALL: usize = 65_536;
 
-/// What is known of a number.
+/// The knowledge about a sequence.
 enum Recalled {
     First,
     Done(UpdateResult),
-    /// Below the floor, or there is no room to remember it.
+    /// The sequence is below the floor, or there is no room to remember its result.
     Dropped,
 }
 
 impl Coordinator {
-    /// Carries an update out, unless it is known what it came to, and answers when the table is as far.
+    /// Carries an update out, unless its result is known, and answers when the table has come as far as the result
+    /// says.
     pub(crate) fn on_update(
         &mut self,
         from: ConnId,
@@ -108,7 +110,7 @@ impl Coordinator {
         }
     }
 
-    /// The table that is not yet as far as a result says.
+    /// The table that has not yet come as far as a result says.
     fn unfinished(&self, result: UpdateResult) -> Option<TableId> {
         match result {
             UpdateResult::TableCreated(id) => {
@@ -153,7 +155,7 @@ impl Coordinator {
         }
     }
 
-    /// Answers whoever waits for a table that is as far by now.
+    /// Answers the clients that wait for a table which has come far enough by now.
     pub(crate) fn answer_waiting(&mut self) {
         let tables: Vec<TableId> = self.progress.waited_for().collect();
         for table in tables {

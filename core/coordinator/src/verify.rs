@@ -1,11 +1,11 @@
-//! Who is dead: pings in turn, suspicion by anybody, proof by the coordinator's own pings.
+//! Which servers are dead: pings in turn, suspicion by anybody, proof by the coordinator's own pings.
 //!
-//! A suspect is pinged until it answers under its own id, or its address refuses connections twice, or another life
-//! answers there, or nothing comes for `verify_timeout`. Silence convicts only while somebody else answers: when
-//! nobody does, it is the coordinator that is cut off, and to declare everybody dead would help nobody; when somebody
-//! does again, silence counts from then on.
+//! A suspect is pinged until it answers under its own id, its address refuses connections twice, another life answers
+//! there, or nothing comes for `verify_timeout`. Silence convicts only while another server answers. If no server does,
+//! it is the coordinator that is cut off, and to declare everybody dead would help nobody. When a server answers again,
+//! silence counts from then on.
 //!
-//! At a start all servers of the old list are suspects at once. If none of them answers it is a cold start.
+//! At a start all servers of the old list are suspects at once. If none of them answers, it is a cold start.
 //!
 //! Invariants: one observer's word never kills; time during which this process itself stood still convicts nobody.
 //!
@@ -23,30 +23,30 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct Suspect {
     cause: String,
-    /// The first suspicion.
+    /// The time of the first suspicion.
     pub since: Instant,
     begun: Instant,
     next_ping: Instant,
-    /// When its address first refused a connection.
+    /// When the suspect's address first refused a connection.
     refused: Option<Instant>,
     /// A connection to it broke since the suspicion.
     broken: bool,
-    /// It was silent long enough, but nobody else answers either.
+    /// The suspect was silent long enough, but no other server answers either.
     pub unproven: bool,
 }
 
 /// The first look at the servers of the old list.
 #[derive(Debug, Default)]
 pub(crate) struct StartCheck {
-    /// No verdict yet.
+    /// Servers without a verdict yet.
     waiting: BTreeSet<ServerId>,
-    /// Proven dead, and why; declared when it is known whether all are.
+    /// Servers that are proven dead, and why. They are declared dead when it is known whether all are.
     dead: Vec<(ServerId, String)>,
     /// Recoveries of servers whose directories came back during the check.
     replaced: Vec<RecoveryId>,
 }
 
-/// What an answer to a ping says of the server that was meant.
+/// An answer to a ping, read for the server that was meant.
 enum Answer {
     Alive,
     AnotherLife(String),
@@ -84,7 +84,7 @@ impl Coordinator {
         self.suspects.insert(id, suspect);
     }
 
-    /// This process stood still (stopped, starved, suspended): what it did not hear then says nothing.
+    /// This process stood still (stopped, starved, suspended), so silence in that time proves nothing.
     pub(crate) fn on_stall(&mut self, now: Instant) {
         for suspect in self.suspects.values_mut() {
             suspect.begun = now;
@@ -163,7 +163,7 @@ impl Coordinator {
         self.suspect(now, id, "the coordinator's ping was not answered".into());
     }
 
-    /// Whether it has told something under its id, which it has for good from then on.
+    /// Whether the server has told something under its id, which it has for good from then on.
     fn is_named(&self, id: ServerId) -> bool {
         self.links.get(&id).is_some_and(|link| link.confirmed || link.reached > 0)
             || self.state.up(id).is_some_and(|record| !record.streams.is_empty())
@@ -204,8 +204,9 @@ impl Coordinator {
             return Some(Answer::Alive);
         }
         if pong.server.is_none() {
-            // A process without an id: this one just after it was entered, or the next life before that. An answer may come
-            // late, behind what was told meanwhile under the id, so what counts is what was known when it was asked for.
+            // A process without an id answers: this server just after it was entered, or its next life before that is
+            // entered. An answer may come late, after the server has told something under its id. So the knowledge at
+            // the time of the ping counts.
             link.told &= named || link.confirmed;
             return Some(if named {
                 Answer::AnotherLife("a new process without an id answers at its address".into())
@@ -218,8 +219,8 @@ impl Coordinator {
 
     fn on_alive(&mut self, now: Instant, id: ServerId) {
         if now.since(self.heard) >= self.config.verify_timeout {
-            // Nobody was heard for so long that it was this side that was cut off. Connections come back one after the
-            // other, so the others have their whole time from now on; this answer speaks against them at its end.
+            // No server was heard for so long that this side was cut off. Connections come back one after the other, so
+            // the other suspects have their whole time from now on. At its end this answer speaks against them.
             for suspect in self.suspects.values_mut() {
                 suspect.begun = Instant(now.0 - 1);
                 suspect.next_ping = now;
@@ -236,7 +237,7 @@ impl Coordinator {
         }
         let in_check = self.start_check.as_ref().is_some_and(|check| check.waiting.contains(&id));
         if in_check && let Some(check) = self.start_check.take() {
-            // Somebody of the old list lives: the dead are ordinary dead.
+            // A server of the old list lives, so the dead ones are ordinary dead servers.
             self.wake_recoveries();
             for (dead, cause) in check.dead {
                 self.declare_crashed(now, dead, &cause);
@@ -249,8 +250,8 @@ impl Coordinator {
         let interval = self.config.verify_refused_interval;
         let Some(suspect) = self.suspects.get_mut(&id) else { return };
         let first = match how {
-            // A broken connection proves nothing; the next ping tells. The first to break is mostly the one from before the
-            // suspicion, and whether there is anybody shows on a new one at once.
+            // A broken connection proves nothing; the next ping tells. The first connection to break is mostly the one
+            // from before the suspicion. A new one shows at once whether anybody is there.
             Lost::Broken => {
                 let pause = if suspect.broken { interval } else { Duration::ZERO };
                 suspect.broken = true;

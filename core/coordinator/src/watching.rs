@@ -1,10 +1,12 @@
-//! Asks the backups what they did for a recovery: for whoever watches it (F11), and for nothing else.
+//! Asks the backups what they did for a recovery: for those who watch it (F11), and for nothing else.
 //!
-//! While recovery masters are at work every backup is asked now and then; when all is live, more often at first, until none
-//! holds a replica of the dead server any more. A recovery is over without that, and nothing waits for it. What was told
-//! goes into the recovery's record; for its sake that is stored once, when all is freed.
+//! While recovery masters are at work, every backup is asked now and then. When all is live, backups are asked until
+//! none holds a replica of the dead server any more, and at first more often. A recovery is over without that, and
+//! nothing waits for it. The answers go into the recovery's record. For their sake the record is stored once, when all
+//! replicas are freed.
 //!
-//! Invariants: a recovery is asked about as long as it is open or its replicas are not freed, and not for ever.
+//! Invariants: backups are asked about a recovery as long as it is open or its replicas are not freed, but not for
+//! ever.
 //!
 //! Protocol: docs/protocols/recovery.md, "To be watched". Catalogue: F11.
 
@@ -17,14 +19,15 @@ use ramhold_wire::status::{BackupReport, WorkReport};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// While it is replayed.
+/// The interval while a recovery is replayed.
 const ASK_INTERVAL: Duration = Duration::from_secs(1);
-/// When it is over: at first, and at most. Most replicas are freed within milliseconds after the list has come.
+/// The first and the longest interval when a recovery is over. Most replicas are freed within milliseconds after the
+/// list has come.
 const FREE_INTERVAL: Duration = Duration::from_millis(100);
 const FREE_INTERVAL_MAX: Duration = Duration::from_secs(5);
-/// After this, in cluster time, a backup that still holds something is not waited for.
+/// After this time, in cluster time, a backup that still holds something is no longer waited for.
 const FREE_WAIT_MILLIS: u64 = 10 * 60 * 1000;
-/// Backups that a record tells of.
+/// The most backups that a record tells of.
 const BACKUP_COUNT_MAX: usize = 4096;
 
 /// One recovery that is watched.
@@ -32,7 +35,7 @@ const BACKUP_COUNT_MAX: usize = 4096;
 pub(crate) struct Watch {
     ask_at: Instant,
     interval: Duration,
-    /// When all was live: backups that have not told since that they hold nothing.
+    /// Set when all is live: backups that have not told since then that they hold nothing.
     holding: Option<BTreeSet<ServerId>>,
 }
 
@@ -84,7 +87,7 @@ impl Coordinator {
         let backups: BTreeSet<ServerId> = backups.collect();
         let is_kept = self.state.servers.get(&crashed).is_some_and(|server| server.entry.kept);
         let asked = if is_kept {
-            // Nothing is freed before it is let go.
+            // Nothing is freed before the kept log is let go.
             watch.ask_at = now + ASK_INTERVAL;
             BTreeSet::new()
         } else if record.done {
@@ -94,7 +97,7 @@ impl Coordinator {
             watch.ask_at = now + watch.interval;
             watch.interval = (watch.interval * 2).min(FREE_INTERVAL_MAX);
             let holding = watch.holding.get_or_insert_with(|| backups.clone());
-            // Whoever is dead frees nothing any more.
+            // A dead backup frees nothing any more.
             holding.retain(|server| backups.contains(server));
             if holding.is_empty() {
                 self.note_freed(now, id);
@@ -121,7 +124,7 @@ impl Coordinator {
         status: Status,
         body: &[u8],
     ) {
-        // A backup of an older version knows no such question.
+        // A backup of an older version does not know this question.
         let worked = match status {
             Status::Ok => decode::<RecoveryWorked>(body).ok(),
             _ => None,
@@ -144,18 +147,18 @@ impl Coordinator {
         }
     }
 
-    /// No backup that is up holds anything of it.
+    /// No backup that is up holds anything of the dead server.
     fn note_freed(&mut self, now: Instant, id: RecoveryId) {
         let since = self.since_verdict(now, id);
         let Some(record) = self.state.recoveries.get_mut(&id) else { return };
         let last = record.backups.iter().filter_map(|backup| backup.free.to).max();
-        // Without any replica there was nothing to wait for.
+        // If there was no replica, there was nothing to wait for.
         record.steps.freed = Some(last.or(record.done_millis).unwrap_or(since));
         self.outbox.touch(Key::Recovery(id));
     }
 }
 
-/// Until then it is worth asking, in cluster time.
+/// The cluster time until which it is worth asking.
 fn free_deadline(record: &RecoveryRecord) -> u64 {
     let since = record.steps.settled.or(record.done_millis).unwrap_or(0);
     record.detected.0.saturating_add(since).saturating_add(FREE_WAIT_MILLIS)
@@ -188,7 +191,7 @@ fn work_report(done: &WorkDone, since: u64) -> WorkReport {
     }
 }
 
-/// All of them together.
+/// The sum over all backups.
 pub(crate) fn total(backups: &[BackupReport]) -> BackupReport {
     let sum = |kind: fn(&BackupReport) -> WorkReport| WorkReport {
         count: backups.iter().map(|backup| kind(backup).count).sum(),

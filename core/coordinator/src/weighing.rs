@@ -1,10 +1,10 @@
 //! Asks owners where the bytes of a table lie, before its tablets are cut into even parts.
 //!
-//! Nothing of this is stored, and nothing is decided by it but where to cut: the request waits until all owners have told,
-//! or for a moment; then it is carried out like any update, once. Whoever asks again meanwhile, as clients do, takes the
-//! place of its earlier request. Where nobody has told, hashes are taken for evenly filled.
+//! Nothing of this is stored, and it decides nothing but where to cut. The request waits until all owners have told, or
+//! for a moment (`WEIGH_WAIT`). Then it is carried out like any update, once. A client that asks again meanwhile, as
+//! clients do, replaces its earlier request. Where an owner has not told, hashes are taken as evenly filled.
 //!
-//! Invariants: a request that was answered before is not weighed again; those that wait are bounded.
+//! Invariants: a request that was answered before is not weighed again; the requests that wait are bounded.
 //!
 //! Not here: cutting (`division`, `cut`). Rules: docs/protocols/tablets.md, 4. Catalogue: A8, C3.
 
@@ -16,16 +16,16 @@ use ramhold_wire::{Header, decode};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// For owners that do not answer: about what an answer takes from one that is busy.
+/// How long to wait for owners that do not answer: about as long as a busy owner takes to answer.
 const WEIGH_WAIT: Duration = Duration::from_millis(500);
-/// Requests that wait for one table. More are not answered: they come again.
+/// The most requests that wait for one table. Further requests are not answered, and clients repeat them.
 const WAITING_COUNT_MAX: usize = 64;
 
 /// One table whose owners are asked.
 #[derive(Debug)]
 pub(crate) struct Weighing {
     until: Instant,
-    /// What each has told.
+    /// The answer of each owner, if it has told.
     owners: BTreeMap<ServerId, Option<Vec<TabletStat>>>,
     waiting: Vec<(ConnId, Header, TableDivide)>,
 }
@@ -68,7 +68,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Whether nothing is known of an update, as far as can be told; whoever carries it out looks again.
+    /// Whether nothing is known of an update, as far as this can be told here; the update itself looks again.
     fn is_first(&self, header: &Header) -> bool {
         let lease = self.state.leases.get(&header.lease);
         lease.is_some_and(|lease| header.sequence >= lease.floor && lease.find(header.sequence).is_err())
@@ -109,7 +109,7 @@ impl Coordinator {
     pub(crate) fn on_weighed(&mut self, table: TableId, server: ServerId, status: Status, body: &[u8]) {
         let told = self.weighings.get_mut(&table).and_then(|weighing| weighing.owners.get_mut(&server));
         let Some(told) = told else { return };
-        // One of an older version knows no such question.
+        // An owner of an older version does not know this question.
         let weighed = match status {
             Status::Ok => decode::<TabletsWeighed>(body).unwrap_or_default(),
             _ => TabletsWeighed::default(),

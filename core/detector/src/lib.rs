@@ -1,7 +1,7 @@
-//! Who seems dead: one random other server after another is pinged.
+//! Which servers seem dead: one random other server after another is pinged.
 //!
-//! Random pings need no neighbours and no leader, and with every server pinging, a dead one is noticed within about one
-//! interval (SOSP11 3.3, TUT15). What is noticed is only a suspicion: the coordinator looks for itself.
+//! Random pings need no neighbours and no leader. Since every server pings, a dead one is noticed within about one
+//! interval (SOSP11 3.3, TUT15). That is only a suspicion: the coordinator pings the suspect itself.
 //!
 //! Not here: sending and the verdict (node, coordinator). Catalogue: F1.
 
@@ -14,7 +14,7 @@ use std::time::Duration;
 pub struct DetectorConfig {
     pub ping_interval: Duration,
     pub ping_timeout: Duration,
-    /// The same server is not reported again before this.
+    /// The same server is not reported again within this interval.
     pub report_interval: Duration,
 }
 
@@ -45,7 +45,7 @@ impl Detector {
         self.config.ping_timeout
     }
 
-    /// Whom to ping now, if it is time.
+    /// The server to ping now, if it is time.
     pub fn choose_target(&mut self, now: Instant, view: &View) -> Option<ServerId> {
         if now < self.next_ping {
             return None;
@@ -59,7 +59,7 @@ impl Detector {
         self.next_ping
     }
 
-    /// Whether a suspicion is to be reported now; not too often for one server.
+    /// Whether a suspicion is to be reported now; one server is not reported too often.
     pub fn suspects(&mut self, now: Instant, server: ServerId) -> bool {
         self.reported.retain(|_, at| now.since(*at) < self.config.report_interval);
         let first = !self.reported.contains_key(&server);

@@ -1,9 +1,12 @@
-//! Which segments are worth cleaning, and how.
+//! Chooses the segments to clean, and the kind of cleaning.
 //!
-//! Both kinds of cleaning choose by cost-benefit: what would come free, times the age of the segment, over what must be
-//! read and written for it. A compaction counts what its segment takes in memory; a combined pass what it takes on the
-//! backups, with the tombstones elsewhere that it would free. The balancer prefers compaction, which costs the backups
-//! nothing, until their frames or the tombstones that compaction must keep have grown too many.
+//! Both kinds of cleaning choose by cost-benefit: the bytes that would become free, times the age of the segment,
+//! divided by the bytes that must be read and written for that. Both measure a segment by the seglets that it takes in
+//! memory. Only when frames are short does a combined pass first measure each replicated segment as one whole frame. A
+//! combined pass also counts as a benefit the tombstones in other segments that it would free.
+//!
+//! The balancer prefers compaction, because it costs the backups nothing. Combined passes come first when frames are
+//! short, or when the tombstones that compaction must keep are too many.
 //!
 //! Rules: docs/protocols/cleaning.md. Catalogue: C6, C7. Source: TUT15 Part III; SOSP91 LFS for the formula.
 
@@ -11,52 +14,54 @@ use crate::log::Log;
 use crate::segment::SegmentInfo;
 use ramhold_base::{SegmentId, StreamId};
 
-/// Tombstones are too many when they hold this part of what is not live, in hundredths.
+/// Needed tombstones are too many when they hold more than this percentage of the memory in use that holds no live
+/// object or result.
 const TOMBSTONE_PERCENT_MAX: u64 = 40;
-/// A pass stops taking sources when it would free this many segments' memory: passes stay short, and writes can live on
-/// the runway meanwhile.
+/// A pass takes no more sources when it would free the memory of this many segments. So passes stay short, and writes
+/// can live on the runway while a pass is under way.
 const GAIN_SEGMENTS: u64 = 1;
-/// Frames below the bound that are left for passes under way.
+/// Frames that are kept free for passes under way: cleaning begins this many frames before the bound is reached.
 pub const HEADROOM_SEGMENTS: u64 = 4;
-/// More than the header of a side segment takes.
+/// An upper bound of the header of a side segment.
 const SIDE_HEADER_BYTES: u64 = 64;
-/// Sources of one pass at most.
+/// The most sources of one pass.
 const SOURCE_COUNT_MAX: usize = 64;
 
-/// What the caller knows and wants.
+/// The caller's knowledge and wishes.
 pub struct Wish<'a> {
     /// Seconds of cluster time.
     pub now: u32,
-    /// Whether a stream has replicas: without them there is nothing that compaction could spare.
+    /// Whether a stream has replicas. Without replicas compaction has no advantage: a combined pass costs no backup.
     pub is_replicated: &'a dyn Fn(StreamId) -> bool,
     /// Whether a closed segment is whole on its backups.
     pub is_whole: &'a dyn Fn(SegmentId) -> bool,
-    /// Whether the heads up to a segment that is whole are on the devices: only then it may be compacted. Copies of what
-    /// is compacted wait for the devices, and no device may wait for such a copy.
+    /// Whether a whole segment and all heads before it are on the devices. Only then the segment may be compacted: a
+    /// replica made from a compacted segment waits for the devices, and no device may wait for such a replica.
     pub is_settled: &'a dyn Fn(SegmentId) -> bool,
-    /// Whether a segment may be a source of a combined pass, as far as anybody else is concerned.
+    /// Whether a segment may be a source of a combined pass, as far as the rest of the server is concerned.
     pub may_leave: &'a dyn Fn(SegmentId) -> bool,
-    /// Bytes that the replicas of one backup set may take in frames: beyond it only combined passes are chosen.
+    /// Bytes of frames that this log may take, counting one replica of each segment. Beyond them combined passes come
+    /// first.
     pub disk_bytes_max: u64,
-    /// Whether compaction may be used at all; without it every pass is combined.
+    /// Whether compaction may be used at all. If not, every pass is combined.
     pub is_two_level: bool,
-    /// A remove waits for memory: also passes that hardly pay.
+    /// A remove waits for memory: choose even a pass that frees little for its work.
     pub is_pressed: bool,
 }
 
-/// What to clean next.
+/// The next pass to begin.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Choice {
     Combined { stream: StreamId, sources: Vec<SegmentId>, plan: Plan },
     Compaction { segment: SegmentId, plan: Plan },
 }
 
-/// What a pass is expected to take and to give, in bytes of memory.
+/// The expected cost and gain of a pass, in bytes of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Plan {
-    /// To be looked at and to be moved.
+    /// Bytes to move, with `LOOK_COST` for each entry that is looked at.
     pub work: u64,
-    /// Given back when it has ended.
+    /// Bytes given back when the pass has ended.
     pub gain: u64,
 }
 
@@ -66,14 +71,14 @@ struct Candidate {
     score: f64,
     memory_bytes: u64,
     live_bytes: u64,
-    /// What may have to be moved beyond that.
+    /// Bytes that may have to be moved beyond `live_bytes`.
     doubtful_bytes: u64,
     pinned_bytes: u64,
     entry_count: u64,
 }
 
 impl Log {
-    /// The best thing to clean now; `None` when nothing would give memory back, or what survives has no room.
+    /// The best thing to clean now. `None` when no pass would give memory back, or the survivors have no room.
     /// Looks at every segment once.
     pub fn choose(&self, wish: &Wish<'_>) -> Option<Choice> {
         if !wish.is_two_level {
@@ -86,7 +91,7 @@ impl Log {
         }
     }
 
-    /// Frames or tombstones have grown too many for compaction alone.
+    /// Whether frames are short or tombstones too many, so that compaction alone does not suffice.
     fn wants_combined(&self, wish: &Wish<'_>) -> bool {
         let (mut used, mut live, mut tombstones) = (0, 0, 0);
         for segment in self.memory.segments.iter() {
@@ -105,7 +110,7 @@ impl Log {
         frames * u64::from(self.config.geometry.segment_bytes) > wish.disk_bytes_max
     }
 
-    /// For memory; when frames are short, for those first.
+    /// Chooses a combined pass by the memory that it frees. When frames are short, by frames first.
     fn choose_combined(&self, wish: &Wish<'_>) -> Option<Choice> {
         let by_frames = self.is_short_of_frames(wish);
         self.combined_by(wish, by_frames).or_else(|| self.combined_by(wish, !by_frames))
@@ -126,7 +131,7 @@ impl Log {
             .filter(|candidate| candidate.score > 0.0)
             .collect();
         best.sort_unstable_by(|a, b| b.score.total_cmp(&a.score).then(a.id.cmp(&b.id)));
-        // A pass stays in one stream: the best for which it pays.
+        // A pass stays in one stream. Streams are tried in the order of their best candidate until a pass pays.
         while let Some(stream) = best.first().map(|candidate| candidate.stream) {
             let own = best.extract_if(.., |candidate| candidate.stream == stream);
             if let Some(choice) = self.plan_combined(stream, own, wish.is_pressed) {
@@ -136,7 +141,7 @@ impl Log {
         None
     }
 
-    /// The best first: as many as have room, up to where the gain was largest.
+    /// Takes candidates, the best first, as long as their survivors have room. Keeps those up to the largest gain.
     fn plan_combined(
         &self,
         stream: StreamId,
@@ -145,13 +150,14 @@ impl Log {
     ) -> Option<Choice> {
         let target = GAIN_SEGMENTS * u64::from(self.config.geometry.segment_bytes);
         let room = self.survivors_bytes_max();
-        // What the pass leaves behind itself: without it, passes would clean the heads of passes for ever.
+        // The head that enters the pass stays behind. If that were not counted, passes would clean the heads of passes
+        // for ever.
         let roll = u64::from(self.roll_seglets()) * u64::from(self.config.geometry.seglet_bytes);
         let roll = if is_pressed { 0 } else { roll };
         let (mut sources, mut sum) = (Vec::new(), (0, 0, 0));
         let (mut plan, mut count, mut worth, mut doubtful) = (Plan::default(), 0, 0.0, 0);
         for candidate in best.take(SOURCE_COUNT_MAX) {
-            // Not to fill the room with what hardly pays.
+            // Candidates that pay less than half as well as the best one do not fill the room.
             if candidate.score < worth && plan.gain > 0 && !is_pressed {
                 break;
             }
@@ -161,7 +167,7 @@ impl Log {
                 continue;
             }
             doubtful += candidate.doubtful_bytes;
-            // Tombstones that become dead are freed by whoever cleans their segments next.
+            // Tombstones that become dead are freed when their own segments are cleaned.
             sum = (
                 live + candidate.live_bytes,
                 freed + candidate.memory_bytes + candidate.pinned_bytes,
@@ -215,8 +221,8 @@ impl Log {
     }
 
     fn candidate(&self, wish: &Wish<'_>, segment: &SegmentInfo, footprint: u64, freed: u64) -> Candidate {
-        // Of the segment and not of its entries: survivors would look old for ever, and be cleaned again when hardly
-        // anything in them has died.
+        // The age of the segment and not of its entries: otherwise survivors would look old for ever, and would be
+        // cleaned again when hardly anything in them has died.
         let age = f64::from(wish.now.saturating_sub(segment.created.seconds())) + 1.0;
         let live_bytes = u64::from(segment.live_bytes);
         Candidate {
@@ -231,20 +237,21 @@ impl Log {
         }
     }
 
-    /// What may survive in the pass that begins next, in bytes of seglets.
+    /// The most that may survive in the pass that begins next, in bytes of seglets.
     fn survivors_bytes_max(&self) -> u64 {
         let free = self.memory.free_count().saturating_sub(self.floor(crate::log::Purpose::Cleaning).0);
         let free = u64::from(free) * u64::from(self.config.geometry.seglet_bytes);
         free.min(self.config.cleaning_reserve_bytes)
     }
 
-    /// What a pass with so many live bytes needs in memory: side segments, with their headers and unused ends.
+    /// The memory that a pass with `live_bytes` needs: side segments, with their headers and unused ends.
     fn survivors_take(&self, live_bytes: u64) -> u64 {
         let usable = u64::from(self.config.geometry.segment_bytes) * 15 / 16;
         self.in_whole_seglets(live_bytes + live_bytes.div_ceil(usable) * SIDE_HEADER_BYTES)
     }
 
-    /// The same when every side segment ends as badly as it can: a pass that was begun must be able to end.
+    /// As `survivors_take`, with the largest unused end in every side segment, because a pass that was begun must be
+    /// able to end.
     fn survivors_take_most(&self, bytes: u64) -> u64 {
         let usable = u64::from(self.config.geometry.segment_bytes) * 15 / 16;
         self.survivors_take(bytes) + bytes / usable * u64::from(self.config.geometry.seglet_bytes)

@@ -1,7 +1,7 @@
-//! Combined cleaning: what lives in several segments goes, oldest first, into a side log that takes their place.
+//! Combined cleaning: the live entries of several segments go, oldest first, into a side log that replaces them.
 //!
-//! The sources are merged by the time of their next entry. As every head is written in order of time, and survivors
-//! are sorted, this sorts by age without a list: entries that die together come to lie together.
+//! The sources are merged by the time of their next entry. Every head is written in order of time, and survivors are
+//! sorted. So the merge sorts by age without a list, and entries that are likely to die together lie together.
 //!
 //! Invariants:
 //! - sources are closed, of one stream, in no side log and in no other pass;
@@ -9,7 +9,7 @@
 //!   names the survivors and not the sources;
 //! - a source stays in memory until it is retired, because its replication may need it.
 //!
-//! Not here: replicating the side log, and when the sources may be retired (master).
+//! Not here: replicating the side log, the time at which the sources may be retired (master).
 //! Rules: docs/protocols/cleaning.md. Catalogue: C4, C6. Source: TUT15 Part III, SOSP11 2.5.
 
 use crate::SideId;
@@ -61,7 +61,7 @@ impl Log {
         Combined { stream, side, sources, ids: ids.to_vec(), moved: Moved::default() }
     }
 
-    /// Goes on with the copying. After `Done` the side log is closed.
+    /// Goes on copying. After `Done` the side log is closed.
     pub fn combined_step(&mut self, pass: &mut Combined, mut grant: Grant, hash_of: HashOf<'_>) -> Step {
         let floor = self.floor(Purpose::Cleaning);
         let side = pass.side;
@@ -90,7 +90,8 @@ impl Log {
         Step::Working
     }
 
-    /// Puts the survivors in the place of the sources: from the next roll on the digest names them. Roll at once.
+    /// Puts the survivors in the place of the sources: from the next roll on, the digest names the survivors. Roll at
+    /// once.
     pub fn enter_combined(&mut self, pass: &Combined) {
         self.enter_side(pass.side);
         let stream = self.streams.get_mut(&pass.stream).expect("a stream outlives its passes");
@@ -101,7 +102,7 @@ impl Log {
         }
     }
 
-    /// Gives a source's memory back, when no recovery can read its replicas any more.
+    /// Gives a source's memory back. No recovery may be able to read its replicas any more.
     pub fn retire(&mut self, id: SegmentId) {
         self.free_segment(id);
     }

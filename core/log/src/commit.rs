@@ -1,8 +1,8 @@
-//! Objects of several keys written and removed in one group: in every recovery all of it is there or nothing.
+//! Writes and removes objects of several keys in one group: every recovery finds the whole group or nothing of it.
 //!
-//! A group lies in one segment and under one certificate (docs/protocols/replication.md), and all partitions of a
-//! recovery replay the head up to the same end, which is that of a certificate. So wherever its entries go, they go from
-//! a log that holds them all.
+//! A group lies in one segment and under one certificate (docs/protocols/replication.md). All partitions of a recovery
+//! replay the head up to the same end, which is the end of a certificate. So even if the entries of a group go to
+//! different partitions, the log that they are read from holds all of them.
 //!
 //! Invariant: when a commit is refused, neither log nor index has changed.
 //!
@@ -14,7 +14,7 @@ use crate::segment::Slot;
 use crate::{Kind, Object, Reference, RpcResult, Tombstone};
 use ramhold_base::{KeyHash, StreamId};
 
-/// What a commit does to one key.
+/// The effect of a commit on one key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change<'a> {
     /// `replaces` is what `lookup` found for the key in the same turn, object or tombstone.
@@ -23,7 +23,7 @@ pub enum Change<'a> {
     Remove { hash: KeyHash, removal: Removal<'a>, at: Reference },
 }
 
-/// A change with what has to be appended for it.
+/// A change with the entries that must be appended for it.
 enum Planned<'a> {
     Write { hash: KeyHash, group: Group<'a>, dead: Option<Dead> },
     Remove { hash: KeyHash, tombstone: Tombstone<'a>, dead: Dead },
@@ -39,8 +39,9 @@ impl Planned<'_> {
 }
 
 impl Log {
-    /// Appends what is written and removed, after the result if there is one, as one group to a stream's head, and leads
-    /// the keys to it. The keys are different ones; their versions are above those of what they replace.
+    /// Appends a group to a stream's head: the result, if there is one, then the objects and tombstones of all changes.
+    /// Makes the index lead from the keys to them. All keys are different. The new versions are above those that they
+    /// replace.
     pub fn commit(
         &mut self,
         stream: StreamId,
@@ -94,8 +95,9 @@ impl Log {
         }
     }
 
-    /// Leads the keys that are new to where their objects will be. Several insertions at once cannot be prepared for; but
-    /// their places are known, since there is room for all, and what was led there is taken back if one finds no place.
+    /// Makes the index lead from new keys to the places where their objects will be. Several insertions cannot be
+    /// prepared at once. But the places are known already, because there is room for the whole group. If one insertion
+    /// finds no room in the index, the insertions before it are taken back.
     fn lead_new_keys(
         &mut self,
         head: Slot,
@@ -112,7 +114,7 @@ impl Log {
                     self.memory.unreserve(head);
                     return Err(AppendRefusal::OutOfMemory);
                 }
-                // A group has a tombstone only where something is replaced.
+                // Only a group that replaces something has a tombstone, so this object starts the group.
                 let at = self.memory.reference(head, offset);
                 self.index.insert(place, What::Object, at);
                 self.note_new_key(group.table, *hash);

@@ -1,14 +1,16 @@
-//! Compaction: what a segment needs goes into fewer seglets, in memory alone.
+//! Compaction: the needed entries of a segment go into fewer seglets, in memory alone.
 //!
-//! The live entries are copied into an *image* that bears the segment's id and is found by references only; the segment
-//! itself, which the replication reads by id, stays as it is until the image is swapped in.
+//! The entries are copied into an *image*, which has the segment's id and is found by references only. The segment
+//! itself stays as it is until the image is swapped in, because replication reads the segment by its id.
 //!
 //! Invariants:
-//! - an image holds the opening and everything of its segment that lives or that a recovery needs;
-//! - until the swap the bytes found by the id are those whose certificate the backups hold.
-//! - an image that was swapped in tells from when on replicas may be made from it.
+//! - an image holds the opening, and all entries of its segment that are live or that a recovery needs;
+//! - until the swap, the bytes found by the id are those whose certificate the backups hold;
+//! - an image that was swapped in has a position (`copy_after`) up to which its stream must be on the devices before
+//!   replicas may be made from the image.
 //!
-//! Not here: whether the segment is whole on its backups (master). Rules: docs/protocols/cleaning.md. Catalogue: C6. Source: TUT15 Part III.
+//! Not here: whether the segment is whole on its backups (master). Rules: docs/protocols/cleaning.md. Catalogue: C6.
+//! Source: TUT15 Part III.
 
 use crate::log::{Log, Purpose};
 use crate::moving::{Grant, HashOf, Moved, Source, Step};
@@ -50,7 +52,7 @@ impl Log {
         Compaction { id, stream, source: self.source(slot), image: None, moved: Moved::default() }
     }
 
-    /// Goes on with the copying until `Done`.
+    /// Goes on copying. Call it again until it returns `Done`.
     pub fn compaction_step(&mut self, pass: &mut Compaction, mut grant: Grant, hash_of: HashOf<'_>) -> Step {
         let floor = self.floor(Purpose::Cleaning);
         let image = match pass.image {
@@ -79,9 +81,9 @@ impl Log {
         Step::Working
     }
 
-    /// Makes the image the segment, and gives the old seglets back. Everything that was left out is dead because of
-    /// something in the stream before its present end: no replica is made from the image before that is safe. The
-    /// segment must be whole on its backups.
+    /// Makes the image the segment, and gives the old seglets back. The segment must be whole on its backups. Every
+    /// entry that was left out is dead because of something in the stream before its present end. So no replica is made
+    /// from the image before the stream is on the devices up to that end.
     pub fn swap_compaction(&mut self, pass: Compaction) {
         let end = self.head_end(pass.stream);
         let image = pass.image.expect("a pass that is done has an image");
@@ -94,7 +96,7 @@ impl Log {
         segment.copy_after = end;
     }
 
-    /// An image with the segment's opening.
+    /// Makes an image with the segment's opening.
     fn make_image(&mut self, slot: Slot, floor: crate::memory::Floor) -> Option<Slot> {
         let opening_bytes = self.memory.segments.at(slot).opening_bytes;
         let image = self.memory.create_image(slot, opening_bytes, floor)?;

@@ -1,8 +1,8 @@
-//! Which entries of a segment belong to whom, for those who recover it.
+//! Divides the entries of a segment among the owners that recover them.
 //!
-//! Each entry is verified on the way: what a whole segment's checksum confirms may still hold an entry that was damaged in
-//! the memory of the server that wrote it. Neighbours of one owner make one run, so that what belongs to one alone is not
-//! taken apart.
+//! Each entry is verified on the way: even if the checksum of the whole segment holds, an entry may have been damaged
+//! in the memory of the server that wrote it. Adjacent entries of one owner make one run, so that the entries of a
+//! segment with a single owner stay together.
 //!
 //! Catalogue: F4. Source: SOSP11 3.4.
 
@@ -11,12 +11,12 @@ use crate::{Entry, Kind, Ranges};
 use ramhold_base::planted::{Defect, planted};
 use std::ops::Range;
 
-/// The bytes are not entries, or one of them does not hold.
+/// The bytes are not entries, or one of them is damaged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NotEntries;
 
-/// Tells `take` of the runs of entries that begin in the next `bytes_max` bytes from `offset` on, and moves the offset
-/// behind them. Done when the offset is at the end.
+/// Hands `take` the runs of entries that begin in the next `bytes_max` bytes from `offset` on, and moves the offset
+/// behind them. Everything is divided when the offset is at the end.
 pub fn divide<T: Copy + PartialEq>(
     bytes: &[u8],
     ranges: &Ranges<T>,

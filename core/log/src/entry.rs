@@ -1,17 +1,17 @@
-//! What stands in a segment: the entries, their fields, and their bytes.
+//! The entries of a segment, their fields, and their bytes.
 //!
-//! An entry is a header of eight bytes (checksum; kind, three flags and length in one word) and a body. The flags say
-//! which fields are there, so that a plain object pays for none of them.
-//! `Entry` borrows what it speaks of, for writing as well as for reading, so that neither copies a value.
+//! An entry is a header of eight bytes (checksum; kind, three flags and length in one word) and a body. The flags tell
+//! which optional fields are present, so that a plain object pays for none of them.
+//! `Entry` borrows its key and value, for writing as well as for reading, so that neither copies them.
 //!
-//! An object names the segments of its log that hold older versions of its key; who writes one does not know them, so
-//! they stand beside the `Object` and not in it.
+//! An object entry names the segments of its log that hold older versions of its key. The caller that writes an object
+//! does not know them, so the list is beside the `Object` and not in it.
 //!
 //! Invariants:
 //! - the checksum covers everything of the entry but itself;
-//! - every entry has exactly one encoding: a version is wide only when it must be, a list is there only when it names
+//! - every entry has exactly one encoding: a version is wide only when it must be, a list is present only when it names
 //!   a segment;
-//! - what decodes is within the limits, whoever wrote it.
+//! - an entry that decodes is within the limits, even if the bytes are hostile.
 //!
 //! Not here: walking over a segment (`reader`), entries that lie across seglets (`memory`).
 //! Bytes: docs/formats/log.md. Catalogue: C1, C3.
@@ -28,32 +28,33 @@ use ramhold_base::{
 
 /// The bytes of an entry before its body.
 pub const HEADER_BYTES: usize = 8;
-/// What a plain object costs beyond its key and value: its version is below 2^32, it does not expire, and its log
-/// holds no older version of its key.
+/// The bytes of a plain object beyond its key and value. Plain means: its version is below 2^32, it does not expire,
+/// and its log holds no older version of its key.
 pub const OBJECT_OVERHEAD_BYTES: usize = HEADER_BYTES + 14;
-/// The version rule of the format: raised when a reader of before could misread; see docs/formats/log.md.
+/// The version of the format. It is raised when an earlier reader could misread the bytes; see docs/formats/log.md.
 pub const FORMAT: u16 = 2;
-/// A version must leave room above it for the safe version; no counter gets this far.
+/// The highest version. It leaves room above it for the safe version; no counter gets this far.
 pub const VERSION_MAX: Version = Version(1 << 62);
 
 /// The length of a body has 24 bits in the header's word.
 pub(crate) const BODY_BYTES_MAX: usize = (1 << 24) - 1;
 /// The version has eight bytes.
 const WIDE: u32 = 1 << 24;
-/// The time is there from which the object does not exist; of a result: the number that the mutation left.
+/// In an object: the expiry time is present. In a result: the number that the mutation left is present.
 const EXPIRES: u32 = 1 << 25;
 const NUMBER: u32 = EXPIRES;
-/// The list of segments with older versions is there.
+/// The list of segments with older versions is present.
 const OLDER: u32 = 1 << 31;
 const FLAGS: u32 = WIDE | EXPIRES | OLDER;
-/// The kind has bits 30..26, as in format 1: the header of such a segment is read, and refused for what it is.
+/// The kind has bits 30..26, as in format 1. So the header of a segment of format 1 is readable, and its format is
+/// refused as unknown.
 const KIND_SHIFT: u32 = 26;
 pub(crate) const STAT_BYTES: usize = 36;
-/// What a tombstone costs beyond its key while its version is below 2^32 and it names no segment.
+/// The bytes of a tombstone beyond its key while its version is below 2^32 and it names no segment.
 const TOMBSTONE_OVERHEAD_BYTES: usize = HEADER_BYTES + 12;
-/// The longest run of an entry before its key or list: a record's.
+/// The most bytes of an entry before its key or list: those of a record.
 const PREFIX_BYTES_MAX: usize = RECORD_PREFIX_BYTES_MAX;
-/// The longest run of a record before its key: an object with everything that it can have.
+/// The most bytes of a record before its key: those of an object with all optional fields.
 pub(crate) const RECORD_PREFIX_BYTES_MAX: usize =
     OBJECT_OVERHEAD_BYTES + 4 + 8 + older_bytes(OBJECT_OLDER_COUNT_MAX);
 const SEGMENT_HEADER_BYTES: usize = HEADER_BYTES + 38;
@@ -73,9 +74,9 @@ pub struct Object<'a> {
     pub table: TableId,
     /// From 1 to `VERSION_MAX`.
     pub version: Version,
-    /// When it was written: seconds of cluster time.
+    /// When the object was written: seconds of cluster time.
     pub time: u32,
-    /// The time from which it does not exist, if that is known: milliseconds of cluster time.
+    /// The time from which the object does not exist, if it has one: milliseconds of cluster time.
     pub expires: Option<ClusterTime>,
     pub key: &'a [u8],
     pub value: &'a [u8],
@@ -87,23 +88,25 @@ pub struct Tombstone<'a> {
     pub table: TableId,
     /// From 1 to `VERSION_MAX`.
     pub version: Version,
-    /// When it was written: seconds of cluster time.
+    /// When the tombstone was written: seconds of cluster time.
     pub time: u32,
-    /// The segments of the same log that hold the versions that it ends, at most nine. When it names none, the log
-    /// holds no such version and it is dead from the start.
+    /// The segments of the same log that hold the versions that the tombstone ends, at most
+    /// `TOMBSTONE_OLDER_COUNT_MAX` (9). If it names none, the log holds no such version, and the tombstone is dead from
+    /// the start.
     pub segments: OlderList,
     pub key: &'a [u8],
 }
 
-/// What one mutation came to, in the same group as its effect (docs/protocols/exactly-once.md).
+/// The result of one mutation, in the same group as its effect (docs/protocols/exactly-once.md).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RpcResult {
     pub table: TableId,
-    /// Of the key, for whoever divides the log.
+    /// The placement hash of the key, by which the log is divided.
     pub hash: KeyHash,
     pub lease: LeaseId,
     pub sequence: Sequence,
-    /// What the client had acknowledged when it sent the mutation: everything below. At most 2^32 - 1 below the sequence.
+    /// The client had acknowledged all sequences below this one when it sent the mutation. At most 2^32 - 1 below the
+    /// sequence.
     pub floor: Sequence,
     pub status: Status,
     /// At most `VERSION_MAX`; 0 where the answer has none.
@@ -112,7 +115,7 @@ pub struct RpcResult {
     pub number: Option<u64>,
 }
 
-/// The first entry of every segment: what it is and where it belongs.
+/// The first entry of every segment: its identity, and the log and stream that it belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SegmentHeader {
     pub cluster: ClusterId,
@@ -122,26 +125,26 @@ pub struct SegmentHeader {
     pub created: ClusterTime,
 }
 
-/// The segments that make up a stream, as of the head that starts with this.
+/// The segments of a stream, at the time when the head that starts with this digest was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Digest<'a> {
     pub stream: StreamId,
     list: &'a [u8],
 }
 
-/// What live objects of a range of hashes weigh.
+/// The bytes and records of the live objects of a range of hashes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TabletStat {
     pub table: TableId,
     pub first: KeyHash,
     /// Inclusive.
     pub last: KeyHash,
-    /// Of whole entries: headers, keys and values.
+    /// Bytes of whole entries: headers, keys and values.
     pub bytes: u64,
     pub records: u64,
 }
 
-/// Statistics of tablets, as of the head that starts with this.
+/// Statistics of tablets, at the time when the head that starts with them was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TabletStats<'a> {
     list: &'a [u8],
@@ -149,7 +152,8 @@ pub struct TabletStats<'a> {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Entry<'a> {
-    /// An object, and the segments of the same log that hold older versions of its key, at most eight.
+    /// An object, and the segments of the same log that hold older versions of its key, at most
+    /// `OBJECT_OLDER_COUNT_MAX` (8).
     Object(Object<'a>, OlderList),
     Tombstone(Tombstone<'a>),
     SegmentHeader(SegmentHeader),
@@ -166,11 +170,11 @@ pub enum Damage {
     Truncated,
     /// The checksum does not match.
     Checksum,
-    /// Intact, of a kind that this version does not know.
+    /// The entry is intact, of a kind that this version does not know.
     UnknownKind(u8),
     /// A segment header of a format that this version does not read.
     UnknownFormat(u16),
-    /// Intact, but its fields contradict the format.
+    /// The entry is intact, but its fields contradict the format.
     Malformed(Kind),
 }
 
@@ -228,7 +232,7 @@ pub(crate) fn encode_stats(stats: &[TabletStat]) -> Vec<u8> {
     list
 }
 
-/// An entry ready to be copied: up to three runs of bytes, in order.
+/// An encoded entry, ready to be copied: up to three runs of bytes, in order.
 pub(crate) struct Parts<'a> {
     prefix: [u8; PREFIX_BYTES_MAX],
     prefix_bytes: usize,
@@ -249,7 +253,7 @@ impl<'a> Parts<'a> {
         self
     }
 
-    /// As `put`, for fields that may be missing: nothing is moved.
+    /// As `put`, in place, for fields that may be missing.
     fn add(&mut self, field: &[u8]) {
         self.prefix[self.prefix_bytes..self.prefix_bytes + field.len()].copy_from_slice(field);
         self.prefix_bytes += field.len();
@@ -292,7 +296,7 @@ fn record_flags(version: Version, older: &OlderList) -> u32 {
 }
 
 impl<'a> Object<'a> {
-    /// What it takes in a segment, its header included and without a list of segments.
+    /// The bytes of the entry in a segment, with its header and without a list of segments.
     pub fn entry_bytes(&self) -> usize {
         let wide_bytes = if is_wide(self.version) { 4 } else { 0 };
         let expires_bytes = if self.expires.is_some() { 8 } else { 0 };
@@ -301,7 +305,7 @@ impl<'a> Object<'a> {
 }
 
 impl<'a> Tombstone<'a> {
-    /// What it takes in a segment, its header included.
+    /// The bytes of the entry in a segment, with its header.
     pub fn entry_bytes(&self) -> usize {
         let wide_bytes = if is_wide(self.version) { 4 } else { 0 };
         TOMBSTONE_OVERHEAD_BYTES + wide_bytes + self.segments.encoded().len() + self.key.len()
@@ -309,13 +313,13 @@ impl<'a> Tombstone<'a> {
 }
 
 impl RpcResult {
-    /// What it takes in a segment, its header included.
+    /// The bytes of the entry in a segment, with its header.
     pub fn entry_bytes(&self) -> usize {
         let wide_bytes = if is_wide(self.version) { 4 } else { 0 };
         RESULT_BYTES_MIN + wide_bytes + if self.number.is_some() { 8 } else { 0 }
     }
 
-    /// How far the sequence is above the floor. A floor above the sequence, or too far below, says nothing.
+    /// The distance of the sequence above the floor, 0 if the floor is higher, and `u32::MAX` if it is too far below.
     fn above_floor(&self) -> u32 {
         u32::try_from(self.sequence.0.saturating_sub(self.floor.0)).unwrap_or(u32::MAX)
     }
@@ -351,7 +355,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// What it takes in a segment, its header included.
+    /// The bytes of the entry in a segment, with its header.
     pub fn entry_bytes(&self) -> usize {
         match self {
             Entry::Object(object, older) => object.entry_bytes() + older.encoded().len(),
@@ -364,7 +368,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Appends its bytes. Panics when it is beyond the limits, which is for the caller to keep.
+    /// Appends the bytes of the entry. Panics when the entry is beyond the limits, which the caller must keep.
     pub fn encode(&self, out: &mut Vec<u8>) {
         self.parts().runs().iter().for_each(|run| out.put_bytes(run));
     }
@@ -437,7 +441,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The entry that `bytes` start with, its checksum verified, and how many bytes it takes.
+    /// The entry that `bytes` start with, its checksum verified, and its length in bytes.
     pub fn decode(bytes: &'a [u8]) -> Result<(Entry<'a>, usize), Damage> {
         let mut reader = Reader::new(bytes);
         let crc = reader.u32().ok_or(Damage::Truncated)?;
@@ -548,16 +552,17 @@ pub(crate) struct RecordPrefix {
     pub(crate) version: Version,
     pub(crate) time: u32,
     pub(crate) expires: Option<ClusterTime>,
-    /// What the list of segments takes, which ends where the key starts.
+    /// Bytes of the list of segments, which ends where the key starts.
     pub(crate) older_bytes: usize,
-    /// Where the key starts in the entry.
+    /// The offset of the key in the entry.
     pub(crate) key_start: usize,
     pub(crate) key_bytes: usize,
 }
 
 impl RecordPrefix {
-    /// Reads from the start of an entry (at least `RECORD_PREFIX_BYTES_MAX` bytes of it or all of it) whose word is
-    /// `word`; `None` when it is another kind or contradicts the format.
+    /// Reads the prefix of the entry whose word is `word`, from the start of the entry: at least
+    /// `RECORD_PREFIX_BYTES_MAX` bytes of it, or all of it. `None` if the entry is of another kind or contradicts the
+    /// format.
     #[inline]
     pub(crate) fn read(word: Word, entry: &[u8]) -> Option<RecordPrefix> {
         let entry_bytes = word.entry_bytes();
@@ -597,19 +602,19 @@ impl RecordPrefix {
         }
     }
 
-    /// The list of segments of the entry that this was read from.
+    /// The list of segments of the entry from which the prefix was read.
     pub(crate) fn older(&self, entry: &[u8]) -> OlderList {
         OlderList::decode(&entry[self.key_start - self.older_bytes..self.key_start])
     }
 }
 
-/// How many bytes of an entry are its list of segments, which starts at `start` if there is one.
+/// The length of an entry's list of segments in bytes. The list starts at `start` if there is one.
 #[inline]
 fn read_older(word: Word, entry: &[u8], start: usize, count_max: usize) -> Option<usize> {
     if word.has(OLDER) { OlderList::check(entry.get(start..)?, count_max) } else { Some(0) }
 }
 
-/// The entry that bytes start with, and its word, if its checksum holds.
+/// The entry that `bytes` start with, and its word, if its checksum holds.
 #[inline]
 pub(crate) fn verified(bytes: &[u8]) -> Option<(Word, &[u8])> {
     let (word, entry) = split(bytes)?;
@@ -617,7 +622,7 @@ pub(crate) fn verified(bytes: &[u8]) -> Option<(Word, &[u8])> {
     (crc(covered) == u32::from_le_bytes(*stored)).then_some((word, entry))
 }
 
-/// The entry that bytes start with, and its word; nothing else of it is looked at.
+/// The entry that `bytes` start with, and its word. Nothing else of the entry is checked.
 #[inline]
 pub(crate) fn split(bytes: &[u8]) -> Option<(Word, &[u8])> {
     let [.., a, b, c, d] = *bytes.first_chunk::<HEADER_BYTES>()?;
@@ -710,7 +715,7 @@ mod tests {
         assert_eq!(Object { expires: Some(ClusterTime(1)), ..object }.entry_bytes(), 30 + 8);
     }
 
-    /// Bytes with a matching checksum whose fields lie are refused, not believed.
+    /// Bytes with a matching checksum whose fields contradict the format are refused.
     #[test]
     fn intact_bytes_that_contradict_the_format_are_malformed() {
         let sealed = |number: u8, flags: u32, body: &[u8]| {

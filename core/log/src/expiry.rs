@@ -1,30 +1,31 @@
 //! Finds objects whose time to live is over.
 //!
-//! The index knows of each bucket before when nothing in it ends (`index/ends`). A look at a bucket that is due reads its
-//! objects, tells which of them are over, and leaves the bound of the others behind. The log itself removes nothing: an
-//! object ends with a tombstone, as if a client had removed it (docs/protocols/consistency.md, rule 8).
+//! For each bucket the index has a bound: no object in the bucket ends earlier (`index/ends`). When the bound of a
+//! bucket is due, the objects of the bucket are read. The expired ones are handed out, and the bound is set to the
+//! earliest end of the others. The log itself removes nothing: an object ends with a tombstone, as if a client had
+//! removed it (docs/protocols/consistency.md, rule 8).
 //!
-//! Not here: removing, and how much of the time that may take (master). Catalogue: A12.
+//! Not here: removing, and the share of time that it may take (master). Catalogue: A12.
 
 use crate::Log;
 use crate::index::bucket::What;
 use ramhold_base::{ClusterTime, KeyHash, TableId};
 
-/// The key of an object whose time is over.
+/// The key of an expired object.
 pub type EndedKey = (TableId, Vec<u8>);
 
 impl Log {
-    /// Nothing ends before this time; `None`: nothing here ends at all.
+    /// No object ends before this time. `None` if no object ends at all.
     #[inline]
     pub fn first_end(&self) -> Option<ClusterTime> {
         self.index.first_end()
     }
 
-    /// Adds the keys of one bucket's objects that are over by now, and tells how many bytes it has read for that. None: no
-    /// bucket may hold any.
+    /// Adds the keys of the expired objects of one bucket. Returns the bytes that were read for that, or `None` if no
+    /// bucket can hold an expired object.
     ///
-    /// The bucket is not looked at again for those that are told: remove them, or say that they are still there
-    /// (`look_again`). A damaged entry is looked at again at `again`, when it may be repaired.
+    /// The bucket is not read again because of these objects: remove them, or call `look_again` for each that is still
+    /// there. A damaged entry is looked at again at the time `again`, when it may be repaired.
     pub fn find_ended(
         &mut self,
         now: ClusterTime,
@@ -57,19 +58,19 @@ impl Log {
         Some(read_bytes)
     }
 
-    /// An object that was told as over is still there, and is to be told again from `again` on.
+    /// Notes that an object that was handed out as expired is still there. It is handed out again from `again` on.
     pub fn look_again(&mut self, table: TableId, hash: KeyHash, again: ClusterTime) {
         self.index.lower_end(self.place(table, hash), again);
         self.looked_again = self.looked_again.max(again);
     }
 
-    /// Objects that ended before this time and are still there. Costs a full walk.
+    /// The number of objects that ended before this time and are still there. Costs a full walk.
     pub fn count_ended(&self, before: ClusterTime) -> u64 {
         self.ends().filter(|(_, end)| *end < before).count() as u64
     }
 
-    /// Panics when a bucket holds an object that ends before the bucket's bound, and before all that are to be told again.
-    /// Costs a full walk.
+    /// Panics when a bucket holds an object that ends before the bucket's bound, unless the bound is not after the
+    /// latest time that `look_again` has set. Costs a full walk.
     pub(crate) fn check_ends(&self) {
         for (number, end) in self.ends() {
             let bound = end.max(self.looked_again);

@@ -1,10 +1,10 @@
-//! Which seglets are free, given out so that a segment tends to lie in one piece.
+//! Free seglets, given out so that a segment tends to lie in one piece.
 //!
 //! The region is divided into blocks of as many seglets as a segment has. A new segment prefers a block that is
-//! wholly free; a segment that grows takes the seglet after its last one, or else fills a block that is broken
-//! already, so that whole ones stay whole.
+//! wholly free. A segment that grows takes the seglet after its last one. If that is not free, it takes one in a block
+//! that is already in use in part, so that free blocks stay whole.
 //!
-//! Contiguity is a habit, never a promise.
+//! Contiguity is likely, and never guaranteed.
 
 pub(crate) struct FreeSeglets {
     /// A bit per seglet, set while it is free.
@@ -14,9 +14,9 @@ pub(crate) struct FreeSeglets {
     block_seglets: u32,
     seglet_count: u32,
     free_count: u32,
-    /// Where the search for a block goes on, so that searching is spread over all of them.
+    /// The block at which the next search begins, so that searches are spread over all blocks.
     next_block: usize,
-    /// From here on no seglet was ever given out.
+    /// The first seglet after all that were ever given out.
     untaken: u32,
 }
 
@@ -40,7 +40,7 @@ impl FreeSeglets {
         self.free_count
     }
 
-    /// The first seglet behind all that were ever given out.
+    /// The first seglet after all that were ever given out.
     pub(crate) fn untaken(&self) -> u32 {
         self.untaken
     }
@@ -49,7 +49,7 @@ impl FreeSeglets {
         self.words[seglet as usize / 64] >> (seglet % 64) & 1 == 1
     }
 
-    /// Takes a seglet for a segment whose last one is `after`, if it has one.
+    /// Takes a seglet for a segment whose last seglet is `after`; `None` for a new segment.
     pub(crate) fn take(&mut self, after: Option<u32>) -> Option<u32> {
         if self.free_count == 0 {
             return None;
@@ -72,7 +72,8 @@ impl FreeSeglets {
         self.free_count += 1;
     }
 
-    /// The first free seglet of the next block that is as wanted, or else of any; one is free.
+    /// The first free seglet of the next block that is wholly free (`wants_whole`) or in use in part (otherwise). If
+    /// there is no such block, the first free seglet of the next block that has one. At least one seglet is free.
     fn search(&mut self, wants_whole: bool) -> u32 {
         let count = self.block_free.len();
         let from = self.next_block;
@@ -113,7 +114,7 @@ mod tests {
             assert_eq!(next, last + 1);
             last = next;
         }
-        // The run has ended: a broken block is filled before a whole one is broken.
+        // The run has ended: a block in use is filled before a free block is taken.
         assert_eq!(free.take(Some(last)).unwrap() / 4, other / 4);
     }
 

@@ -1,18 +1,19 @@
 //! Finds the place of a key's entry in the log from the key's hash.
 //!
 //! Linear hashing over buckets of one cache line: eight slots, the last of which becomes a link to an overflow
-//! bucket when a ninth comes. The table grows and shrinks by one bucket at a time (`resize`), so that there is no
-//! pause and no second table. A slot holds a reference and a *tag*: the bits of the hash just above those that the
+//! bucket when a ninth entry comes. The table grows and shrinks by one bucket at a time (`resize`), so that there is
+//! no pause and no second table. A slot holds a reference and a *tag*: the bits of the hash just above those that the
 //! smallest table uses. Splitting takes its bits from the tag and so never touches the log.
 //!
 //! Invariants:
 //! - a chain has no holes: every slot before its last entry is full, links stand only in slot 7, and an overflow
-//!   bucket holds at least two entries, so that the number of entries tells the number of buckets;
+//!   bucket holds at least two entries, so that the number of buckets follows from the number of entries;
 //! - no chain is longer than `CHAIN_BUCKETS_MAX`, so that every operation is bounded, whatever the hashes are;
-//! - memory stays within its bound: beyond it chains grow longer, then insertions are refused. When the first objects that
-//!   end come into an index that is full, the eight bytes for each base bucket (`ends`) come on top;
-//! - `prepare` before an append means that the `insert` after it cannot fail;
-//! - a walk sees every entry that is there from its begin to its end, whatever happens between its steps.
+//! - memory stays within its bound: at the bound chains grow longer, then insertions are refused. There is one
+//!   exception: when the first objects with a time to live come into a full index, the eight bytes for each base
+//!   bucket (`ends`) are added to the bound;
+//! - after a successful `prepare` before an append, the `insert` after it cannot fail;
+//! - a walk sees every entry that is in the index from the walk's begin to its end, whatever happens between its steps.
 //!
 //! Not here: comparing keys (the caller does, in the log). Catalogue: C2.
 
@@ -34,31 +35,31 @@ use overflow::Overflow;
 use ramhold_base::ClusterTime;
 
 const LEVEL_MIN: u32 = 4;
-/// Steps of shrinking that an entry which is taken out pays for. Merging needs one in seven; and so the hand comes
-/// round while a seventh of the entries goes.
+/// Steps of shrinking that each removed entry pays for. Merging alone needs one step for seven removals. With one step
+/// for each, the hand goes once round all buckets while a seventh of the entries is removed.
 const REMOVE_STEPS: u64 = 1;
-/// Steps that an insertion or a removal takes at most: a removal's own, and some of those that a walk has left over.
+/// The most steps that an insertion or a removal takes: a removal's own, and some of those that a walk has left over.
 const STEPS_MAX: u64 = 4;
-/// Buckets of the longest chain. With hashes that nobody aims, chains have five at most; 64 hold 449 entries, which
-/// takes some ten microseconds to go through.
+/// The most buckets of a chain. With hashes that nobody chose on purpose, chains have five at most. 64 buckets hold 449
+/// entries, and a search through them takes some ten microseconds.
 const CHAIN_BUCKETS_MAX: u64 = 64;
 
-/// Log memory beyond this cannot be referred to: 4 TiB.
+/// The log memory that references can address: 4 TiB.
 pub(crate) const REGION_BYTES_MAX: u64 = 1 << PLACE_BITS;
-/// An index cannot work with less than its smallest table and one chunk of overflow buckets.
+/// The least memory of an index: its smallest table and one chunk of overflow buckets.
 pub(crate) const INDEX_BYTES_MIN: u64 = 2 * (BUCKET_BYTES << LEVEL_MIN);
 
-/// The index has reached the bound of its memory, or this hash's chain its greatest length.
+/// The index has reached the bound of its memory, or the chain of this hash has reached `CHAIN_BUCKETS_MAX`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct IndexFull;
 
 /// How far a walk over all buckets has come.
 ///
-/// It is a place among all hashes, in the order of their bits from the lowest to the highest. In this order the hashes
-/// of one bucket lie side by side, splitting a bucket cuts its stretch in two, and merging two joins neighbours. So
-/// what lies before the cursor has been visited and what lies behind it will be, however the table changes meanwhile;
-/// of a stretch that was joined across the cursor some is visited twice. Nothing needs to know that a walk is under
-/// way: there may be several, and one may end in the middle.
+/// A cursor is a place among all hashes, ordered by their bits from the lowest to the highest. In this order the hashes
+/// of one bucket are adjacent, splitting a bucket cuts its stretch in two, and merging two buckets joins adjacent
+/// stretches. So all entries before the cursor have been visited and all entries behind it will be, however the table
+/// changes between steps. If a merge joins two stretches across the cursor, some entries are visited twice. The index
+/// does not know of the walks under way: there may be several, and a walk may be given up in the middle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cursor(u64);
 
@@ -78,15 +79,15 @@ enum Place {
     Overflow(u64),
 }
 
-/// Where an entry that comes next would stand: good until the index changes.
+/// The place for the next entry of a chain. Valid until the index changes.
 #[derive(Clone, Copy)]
 pub(crate) struct Vacancy {
-    /// The last bucket of a chain, and how many of its slots are filled.
+    /// The last bucket of the chain, and the number of its slots that are filled.
     last: Place,
     filled: usize,
 }
 
-/// Where an entry stands: good until the index changes otherwise than by `repoint`.
+/// The place of an entry. Valid until the index changes otherwise than by `repoint`.
 #[derive(Clone, Copy)]
 pub(crate) struct Spot {
     place: Place,
@@ -96,19 +97,19 @@ pub(crate) struct Spot {
 pub(crate) struct Index {
     base: Buckets,
     overflow: Overflow,
-    /// When objects of the base buckets' chains end.
+    /// Lower bounds of the times at which objects end, for each base bucket's chain.
     ends: Ends,
     level_first: u32,
     level: u32,
-    /// Buckets below this are split already at this level.
+    /// Buckets below this number are already split at this level.
     split_next: u64,
     entry_count: u64,
-    /// How many entries are expected to be there soon.
+    /// The number of entries that the index is expected to have soon.
     expected_count: u64,
     bytes_max: u64,
-    /// The base bucket whose chain is looked at next when overflow buckets move together.
+    /// The base bucket whose overflow buckets are moved forward next.
     hand: u64,
-    /// Steps of shrinking that entries which were taken out have paid for.
+    /// Steps of shrinking that removed entries have paid for, and that are still to be taken.
     steps_owed: u64,
     scratch: Vec<u64>,
 }
@@ -118,8 +119,8 @@ impl Index {
     pub(crate) fn new(region_bytes: u64, bytes_max: u64) -> Index {
         assert!(region_bytes <= REGION_BYTES_MAX);
         assert!(bytes_max >= INDEX_BYTES_MIN);
-        // The smallest table is a thousandth of the log's memory: small enough not to matter, large enough that the
-        // tag keeps ten bits to tell entries apart even in the largest table that such a log can fill.
+        // The smallest table takes a thousandth of the log's memory. That is small enough not to matter, and large
+        // enough that the tag keeps ten bits to tell entries apart even in the largest table that such a log can fill.
         let mut level = (region_bytes.max(1).ilog2()).saturating_sub(16).max(LEVEL_MIN);
         while 2 * (BUCKET_BYTES << level) > bytes_max {
             level -= 1;
@@ -145,7 +146,7 @@ impl Index {
         }
     }
 
-    /// Memory of all buckets, in use or not, and of what is known about when their objects end.
+    /// Memory of all buckets, in use or not, and of the bounds of their objects' ends.
     pub(crate) fn bytes(&self) -> u64 {
         self.bucket_bytes() + self.ends.bytes()
     }
@@ -183,14 +184,14 @@ impl Index {
         }
     }
 
-    /// The first slot of the hash's bucket. Whoever is about to look up several hashes reads it for all of them first:
-    /// the processor fetches their cache lines at the same time. What it says means nothing.
+    /// The first slot of the hash's bucket. A caller that is about to look up several hashes reads it for all of them
+    /// first, so that the processor fetches their cache lines at the same time. The value has no meaning.
     #[inline]
     pub(crate) fn touch(&self, hash: u64) -> u64 {
         self.base.at(self.bucket_of(hash)).slots[0]
     }
 
-    /// The same of the bucket that the hash's links to, if it does.
+    /// As `touch`, for the overflow bucket that the hash's bucket links to, if there is one.
     #[inline]
     pub(crate) fn touch_next(&self, hash: u64) -> u64 {
         link_of(self.base.at(self.bucket_of(hash)).slots[LINK_SLOT])
@@ -203,7 +204,7 @@ impl Index {
         fetch(self.base.at(self.bucket_of(hash)));
     }
 
-    /// The same of the bucket that the hash's links to, if it does.
+    /// As `fetch`, for the overflow bucket that the hash's bucket links to, if there is one.
     #[inline]
     pub(crate) fn fetch_next(&self, hash: u64) {
         if let Some(next) = link_of(self.base.at(self.bucket_of(hash)).slots[LINK_SLOT]) {
@@ -217,13 +218,13 @@ impl Index {
         self.spot(hash, at).is_some()
     }
 
-    /// Where the index holds exactly this reference under this hash, if it does.
+    /// The place at which the index holds exactly this reference under this hash, if it does.
     #[inline]
     pub(crate) fn spot(&self, hash: u64, at: Reference) -> Option<Spot> {
         self.position(self.bucket_of(hash), at).map(|(place, slot)| Spot { place, slot })
     }
 
-    /// The bits of a hash that a slot and its bucket tell of it.
+    /// The bits of a hash that are known from a slot and the number of its bucket.
     #[inline]
     pub(crate) fn known_bits(&self, hash: u64) -> u64 {
         hash & ((1 << (self.level_first + TAG_BITS)) - 1)
@@ -236,7 +237,7 @@ impl Index {
         number & ((1 << self.level_first) - 1) | tag << self.level_first
     }
 
-    /// Makes sure that one insertion of this hash has a place.
+    /// Makes room for one insertion of this hash.
     pub(crate) fn prepare(&mut self, hash: u64) -> Result<(), IndexFull> {
         let (mut last, mut chain_buckets) = (Place::Base(self.bucket_of(hash)), 1);
         while let Some(next) = link_of(self.bucket(last).slots[LINK_SLOT]) {
@@ -246,8 +247,8 @@ impl Index {
         self.room_behind(last, chain_buckets)
     }
 
-    /// Where an insertion of this hash would put its entry, with room made for it; `None`: there is an entry that may be of
-    /// the same key.
+    /// The place at which an insertion of this hash would put its entry, with room made for it. `None` if there is an
+    /// entry that may be of the same key.
     #[inline]
     pub(crate) fn vacancy(&mut self, hash: u64) -> Result<Option<Vacancy>, IndexFull> {
         let tag = self.tag(hash);
@@ -265,7 +266,7 @@ impl Index {
         Ok(Some(Vacancy { last, filled: self.bucket(last).filled() }))
     }
 
-    /// Inserts a reference that is not in the index yet where there is room for it.
+    /// Inserts a reference that is not in the index yet, at a vacancy.
     #[inline]
     pub(crate) fn fill(&mut self, vacancy: Vacancy, hash: u64, what: What, at: Reference) {
         let slot = entry(self.tag(hash), what, at);
@@ -290,7 +291,7 @@ impl Index {
         self.bucket_mut(place).slots[at] = slot;
     }
 
-    /// Puts another reference in the place of one, and keeps what it refers to.
+    /// Puts another reference in the place of one that is in the index. The sort of entry that it refers to stays.
     #[inline]
     pub(crate) fn repoint(&mut self, spot: Spot, old: Reference, new: Reference) {
         let slot = &mut self.bucket_mut(spot.place).slots[spot.slot];
@@ -304,24 +305,24 @@ impl Index {
         self.shrink(STEPS_MAX);
     }
 
-    /// No object that the index holds ends before this; `None`: none ends at all.
+    /// No object that the index holds ends before this time. `None` if no object ends at all.
     #[inline]
     pub(crate) fn first_end(&self) -> Option<ClusterTime> {
         self.ends.first()
     }
 
-    /// The number of a bucket that may hold an object which is over by now: good until the next insertion or removal.
+    /// The number of a bucket that may hold an expired object. Valid until the next insertion or removal.
     pub(crate) fn due(&self, now: ClusterTime) -> Option<u64> {
         self.ends.due(now)
     }
 
-    /// An object of this hash that ends at `end` is there, or about to be inserted.
+    /// Notes that an object of this hash that ends at `end` is in the index, or is about to be inserted.
     #[inline]
     pub(crate) fn lower_end(&mut self, hash: u64, end: ClusterTime) {
         self.ends.lower(self.bucket_of(hash), end);
     }
 
-    /// No object of bucket number `number` ends before `end`; `None`: none ends at all.
+    /// Notes that no object of bucket number `number` ends before `end`. `None` if no object ends at all.
     pub(crate) fn set_end(&mut self, number: u64, end: Option<ClusterTime>) {
         self.ends.set(number, end);
     }
@@ -352,7 +353,7 @@ impl Index {
     /// removal or step of a walk makes the table smaller.
     pub(crate) fn remove_from(&mut self, number: u64, at: Reference) {
         let hole = self.position(number, at).expect("what is removed is in the index");
-        // The chain's last entry fills the hole; the last but one of an overflow bucket returns to the link's place.
+        // The chain's last entry fills the hole. If one entry is left in an overflow bucket, it replaces the link.
         let (mut before_last, mut last) = (None, Place::Base(number));
         while let Some(next) = link_of(self.bucket(last).slots[LINK_SLOT]) {
             before_last = Some(last);
@@ -374,10 +375,11 @@ impl Index {
         self.steps_owed += REMOVE_STEPS;
     }
 
-    /// The buckets that a walk visits next, at most `count`, and where it goes on, if anywhere. Begin with the default
-    /// cursor. The numbers are good until the next `insert`, `remove` or `advance`.
+    /// The buckets that a walk visits next, at most `count`, and the cursor with which it goes on, if it is not over.
+    /// Begin with the default cursor. The numbers are valid until the next `insert`, `remove` or `advance`.
     ///
-    /// Makes the table smaller first, in as many steps as a walk's step pays for that takes everything out.
+    /// Makes the table smaller first. It takes as many steps as the walk would pay for if it removed every entry of the
+    /// buckets that it visits.
     pub(crate) fn advance(&mut self, cursor: Cursor, count: u64) -> (Vec<u64>, Option<Cursor>) {
         let count = count.clamp(1, self.bucket_count());
         self.shrink(count * SLOT_COUNT as u64);
@@ -391,7 +393,7 @@ impl Index {
             numbers.push(number);
             next = (position | u64::MAX >> bits).checked_add(1);
         }
-        // They lie far apart: read from all at once, their cache lines come together.
+        // The buckets lie far apart. One read from each lets the processor fetch their cache lines together.
         std::hint::black_box(numbers.iter().fold(0, |sum, number| sum ^ self.base.at(*number).slots[0]));
         (numbers, next.map(Cursor))
     }
@@ -475,7 +477,7 @@ impl Index {
         }
     }
 
-    /// Makes sure that the chain of so many buckets that ends with this one can take one entry more.
+    /// Makes room for one more entry in the chain of `chain_buckets` buckets that ends with `last`.
     #[inline]
     fn room_behind(&mut self, last: Place, chain_buckets: u64) -> Result<(), IndexFull> {
         if self.bucket(last).slots[LINK_SLOT] == 0
@@ -497,7 +499,7 @@ impl Index {
         self.shrink(STEPS_MAX);
     }
 
-    /// Puts an entry at the end of a chain, of which `place` is one bucket, and returns the last.
+    /// Puts an entry at the end of the chain that the bucket at `place` is in. Returns the last bucket of the chain.
     fn push(&mut self, place: Place, slot: u64) -> Place {
         let mut last = place;
         while let Some(next) = link_of(self.bucket(last).slots[LINK_SLOT]) {
@@ -511,7 +513,7 @@ impl Index {
         self.push_behind(last, slot)
     }
 
-    /// Puts an entry behind the last bucket of a chain, which is full; returns the one where it stands.
+    /// Puts an entry behind the last bucket of a chain, which is full. Returns the new last bucket.
     fn push_behind(&mut self, last: Place, slot: u64) -> Place {
         let next = self.overflow.take().expect("room for what is pushed is made before");
         let displaced = std::mem::replace(&mut self.bucket_mut(last).slots[LINK_SLOT], link(next));
@@ -526,7 +528,7 @@ impl Index {
     }
 }
 
-/// Overflow buckets of a chain of so many entries.
+/// The number of overflow buckets of a chain with `entry_count` entries.
 fn overflow_count_of(entry_count: u64) -> u64 {
     entry_count.saturating_sub(SLOT_COUNT as u64).div_ceil(LINK_SLOT as u64)
 }

@@ -1,16 +1,17 @@
-//! Entries of another log by the segment: found, verified and taken in many at a time.
+//! Takes in the entries of another log's segments: finds and verifies them, and replays them in batches.
 //!
 //! A recovery master's core spends most of its time waiting for buckets of the index. So entries are worked on in
-//! batches: all of a batch are verified and their keys hashed, then the buckets of all are fetched together, then what
-//! those lead to, and only then is one after the other replayed. A plain object whose key is not here yet, which nearly
-//! all are, is copied as it stands, with all its neighbours that are likewise (`run`).
+//! batches. All entries of a batch are verified and their keys hashed. Then their buckets are fetched together, and
+//! then the entries that the buckets lead to. Only then the entries are replayed one after the other. Nearly all of
+//! them are plain objects whose key is not in this log yet. Such an object is copied as it stands, together with all
+//! adjacent ones of the same sort (`run`).
 //!
 //! Invariants:
-//! - nothing is believed of an entry whose checksum does not hold;
-//! - the result is that of `Log::replay`, entry by entry in order;
-//! - what is refused leaves the offset at the entry that was refused, so that it can be tried again.
+//! - no field of an entry is believed before its checksum is verified;
+//! - the result is the same as that of `Log::replay` for one entry after the other;
+//! - after a refusal the offset is at the refused entry, so that it can be tried again.
 //!
-//! Not here: what an entry does to the log (`replay`), where the bytes come from (master, backup).
+//! Not here: the effect of an entry on the log (`replay`), the source of the bytes (master, backup).
 //! Catalogue: F4, E4. Source: SOSP11 3.4; TUT15 "Fast Crash Recovery".
 
 mod run;
@@ -22,27 +23,27 @@ use crate::{AppendRefusal, Entry, Kind, Ranges, Reference, SideId};
 use ramhold_base::{ClusterTime, KeyHash, TableId, Version};
 use std::hint::black_box;
 
-/// Entries worked on together: enough that the processor always waits for several buckets, few enough to stay in its
-/// nearest cache.
+/// Entries worked on together: enough that the processor always waits for several buckets at once, few enough to stay
+/// in the nearest cache.
 const BATCH: usize = 64;
-/// No more than this of a batch: that it is still in the nearest cache when it is copied.
+/// The bytes within which the entries of a batch begin: a batch must still be in the nearest cache when it is copied.
 const BATCH_BYTES: usize = 24 * 1024;
-/// How far ahead bytes are fetched: a few short entries. The processor sees by itself what comes after long ones.
+/// Bytes to fetch ahead: a few short entries. After long entries the processor prefetches by itself.
 const AHEAD_BYTES: usize = 2048;
 
-/// What whoever has other work to do takes in at a time: about half a millisecond's worth.
+/// Bytes that a caller with other work to do takes in at a time: about half a millisecond of work.
 pub const INTAKE_SLICE_BYTES: usize = 128 * 1024;
 
 /// Why taking in stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IntakeStop {
-    /// The bytes are not entries from here on, or hold one that belongs to no range.
+    /// From here on the bytes are not entries, or an entry belongs to no range.
     Corrupt,
-    /// The entry at the offset was refused; nothing of it has been taken in but its version.
+    /// The entry at the offset was refused. Only its version, or the floor of a result, has been taken in.
     Refused(AppendRefusal),
 }
 
-/// A record that is next.
+/// A record or result of the batch.
 #[derive(Clone, Copy)]
 struct Coming {
     start: usize,
@@ -52,7 +53,7 @@ struct Coming {
     place: u64,
     version: Version,
     side: SideId,
-    /// An object that can be copied as it stands: it names no segments of its own log.
+    /// The entry is an object that can be copied as it stands, because it names no segments of its own log.
     is_plain: bool,
     expires: Option<ClusterTime>,
 }
@@ -76,9 +77,9 @@ const NOTHING: Coming = Coming {
 };
 
 impl Log {
-    /// Takes in the entries that begin in the next `bytes_max` bytes from `offset` on, and some more that are worked on with
-    /// them; moves the offset behind them. Told is how many were records. `intake` says which keys, and which side log takes
-    /// them. Done when the offset is at the end.
+    /// Takes in the entries that begin in the next `bytes_max` bytes from `offset` on, and the rest of the batch that
+    /// the last of them is in. Moves the offset behind them. Returns the number of records and results among them.
+    /// `intake` names the ranges of keys, and the side log for each. The work is done when the offset is at the end.
     pub fn take_in(
         &mut self,
         intake: &Ranges<SideId>,
@@ -101,7 +102,8 @@ impl Log {
         Ok(records)
     }
 
-    /// The records from an offset on, as many as a batch holds, and where the next entry is; what is no record is done.
+    /// Reads the records and results from an offset on, as many as a batch holds. Returns their number and the offset
+    /// of the next entry. Entries of other kinds have taken effect when this returns.
     fn read_batch(
         &mut self,
         intake: &Ranges<SideId>,
@@ -170,7 +172,7 @@ impl Log {
         })
     }
 
-    /// As `Log::prefetch`: what is read means nothing.
+    /// As `Log::prefetch`: the values that are read have no meaning.
     fn fetch_together(&self, batch: &[Coming]) {
         batch.iter().for_each(|coming| self.index.fetch_next(coming.place));
         let mut entries = [Reference(0); 2 * BATCH];
@@ -187,7 +189,7 @@ impl Log {
         black_box(entries[..count].iter().fold(0, |sum, at| sum ^ self.memory.touch(*at)));
     }
 
-    /// Replays a batch in order. When one is refused, the offset is left there.
+    /// Replays a batch in order. If an entry is refused, the offset stays at it.
     fn take_batch(
         &mut self,
         batch: &[Coming],

@@ -1,9 +1,9 @@
-//! What kinds of entries there are, and what each kind means to those who clean, divide and recover.
+//! The kinds of entries, and the meaning of each kind for cleaning, division and recovery.
 //!
-//! One table answers for every kind. A new kind is a variant, a row here and its layout in `entry`; the exhaustive
-//! matches of the compiler find the rest.
+//! One table describes every kind. A new kind needs a variant, a row here and its layout in `entry`. The compiler finds
+//! all other places, because matches are exhaustive.
 //!
-//! Invariant: a number is persisted and never used for something else.
+//! Invariant: numbers are persisted, and a number is never used for another kind.
 //! Bytes: docs/formats/log.md. Catalogue: C3.
 
 /// The kind of an entry. The discriminant is the number in the entry's header.
@@ -19,25 +19,25 @@ pub enum Kind {
     RpcResult = 7,
 }
 
-/// To which partition of a recovery an entry goes.
+/// The partition of a recovery to which an entry goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Partition {
-    /// To the partition that holds the hash of its key; a result carries that hash itself.
+    /// The partition that holds the hash of its key. A result carries that hash itself.
     ByKeyHash,
-    /// To none: it speaks about the log that it stands in.
+    /// No partition: the entry is about the log that it stands in.
     None,
 }
 
-/// How to tell whether an entry still matters to its own log.
+/// How to tell whether an entry is still needed by its own log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Alive {
-    /// While the index refers to it.
+    /// Needed while the index refers to it.
     WhileIndexed,
-    /// While a segment that it names may count in a recovery.
+    /// Needed while a segment that it names may count in a recovery.
     WhileItsSegmentCounts,
-    /// Until its client needs it no more.
+    /// Needed until its client no longer needs it.
     WhileUnacknowledged,
-    /// For the recovery of its own segment; the cleaner never moves it.
+    /// Needed for the recovery of its own segment. Cleaning never moves it.
     InItsSegment,
 }
 
@@ -61,7 +61,7 @@ pub const KINDS: [KindRow; 7] = [
     row(Kind::RpcResult, "RPC result", Partition::ByKeyHash, Alive::WhileUnacknowledged),
 ];
 
-/// Numbers that are spoken for and have no layout yet. Until they do, reading one is an error.
+/// Numbers that are reserved and have no layout yet. Until they have one, reading such a number is an error.
 pub const RESERVED: [(u8, &str); 5] = [
     (8, "prepared operation"),
     (9, "prepared operation's tombstone"),
@@ -70,7 +70,7 @@ pub const RESERVED: [(u8, &str); 5] = [
     (12, "quorum record"),
 ];
 
-/// The largest number that the five bits of an entry's header hold.
+/// The largest number that fits the five bits of an entry's header.
 pub const KIND_NUMBER_MAX: u8 = 31;
 
 const fn row(kind: Kind, name: &'static str, partition: Partition, alive: Alive) -> KindRow {
@@ -78,7 +78,7 @@ const fn row(kind: Kind, name: &'static str, partition: Partition, alive: Alive)
 }
 
 impl Kind {
-    /// The kind of a number; `None` for 0, for reserved numbers and for those of later versions.
+    /// The kind with a number. `None` for 0, for reserved numbers and for those of later versions.
     pub const fn from_number(number: u8) -> Option<Kind> {
         match number {
             1 => Some(Kind::Object),

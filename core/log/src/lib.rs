@@ -3,21 +3,21 @@
 //! All data of a shard lies in one region of DRAM, cut into *seglets*. A *segment* is a chain of seglets that fills
 //! from the front with *entries*; an entry is never changed. Several *streams* share the region and one *index*,
 //! which leads from a key to its newest entry. The bytes of a segment are the same in DRAM, on the wire and on the
-//! backups, so whoever replicates reads them from here.
+//! backups, so replication reads them directly from here.
 //!
 //! ```text
 //!   kind, older ── entry ── reader ── opening             the bytes (docs/formats/log.md)
 //!                    │
-//!           free ── memory ── segment, pieces              where they lie
+//!           free ── memory ── segment, pieces              their places in memory
 //!                    │
-//!                   log ── stream, replay, sweep            what they mean; index, tombstones, results
-//!                    │       ├─ stats ── profile ── will    what they weigh, and where
-//!                    │       └─ ranges ── divide, intake    what another log's segment brings, and to whom
+//!                   log ── stream, replay, sweep            their meaning; index, tombstones, results
+//!                    │       ├─ stats ── profile ── will    their weight, and its distribution
+//!                    │       └─ ranges ── divide, intake    entries of another log's segment, and their owners
 //!                    │
-//!                  scrub ── repair, loss                   what has rotted in memory
+//!                  scrub ── repair, loss                   damage in memory
 //! ```
 //!
-//! Not here: sending bytes to backups (replication), who owns which keys (master), time and chance (handed in).
+//! Not here: sending bytes to backups (replication), ownership of keys (master), time and chance (handed in).
 //! Catalogue: C1, C2, C3, C4. Source: SOSP11 2.5, TUT15 Part III.
 
 mod choose;

@@ -1,20 +1,22 @@
 //! A shard's log: objects go in at the heads of streams and are found again through the index.
 //!
 //! A write appends the new object; then the index leads to it. A remove appends a tombstone and takes the key out of
-//! the index. Ordinary appends leave a reserve of seglets alone, so that what frees memory can always make progress.
+//! the index. Ordinary appends leave a reserve of seglets free, so that removes and cleaning can always make progress.
 //!
-//! An overwrite needs no tombstone: recovery takes the newest version, so an older one matters only once the newest is
-//! removed. For that the object names the segments that hold the older ones, and its remove puts them all into one
-//! tombstone, which may go when none of them counts any more. Names are exact: a range of segments would be held up by
-//! those in between that are never cleaned. When an object would have to name more than eight, the group starts with a
-//! tombstone that takes over all but the newest of them. See `group` and docs/formats/log.md.
+//! An overwrite needs no tombstone: recovery takes the newest version, so older versions matter only when the newest is
+//! removed. To prepare for that, an object names the segments that hold older versions of its key. Its remove puts all
+//! these names into one tombstone, which is needed until none of the segments counts any more. The names are exact,
+//! because a range would also cover segments in between that are never cleaned. If an object would have to name more
+//! than `OBJECT_OLDER_COUNT_MAX` (8) segments, its group starts with a tombstone that takes over all but the newest of
+//! them. See `group` and docs/formats/log.md.
 //!
 //! Invariants:
-//! - a group lies in one segment, whole, or nothing of it does;
+//! - a group is in one segment as a whole, or not at all;
 //! - the index refers to exactly the newest live object of every key (and, during replay, to tombstones);
 //! - a key's newest object names every counted segment that holds an older version of the key, unless a tombstone in
 //!   the same stream ends that version and names the segment;
-//! - a tombstone stands in the stream of the object that it buries, and names its segment and those that it names;
+//! - a tombstone is in the stream of the object that it ends, and names the object's segment and the segments that the
+//!   object names;
 //! - the safe version is above every version whose key has left the index.
 //!
 //! Not here: heads and side logs (`stream`), foreign entries (`replay`), walks over the index (`sweep`).
@@ -55,7 +57,7 @@ impl Geometry {
     }
 }
 
-/// What a log is made with.
+/// The configuration of a log.
 #[derive(Clone, Copy, Debug)]
 pub struct LogConfig {
     pub cluster: ClusterId,
@@ -63,26 +65,26 @@ pub struct LogConfig {
     pub geometry: Geometry,
     /// Memory for segments: a multiple of a seglet, at most 4 TiB.
     pub log_bytes: u64,
-    /// Bound of the index's memory, at least 2 KiB; beyond it new keys are refused.
+    /// Bound of the index's memory, at least 2 KiB. Beyond it new keys are refused.
     pub index_bytes_max: u64,
-    /// The part of `log_bytes` that ordinary appends leave alone: at least two seglets, at most half.
+    /// The part of `log_bytes` that ordinary appends leave free: at least two seglets, at most half.
     pub reserve_bytes: u64,
-    /// The part of the reserve that only cleaning may use: what survives one pass.
+    /// The part of the reserve that only cleaning may use: room for the survivors of one pass.
     pub cleaning_reserve_bytes: u64,
-    /// Bound of what is kept beside the log about where in large tablets their bytes lie.
+    /// Bound of the memory of the tablet profiles.
     pub profile_bytes_max: u64,
-    /// Secret of the cluster's servers, so that nobody else can aim at one bucket; scans in one log can go on in another
-    /// with the same.
+    /// A secret of the cluster's servers, so that nobody else can choose keys that fill one bucket. A scan in one log
+    /// can go on in another log with the same secret.
     pub index_secret: u64,
 }
 
-/// What an append is for, which decides whether it may use the reserve.
+/// The purpose of an append, which decides how much of the reserve it may use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
     Ordinary,
-    /// It leads to memory being freed.
+    /// The append leads to memory being freed.
     Freeing,
-    /// What a recovery brings: it was there before, so it goes before new data.
+    /// An entry that a recovery brings. It was written before, so it takes precedence over new data.
     Recovery,
     /// A cleaning pass.
     Cleaning,
@@ -91,13 +93,13 @@ pub enum Purpose {
 /// Why an append did not take place. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AppendRefusal {
-    /// The group does not fit the head, or there is none: roll, then try again.
+    /// The group does not fit the head, or there is no head: roll, then try again.
     HeadFull,
-    /// No memory for the group or for its key's place in the index.
+    /// There is no memory for the group or for its key's place in the index.
     OutOfMemory,
-    /// The group takes more than half a segment, and would fit none.
+    /// The group takes more than half a segment, so it would fit no segment.
     TooLarge,
-    /// What is in memory for this key cannot be read.
+    /// An entry in memory that may be this key's cannot be read.
     Unreadable(Unreadable),
 }
 
@@ -108,9 +110,9 @@ pub struct OutOfMemory;
 /// A group that has been appended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Written {
-    /// The object, or for a remove its tombstone.
+    /// The object; for a remove, the tombstone.
     pub at: Reference,
-    /// The end of the group: when its stream is durable up to here, so is the group.
+    /// The end of the group. When the stream is durable up to this position, the group is durable.
     pub position: Position,
 }
 
@@ -125,25 +127,25 @@ pub struct Removal<'a> {
     pub time: u32,
 }
 
-/// Why it cannot be told what a key has.
+/// Why the state of a key is unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unreadable {
-    /// The entry here is damaged in memory, and may be the key's.
+    /// This entry is damaged in memory, and may be the key's.
     Damaged(Reference),
     /// An entry that may have been the key's was lost: it was damaged, and there was no replica.
     Lost,
 }
 
-/// What the index holds for a key.
+/// The newest entry of a key, to which the index refers.
 #[derive(Clone, Copy)]
 pub struct Found<'a> {
     pub at: Reference,
-    /// `Object`; or, for a key that is being replayed, `Tombstone`: then there is no object.
+    /// `Object`. For a key that is being replayed it may be `Tombstone`: then there is no object.
     pub kind: Kind,
     pub version: Version,
     /// Seconds of cluster time.
     pub time: u32,
-    /// The time from which the object does not exist. The log itself knows no time: whoever looks up compares.
+    /// The time from which the object does not exist. The log itself has no clock: the caller compares.
     pub expires: Option<ClusterTime>,
     pub value: Pieces<'a>,
     entry_bytes: u32,
@@ -151,8 +153,9 @@ pub struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// The end of the group that wrote it. An answer that tells of it waits until its stream is durable up to here. What
-    /// a combined pass has moved was durable before, and so is what is recovered while the dead log stays.
+    /// The end of the group that wrote the entry. An answer that reveals the entry waits until the stream is durable up
+    /// to this position. Entries that a combined pass has moved were durable before, and recovered entries are durable
+    /// while the dead log stays.
     pub fn position(&self) -> Position {
         if self.segment().is_survivor {
             return Position::default();
@@ -164,7 +167,7 @@ impl Found<'_> {
         self.memory.segment_of(self.at)
     }
 
-    /// Of the whole entry: header, list of segments, key and value.
+    /// Bytes of the whole entry: header, list of segments, key and value.
     pub fn entry_bytes(&self) -> u32 {
         self.entry_bytes
     }
@@ -174,7 +177,7 @@ impl Found<'_> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Usage {
     pub log_bytes: u64,
-    /// Whole free seglets, the reserve included.
+    /// Bytes of free seglets, the reserve included.
     pub free_bytes: u64,
     pub reserve_bytes: u64,
     pub index_bytes: u64,
@@ -193,30 +196,30 @@ pub struct Log {
     pub(crate) segment_last: SegmentId,
     pub(crate) side_last: SideId,
     pub(crate) reserve: Floor,
-    /// What removes leave free.
+    /// The seglets that removes leave free.
     cleaning_reserve: Floor,
-    /// What the index knew of the hashes of lost keys.
+    /// The bits of the hashes of lost keys that the index knew.
     pub(crate) lost: BTreeSet<u64>,
     pub(crate) results: Results,
     safe_version: Version,
-    /// An object that expires was appended at some time.
+    /// An object with an expiry time was appended at some time.
     pub(crate) may_expire: bool,
-    /// The latest time from which on an ended object is to be told again.
+    /// The latest time to which `look_again` has put off an expired object.
     pub(crate) looked_again: ClusterTime,
-    /// What is on its way from one stream to another.
+    /// The range that is moving from one stream to another.
     pub(crate) migration: Option<Migration>,
 }
 
-/// What is appended together when an object is written.
+/// The entries that are appended together when an object is written.
 pub(crate) struct Group<'a> {
     pub(crate) table: TableId,
-    /// The object with what it names.
+    /// The object, with the segments that it names.
     entry: Entry<'a>,
-    /// What comes before it.
+    /// The tombstone before the object, if there is one.
     tombstone: Option<Tombstone<'a>>,
 }
 
-/// An entry of the index that is about to give way.
+/// An entry of the index that is about to be replaced or removed.
 #[derive(Clone, Copy)]
 pub(crate) struct Dead {
     pub(crate) at: Reference,
@@ -225,7 +228,7 @@ pub(crate) struct Dead {
     pub(crate) kind: Kind,
     pub(crate) version: Version,
     pub(crate) entry_bytes: u32,
-    /// Those of the segments that it names that still count.
+    /// The segments that the entry names and that still count.
     pub(crate) older: OlderList,
 }
 
@@ -279,7 +282,7 @@ impl Log {
         }
     }
 
-    /// Gives the memory back, for another log in it.
+    /// Gives the memory back, so that another log can use it.
     pub fn into_region(self) -> Vec<u8> {
         self.memory.into_region()
     }
@@ -288,15 +291,16 @@ impl Log {
         &self.config
     }
 
-    /// The largest group of entries that can be appended, in bytes. The other half of a segment is for its opening.
+    /// The size of the largest group of entries that can be appended: half a segment. The other half is for the
+    /// opening.
     pub fn group_bytes_max(&self) -> u32 {
         self.config.geometry.segment_bytes / 2
     }
 
-    /// The object of a key; for a key in replay perhaps its tombstone. `hash` is the key's placement hash.
+    /// Finds the object of a key. For a key in replay it may find a tombstone. `hash` is the key's placement hash.
     ///
-    /// The checksum of every entry that might be the key's is verified before anything in it is believed: a damaged key
-    /// may look like another one.
+    /// The checksum of every entry that might be the key's is verified before any field of it is believed, because a
+    /// damaged key may look like another one.
     #[inline]
     pub fn lookup(&self, table: TableId, hash: KeyHash, key: &[u8]) -> Result<Option<Found<'_>>, Unreadable> {
         let memory = &self.memory;
@@ -330,8 +334,8 @@ impl Log {
         }
     }
 
-    /// When the object of a key expires, as far as can be told without verifying anything: to be asked before `lookup`,
-    /// for those few that a `lookup` must confirm.
+    /// When the object of a key expires, read without verifying anything. A caller asks this before `lookup`, to find
+    /// the few keys that a `lookup` must confirm.
     pub fn peek_expiry(&self, table: TableId, hash: KeyHash, key: &[u8]) -> Option<ClusterTime> {
         if !self.may_expire {
             return None;
@@ -342,10 +346,10 @@ impl Log {
         })?
     }
 
-    /// Appends an object to a stream's head and leads its key to it.
+    /// Appends an object to a stream's head and makes the index lead from its key to it.
     ///
-    /// `replaces` is what `lookup` found for this key in the same turn, object or tombstone; its version must be
-    /// lower. The new object names the segment of an object that is replaced. `result` goes into the group.
+    /// `replaces` is the object or tombstone that `lookup` found for this key in the same turn. Its version must be
+    /// lower. The new object names the segment of an object that it replaces. `result` goes into the group.
     pub fn write(
         &mut self,
         stream: StreamId,
@@ -366,7 +370,8 @@ impl Log {
     }
 
     /// Appends the tombstone of the object at `at`, which `lookup` found for this key in the same turn, and takes the
-    /// key out of the index. Raises the safe version above the remove's. May use the reserve.
+    /// key out of the index. Raises the safe version above the version of the remove. May use the reserve, except the
+    /// part that is only for cleaning.
     pub fn remove(
         &mut self,
         stream: StreamId,
@@ -423,7 +428,7 @@ impl Log {
         self.counters.track(range);
     }
 
-    /// Stops counting a range that is tracked as it is.
+    /// Stops counting a range. Exactly this range must be tracked.
     pub fn untrack(&mut self, range: HashRange) {
         self.counters.untrack(range);
     }
@@ -433,20 +438,20 @@ impl Log {
         self.counters.iter()
     }
 
-    /// How many keys of a range lead to an object, if the range is tracked as it is. What was lost goes on counting.
+    /// The number of objects of a range, if exactly this range is tracked. Lost objects go on being counted.
     pub fn object_count(&self, range: HashRange) -> Option<u64> {
         self.counters.records(range)
     }
 
-    /// The counts of all tracked ranges, found out by a walk over the whole index. Memory must not be damaged.
+    /// The counts of all tracked ranges, found by a walk over the whole index. Memory must not be damaged.
     pub fn count_anew(&self, hash_of: HashOf<'_>) -> Vec<TabletStat> {
         let mut counters = self.counters.emptied();
         self.objects_anew(hash_of).for_each(|object| counters.add(&object, self.next_segment_id()));
         counters.iter().collect()
     }
 
-    /// Panics when the profiles of large tables are not what a walk over the whole index finds. Memory must not be damaged,
-    /// and nothing have been lost.
+    /// Panics when the profiles of large tables differ from the result of a walk over the whole index. Memory must not
+    /// be damaged, and nothing may have been lost.
     pub fn check_profiles(&self, hash_of: HashOf<'_>) {
         self.counters.profiles.check(self.objects_anew(hash_of));
     }
@@ -472,19 +477,20 @@ impl Log {
         }
     }
 
-    /// So many keys more are expected to be taken in (`take_in`): the index grows ahead of them, some buckets with each
-    /// batch, as far as its memory goes. What has grown in vain is taken back by `shrink_index`.
+    /// Tells the index that `count` more keys are expected to be taken in (`take_in`). The index grows ahead of them,
+    /// by some buckets with each batch, as far as its memory allows. `shrink_index` takes back buckets that were not
+    /// needed.
     pub fn expect_keys(&mut self, count: u64) {
         let expected = if count > 0 { self.index.entry_count() + count } else { 0 };
         self.index.expect(expected);
     }
 
-    /// Makes room in the index for so many keys more, at once.
+    /// Makes room in the index for `count` more keys, at once.
     pub fn make_index_ready(&mut self, count: u64) {
         self.index.grow_for(self.index.entry_count() + count);
     }
 
-    /// Takes some of the steps by which the index becomes as small as it may be again. False: there are none left.
+    /// Takes at most `step_count` of the steps that shrink the index to its proper size. False if no steps are left.
     pub fn shrink_index(&mut self, step_count: u64) -> bool {
         self.index.shrink(step_count)
     }
@@ -498,12 +504,12 @@ impl Log {
         self.index.bytes()
     }
 
-    /// Everything in memory that is found by its id, in no order that means anything: heads, closed segments, side logs.
+    /// All segments in memory that are found by their ids: heads, closed segments, side logs. The order has no meaning.
     pub fn segments(&self) -> impl Iterator<Item = &SegmentInfo> {
         self.memory.segments.iter().filter(|segment| !segment.is_image)
     }
 
-    /// What is known about a segment; `None` when it is not in memory.
+    /// The record of a segment. `None` if it is not in memory.
     pub fn segment(&self, id: SegmentId) -> Option<&SegmentInfo> {
         self.memory.segments.slot(id).map(|slot| self.memory.segments.at(slot))
     }
@@ -514,23 +520,22 @@ impl Log {
         self.memory.pieces(slot, from, to)
     }
 
-    /// Appends bytes `from..to` of a segment to `out`, as `segment_pieces` gives them.
+    /// Appends bytes `from..to` of a segment to `out`, as `segment_pieces` returns them.
     pub fn copy_segment(&self, id: SegmentId, from: u32, to: u32, out: &mut Vec<u8>) {
         self.segment_pieces(id, from, to).append_to(out);
     }
 
-    /// Bytes of memory that was never used, of the next `ahead` that will be, for which the system has yet to find any.
+    /// The bytes, among the next `ahead` bytes of never used memory, for which the system has not found memory yet.
     pub fn untouched_bytes(&self, ahead: u64) -> u64 {
         self.memory.untouched_bytes(ahead)
     }
 
-    /// Has the system find memory for so many of them.
+    /// Makes the system find memory for the next `bytes` of these.
     pub fn touch_ahead(&mut self, bytes: u64) {
         self.memory.touch_ahead(bytes);
     }
 
-    /// Panics when something that must always hold does not, damage to memory among it. Walks over the whole index and
-    /// log.
+    /// Panics when an invariant does not hold, or memory is damaged. Walks over the whole index and log.
     pub fn check_invariants(&self) {
         self.memory.check_invariants();
         self.index.check_invariants();
@@ -577,7 +582,7 @@ impl Log {
     pub(crate) fn floor(&self, purpose: Purpose) -> Floor {
         match purpose {
             Purpose::Ordinary => self.reserve,
-            // Half of what writes leave for removes.
+            // The middle between the floors of removes and of ordinary writes.
             Purpose::Recovery => Floor(self.cleaning_reserve.0.midpoint(self.reserve.0)),
             Purpose::Freeing => self.cleaning_reserve,
             Purpose::Cleaning => Floor(self.roll_seglets()),
@@ -604,8 +609,8 @@ impl Log {
         }
     }
 
-    /// Makes room for a group, or refuses it. New data is refused as soon as memory is at its floor; what leads to memory being
-    /// freed may fill the seglets that its segment has, however little is free.
+    /// Makes room for a group, or refuses it. New data is refused as soon as free memory is below its floor. All other
+    /// groups may fill the seglets that their segment has, however little is free.
     pub(crate) fn admit(&mut self, slot: Slot, bytes: usize, floor: Floor) -> Result<(), AppendRefusal> {
         let is_full = floor == self.reserve && self.memory.free_count() < floor.0;
         match u32::try_from(bytes) {
@@ -615,7 +620,8 @@ impl Log {
         }
     }
 
-    /// Appends an object, after the result and the tombstone of its group if there are any, and leads its key to it.
+    /// Appends an object, after the result and the tombstone of its group if there are any, and makes the index lead
+    /// from its key to it.
     pub(crate) fn put_object(
         &mut self,
         slot: Slot,
@@ -643,8 +649,8 @@ impl Log {
         Ok(written)
     }
 
-    /// Appends an object, after the tombstone of its group if there is one, and leads its key to it if that was led to
-    /// something before. There is room for it.
+    /// Appends an object, for which there is room, after the tombstone of its group if there is one. If the index led
+    /// from the key to another entry before, it now leads to the new object.
     pub(crate) fn append_object(
         &mut self,
         slot: Slot,
@@ -707,7 +713,7 @@ impl Log {
         Written { at: self.memory.reference(slot, offset), position }
     }
 
-    /// Takes what has left the index off the counts.
+    /// Takes an entry that has left the index off the counts.
     pub(crate) fn bury(&mut self, table: TableId, hash: KeyHash, dead: &Dead) {
         if dead.kind == Kind::Tombstone {
             self.forget_tombstone(dead.slot);
@@ -722,8 +728,8 @@ impl Log {
 }
 
 impl Dead {
-    /// The segments that hold an object's version of its key or older ones; for a tombstone none, because it goes on
-    /// standing for those that it names.
+    /// The segments that hold the version of an object or older versions of its key. None for a tombstone, because the
+    /// tombstone stays needed for the segments that it names.
     pub(crate) fn names(&self) -> OlderList {
         match self.kind {
             Kind::Object => {
@@ -734,7 +740,7 @@ impl Dead {
     }
 }
 
-/// What to append for `object` when it replaces `dead`.
+/// The group to append for `object` when it replaces `dead`.
 #[inline]
 pub(crate) fn group<'a>(object: &Object<'a>, dead: Option<&Dead>) -> Group<'a> {
     let Object { table, time, key, .. } = *object;
@@ -742,7 +748,8 @@ pub(crate) fn group<'a>(object: &Object<'a>, dead: Option<&Dead>) -> Group<'a> {
     let Some(dead) = dead.filter(|_| older.count() > OBJECT_OLDER_COUNT_MAX) else {
         return Group { table, entry: Entry::Object(*object, older), tombstone: None };
     };
-    // The replaced object itself needs no tombstone: recovery prefers the new one, which goes on naming its segment.
+    // The replaced object itself needs no tombstone: recovery prefers the new object, which names the segment of the
+    // replaced one.
     let tombstone = Tombstone { table, version: dead.version, time, segments: dead.older, key };
     let older = OlderList::from_iter([dead.segment]);
     Group { table, entry: Entry::Object(*object, older), tombstone: Some(tombstone) }

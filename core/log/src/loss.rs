@@ -1,15 +1,15 @@
-//! Gives up what is damaged and stands nowhere else: a segment of a stream without replicas.
+//! Gives up the damaged entries of a segment that has no replicas.
 //!
-//! A walk over the index finds the living entries of the segment. Those that do not hold leave the index; what the index
-//! knew of the hashes of their keys is kept, so that a look-up of such a key is refused instead of answered with "not
-//! found", until the key is written or removed. Then the damaged stretches are overwritten with tombstones that say
-//! nothing, so that whoever walks over the segment finds its way again.
+//! A walk over the index finds the live entries of the segment. Damaged ones leave the index, and the bits of their
+//! hashes that the index knew are kept. So a look-up of such a key is refused instead of answered with "not found",
+//! until the key is written or removed. Then the damaged stretches are overwritten with tombstones that name nothing,
+//! so that later walks over the segment find their way.
 //!
 //! Invariants:
 //! - an intact entry that the index refers to stays;
 //! - afterwards the segment is whole, and its counts are exact but for its tombstones.
 //!
-//! The statistics of the tablet go on counting a lost object: nobody knows its tablet.
+//! The statistics of the tablet go on counting a lost object, because its tablet is unknown.
 //! Rules: docs/protocols/cleaning.md. Catalogue: C8.
 
 use crate::index::Cursor;
@@ -20,17 +20,17 @@ use crate::{Entry, OlderList, Reference, Tombstone};
 use ramhold_base::{KeyHash, SegmentId, TableId, Version};
 use std::ops::ControlFlow;
 
-/// The longest and the shortest tombstone that overwrites damage, in bytes; any gap of at least the shortest can be
-/// filled with them. No record is shorter.
+/// The longest and the shortest tombstone that overwrites damage, in bytes. Every gap of at least the shortest can be
+/// filled with such tombstones. No record is shorter than the shortest.
 const FILLER_BYTES_MAX: u32 = 40_000;
 const FILLER_BYTES_MIN: u32 = 20;
 
-/// A segment that is being given up, as far as the walk has come.
+/// The state of giving up a segment's damaged entries.
 #[derive(Clone, Debug)]
 pub struct Lost {
     segment: SegmentId,
     cursor: Option<Cursor>,
-    /// Where intact entries start that the index referred to.
+    /// Offsets of the intact entries to which the index referred.
     intact: Vec<u32>,
     /// Objects that have left the index.
     pub objects: u64,
@@ -43,13 +43,13 @@ impl Lost {
 }
 
 impl Log {
-    /// Whether a segment can be given up just now: it is closed, and in no side log.
+    /// Whether a segment's damaged entries can be given up now: it is closed, and in no side log.
     pub fn may_lose(&self, id: SegmentId) -> bool {
         self.segment(id).is_some_and(|segment| segment.closed && segment.side.is_none())
     }
 
-    /// Goes on giving a segment up, `bucket_count` buckets of the index at a time; whether that is done. `hash_of` is the
-    /// placement hash of a table's key.
+    /// Goes on by `bucket_count` buckets of the index. Returns whether everything is done. `hash_of` is the placement
+    /// hash of a table's key.
     pub fn lose_step(&mut self, lost: &mut Lost, bucket_count: u64, hash_of: HashOf<'_>) -> bool {
         let Some(slot) = self.memory.segments.slot(lost.segment) else { return true };
         let Some(cursor) = lost.cursor else { return true };
@@ -74,7 +74,7 @@ impl Log {
         lost.intact.sort_unstable();
         lost.intact.dedup();
         if lost.intact.iter().any(|offset| self.memory.intact_entry(slot, *offset).is_none()) {
-            // Damaged since it was seen.
+            // An entry was damaged after the walk saw it.
             *lost = Lost { objects: lost.objects, ..Lost::new(lost.segment) };
             return false;
         }
@@ -89,7 +89,7 @@ impl Log {
         !self.lost.is_empty() && self.lost.contains(&self.index.known_bits(place))
     }
 
-    /// A key has a known state again, whatever was lost of it.
+    /// Notes that a key has a known state again, even if an entry of it was lost.
     #[inline]
     pub(crate) fn forgive(&mut self, place: u64) {
         if !self.lost.is_empty() {
@@ -97,12 +97,12 @@ impl Log {
         }
     }
 
-    /// Somebody has removed a key that `lookup` says may be lost: from now on it is not there.
+    /// Notes that a key was removed that may be lost according to `lookup`. From now on the key is absent.
     pub fn forgive_key(&mut self, table: TableId, hash: KeyHash) {
         self.forgive(self.place(table, hash));
     }
 
-    /// Puts tombstones that say nothing in the place of what lies from each damaged entry to the next living one.
+    /// Overwrites the bytes from each damaged entry to the next live one with tombstones that name nothing.
     fn overwrite_damage(&mut self, slot: Slot, intact: &[u32]) {
         let segment = self.memory.segments.at(slot);
         let (end, opening_bytes) = (segment.len_bytes, segment.opening_bytes);
@@ -112,7 +112,8 @@ impl Log {
                 offset += bytes;
                 continue;
             }
-            // The opening is short and told the backups something that there are none for: all of it goes.
+            // The opening is short, and only backups and recoveries read it, which this stream does not have: all of it
+            // is overwritten.
             let (from, to) = if offset < opening_bytes {
                 (0, opening_bytes)
             } else {
@@ -142,7 +143,7 @@ impl Log {
         }
     }
 
-    /// Counts what the index refers to in a segment, some of which may have died or moved since it was seen.
+    /// Counts the entries of a segment to which the index refers. Some may have died or moved since the walk saw them.
     fn count_again(&mut self, slot: Slot, intact: &[u32], hash_of: HashOf<'_>) {
         let (mut live_bytes, mut live_count) = (0, 0);
         for offset in intact {

@@ -1,14 +1,15 @@
-//! Segments in memory: bytes in seglets of one region, entries found by their physical place.
+//! Segments in memory: bytes in seglets of one region, and entries found by their physical place.
 //!
-//! The region is handed in whole and never grows. A segment takes seglets one at a time as it fills and gives back
-//! whole ones. Entries run across the boundaries of seglets; neighbouring seglets need not lie together.
+//! The region is passed in as a whole and never grows. A segment takes seglets one at a time as it fills, and gives
+//! back whole ones. Entries may cross the boundaries of seglets. The seglets of a segment need not be adjacent.
 //!
 //! Invariants:
 //! - a seglet is free or belongs to exactly one segment, at one place of its chain;
-//! - bytes before a segment's length never change while the segment lives, but for what `scrub` repairs;
+//! - bytes before a segment's length never change while the segment is in memory, except that `repair` restores damaged
+//!   bytes and `loss` overwrites them;
 //! - a segment's checksum covers exactly its bytes up to its length.
 //!
-//! Not here: what the entries mean to each other (`log`), which of them are alive.
+//! Not here: the relations of entries to each other (`log`), which of them are live.
 //! Catalogue: C1.
 
 use crate::entry::{Entry, HEADER_BYTES, RECORD_PREFIX_BYTES_MAX, RESULT_BYTES_MAX, RecordPrefix, Word};
@@ -20,36 +21,37 @@ use ramhold_base::past_caches::copy_past_caches;
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ClusterTime, Position, TableId, Version};
 
-/// The physical place of an entry in the shard's region. Good while the entry's segment lives and is not cleaned.
+/// The physical place of an entry in the shard's region. Valid while the entry's segment is in memory and not cleaned.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Reference(pub(crate) u64);
 
-/// An object or a tombstone in our own memory.
+/// An object or a tombstone in this log's memory.
 pub(crate) struct Record<'a> {
     pub(crate) kind: Kind,
     pub(crate) table: TableId,
     pub(crate) version: Version,
     pub(crate) time: u32,
     pub(crate) expires: Option<ClusterTime>,
-    /// It names segments; `Memory::older` tells them. Apart, so that who only looks a key up does not pay for it.
+    /// Whether the record names segments. `Memory::older` reads them separately, so that a look-up does not pay for
+    /// them.
     pub(crate) has_older: bool,
     pub(crate) entry_bytes: u32,
     pub(crate) key: Pieces<'a>,
     pub(crate) value: Pieces<'a>,
 }
 
-/// How many seglets an append that takes one must leave free.
+/// The number of seglets that an append must leave free if it takes a seglet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Floor(pub(crate) u32);
 
 #[derive(Clone, Copy)]
 struct Seglet {
     owner: Slot,
-    /// Its place in the owner's chain.
+    /// Its index in the owner's chain.
     ordinal: u32,
 }
 
-/// What the system finds memory for at a time.
+/// The unit in which the system provides memory.
 const PAGE_BYTES: usize = 4096;
 const NOBODY: Slot = Slot(u32::MAX);
 
@@ -59,7 +61,7 @@ pub(crate) struct Memory {
     seglet_shift: u32,
     seglets: Vec<Seglet>,
     free: FreeSeglets,
-    /// Up to here the region was written to, or is behind what was given out.
+    /// The end of the part of the region that `touch_ahead` has written to, or that it left out as given out already.
     touched: usize,
     pub(crate) segments: Segments,
 }
@@ -83,19 +85,20 @@ impl Memory {
         self.region
     }
 
-    /// How far the region is not touched that lies within `ahead` bytes behind all that was ever given out.
+    /// The untouched bytes among the first `ahead` bytes after all seglets that were ever given out.
     pub(crate) fn untouched_bytes(&self, ahead: u64) -> u64 {
         let untaken = u64::from(self.free.untaken()) << self.seglet_shift;
         let end = untaken.saturating_add(ahead).min(self.region.len() as u64);
         end.saturating_sub(untaken.max(self.touched as u64))
     }
 
-    /// Writes to each page of the next `bytes` of that, so that the system has found memory for it when it is needed.
+    /// Writes to each page of the next `bytes` untouched bytes, so that the system has provided memory for them before
+    /// they are needed.
     pub(crate) fn touch_ahead(&mut self, bytes: u64) {
         let untaken = (self.free.untaken() as usize) << self.seglet_shift;
         let start = self.touched.max(untaken);
         let end = self.region.len().min(start + bytes as usize);
-        // Nobody was given anything from here on, so what stands there means nothing.
+        // No seglet was given out from here on, so the bytes have no meaning.
         self.region[start..end].iter_mut().step_by(PAGE_BYTES).for_each(|byte| *byte = 0);
         self.touched = end;
     }
@@ -112,7 +115,7 @@ impl Memory {
         1 << self.seglet_shift
     }
 
-    /// Makes an empty segment if there is room for its first `bytes`.
+    /// Makes an empty segment, if there is room for its first `bytes`.
     pub(crate) fn create(
         &mut self,
         new: NewSegment,
@@ -129,7 +132,7 @@ impl Memory {
         Ok(slot)
     }
 
-    /// Makes room for `bytes` more of the segment. A head is only called full when a new one could take the append.
+    /// Makes room for `bytes` more in the segment. Answers `HeadFull` only if there is memory for a new head.
     pub(crate) fn reserve(&mut self, slot: Slot, bytes: u32, floor: Floor) -> Result<(), AppendRefusal> {
         let segment = self.segments.at(slot);
         assert!(!segment.closed);
@@ -152,7 +155,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Gives back what was reserved and not used.
+    /// Gives back seglets that were reserved and not used.
     pub(crate) fn unreserve(&mut self, slot: Slot) {
         let segment = self.segments.at_mut(slot);
         let used = segment.len_bytes.div_ceil(1 << self.seglet_shift);
@@ -166,7 +169,7 @@ impl Memory {
         u64::from(self.free.count()) >= u64::from(seglet_count) + u64::from(floor.0)
     }
 
-    /// Appends an entry for which room was made; returns where it starts in the segment.
+    /// Appends an entry for which room was made. Returns its offset in the segment.
     #[inline]
     pub(crate) fn append(&mut self, slot: Slot, entry: &Entry<'_>) -> u32 {
         self.append_runs(slot, entry.parts().runs())
@@ -184,8 +187,8 @@ impl Memory {
         start
     }
 
-    /// Appends whole entries, for which room was made and with which the checksum of the segment becomes `crc`. They are not
-    /// to be read soon.
+    /// Appends whole entries for which room was made. `crc` is the checksum that the segment then has. The copy
+    /// bypasses the caches, because the entries will not be read soon.
     pub(crate) fn append_checked(&mut self, slot: Slot, entries: &[u8], entry_count: u32, crc: u32) {
         self.put_by(slot, entries, copy_past_caches);
         let segment = self.segments.at_mut(slot);
@@ -193,7 +196,7 @@ impl Memory {
         segment.crc = crc;
     }
 
-    /// Appends bytes for which room was made, and that is all.
+    /// Appends bytes for which room was made, without counting an entry or updating the checksum.
     #[inline]
     fn put(&mut self, slot: Slot, bytes: &[u8]) {
         self.put_by(slot, bytes, <[u8]>::copy_from_slice);
@@ -215,14 +218,14 @@ impl Memory {
         }
     }
 
-    /// Bytes for which a segment has room.
+    /// The bytes for which a segment has room.
     pub(crate) fn room(&self, slot: Slot) -> u32 {
         let segment = self.segments.at(slot);
         (segment.seglet_count() << self.seglet_shift).min(self.segment_bytes) - segment.len_bytes
     }
 
-    /// Appends bytes `offset..offset + bytes` of another segment for which room was made: so many whole entries. Returns
-    /// where they start.
+    /// Appends bytes `offset..offset + bytes` of another segment, for which room was made. They are `entry_count` whole
+    /// entries. Returns the offset at which they start.
     pub(crate) fn append_copy(
         &mut self,
         to: Slot,
@@ -252,7 +255,7 @@ impl Memory {
         start
     }
 
-    /// An empty copy of a segment, with room for `bytes`, found by references only.
+    /// Makes an empty image of a segment, with room for `bytes`, found by references only.
     pub(crate) fn create_image(&mut self, slot: Slot, bytes: u32, floor: Floor) -> Option<Slot> {
         if !self.may_take(bytes.div_ceil(self.seglet_bytes()), floor) {
             return None;
@@ -269,13 +272,14 @@ impl Memory {
         Some(image)
     }
 
-    /// Lets an image be found by its segment's id, and gives the segment's seglets back.
+    /// Makes the segment's id lead to its image, and gives the segment's seglets back.
     pub(crate) fn swap_image(&mut self, segment: Slot, image: Slot) {
         let before = self.segments.swap_image(segment, image);
         self.give_back(&before);
     }
 
-    /// The kind and length that the entry at an offset says it has: a known kind, and a length within the segment.
+    /// The kind and length in the header of the entry at an offset, not verified. `None` if the kind is unknown or the
+    /// length exceeds the segment.
     #[inline]
     pub(crate) fn entry_head(&self, slot: Slot, offset: u32) -> Option<(Kind, u32)> {
         let room = self.segments.at(slot).len_bytes.checked_sub(offset)?;
@@ -295,7 +299,7 @@ impl Memory {
         (bytes <= room).then_some((word.kind()?, bytes))
     }
 
-    /// Whether the checksum of the entry holds that takes these bytes of a segment.
+    /// Whether the checksum of an entry holds. The entry takes `bytes` bytes of the segment from `offset` on.
     #[inline]
     pub(crate) fn is_sealed(&self, slot: Slot, offset: u32, bytes: u32) -> bool {
         if let Some(entry) = self.rest_of_seglet(self.reference(slot, offset)).get(..bytes as usize) {
@@ -307,19 +311,19 @@ impl Memory {
         crc == u32::from_le_bytes(stored)
     }
 
-    /// The kind and length of the entry at an offset, if it is as it was written.
+    /// The kind and length of the entry at an offset, if its checksum holds.
     pub(crate) fn intact_entry(&self, slot: Slot, offset: u32) -> Option<(Kind, u32)> {
         self.entry_head(slot, offset).filter(|(_, bytes)| self.is_sealed(slot, offset, *bytes))
     }
 
-    /// Something from the first two cache lines of an entry, as `Index::touch`.
+    /// Reads from the first two cache lines of an entry, as `Index::touch`: the value has no meaning.
     #[inline]
     pub(crate) fn touch(&self, at: Reference) -> u8 {
         let second = (at.0 as usize + 64).min(self.region.len() - 1);
         self.region[at.0 as usize] ^ self.region[second]
     }
 
-    /// From a place to the end of its seglet.
+    /// The bytes from a place to the end of its seglet.
     #[inline]
     fn rest_of_seglet(&self, at: Reference) -> &[u8] {
         let start = at.0 as usize;
@@ -327,7 +331,7 @@ impl Memory {
         &self.region[start..seglet_end]
     }
 
-    /// Puts bytes in the place of as many from `offset` on.
+    /// Overwrites bytes of a segment from `offset` on.
     pub(crate) fn overwrite(&mut self, slot: Slot, offset: u32, bytes: &[u8]) {
         assert!(offset as usize + bytes.len() <= self.segments.at(slot).len_bytes as usize);
         let (mut offset, mut rest) = (offset, bytes);
@@ -362,14 +366,14 @@ impl Memory {
         Pieces::of(&self.region, &segment.seglets, self.seglet_shift, from, to)
     }
 
-    /// The physical place of an offset that lies before the segment's length, or in the room behind it.
+    /// The physical place of an offset below the segment's length, or in the room behind it.
     pub(crate) fn reference(&self, slot: Slot, offset: u32) -> Reference {
         let seglet = self.segments.at(slot).seglets[(offset >> self.seglet_shift) as usize];
         let within = offset & (self.seglet_bytes() - 1);
         Reference((u64::from(seglet) << self.seglet_shift) + u64::from(within))
     }
 
-    /// The segment and the offset in it of a physical place.
+    /// The segment of a physical place, and the offset in that segment.
     #[inline]
     pub(crate) fn locate(&self, at: Reference) -> (Slot, u32) {
         let seglet = self.seglets[(at.0 >> self.seglet_shift) as usize];
@@ -382,19 +386,19 @@ impl Memory {
         self.segments.at(self.locate(at).0)
     }
 
-    /// The end of an entry, as a place in its stream.
+    /// The end of an entry, as a position in its stream.
     pub(crate) fn end_of(&self, at: Reference, entry_bytes: u32) -> Position {
         let (slot, offset) = self.locate(at);
         Position { segment: self.segments.at(slot).id, offset: offset + entry_bytes }
     }
 
-    /// The object or tombstone at a place whose checksum has been seen to hold in this turn.
+    /// The object or tombstone at a place. Its checksum must have been verified in this turn.
     #[inline]
     pub(crate) fn record(&self, at: Reference) -> Record<'_> {
         self.try_record(at).expect("an intact entry that is referred to is a whole record")
     }
 
-    /// The object or tombstone at a place, as it was written.
+    /// The object or tombstone at a place, if its checksum holds.
     #[inline]
     pub(crate) fn intact_record(&self, at: Reference) -> Option<Record<'_>> {
         let here = self.rest_of_seglet(at);
@@ -409,7 +413,7 @@ impl Memory {
         self.record_across_seglets(at)
     }
 
-    /// What looks like an object or a tombstone at a place; nothing in it may be believed.
+    /// The object or tombstone at a place, not verified: no field may be believed.
     #[inline]
     pub(crate) fn try_record(&self, at: Reference) -> Option<Record<'_>> {
         let here = self.rest_of_seglet(at);
@@ -433,7 +437,7 @@ impl Memory {
         })
     }
 
-    /// The result at an offset, which takes so many bytes, if it is as it was written.
+    /// The result of `bytes` bytes at an offset, if its checksum holds.
     pub(crate) fn intact_result(&self, slot: Slot, offset: u32, bytes: u32) -> Option<RpcResult> {
         let mut entry = [0; RESULT_BYTES_MAX];
         let entry = entry.get_mut(..bytes as usize)?;
@@ -444,7 +448,7 @@ impl Memory {
         }
     }
 
-    /// The segments that the object or tombstone at a place names, whose checksum has been seen to hold in this turn.
+    /// The segments that the object or tombstone at a place names. Its checksum must have been verified in this turn.
     pub(crate) fn older(&self, at: Reference) -> OlderList {
         let here = self.rest_of_seglet(at);
         let older = if let Some(header) = here.first_chunk::<HEADER_BYTES>()
@@ -458,7 +462,7 @@ impl Memory {
         older.expect("an intact entry that is referred to is a whole record")
     }
 
-    /// Copies the start of a record that lies within its segment, wherever, and shows it to `view` if it is one.
+    /// Copies the start of an entry that may cross seglets, and shows it to `view` if the entry is a record.
     fn with_prefix<T>(
         &self,
         slot: Slot,
@@ -474,7 +478,7 @@ impl Memory {
         RecordPrefix::read(word, bytes).map(|prefix| view(word, &prefix, bytes))
     }
 
-    /// Panics when a seglet is lost or doubly owned. Costs as much as there are seglets.
+    /// Panics when a seglet is lost or owned twice. The cost is proportional to the number of seglets.
     pub(crate) fn check_invariants(&self) {
         let mut owned = 0;
         for (slot, segment) in self.segments.iter_slots() {
@@ -499,7 +503,7 @@ fn word_of(header: &[u8; HEADER_BYTES]) -> Word {
     Word(u32::from_le_bytes([a, b, c, d]))
 }
 
-/// Whether the checksum of an entry holds, all of which this is.
+/// Whether the checksum of an entry holds. `entry` is the whole entry.
 #[inline]
 fn is_sealed(entry: &[u8]) -> bool {
     let (stored, covered) = entry.split_first_chunk::<4>().expect("an entry has a header");

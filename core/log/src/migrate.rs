@@ -1,16 +1,18 @@
-//! Moving the keys of a range from one stream of the shard to another, without ever lacking one.
+//! Moves the keys of a range from one stream of the shard to another, while every key stays readable.
 //!
-//! First the hashes of the range's keys are gathered by a walk over the index, while everything goes on; keys that come
+//! First a walk over the index gathers the hashes of the range's keys, while reads and writes go on; keys that come
 //! meanwhile are noted. Then stretches of the range are moved one after the other, while the caller changes nothing in
-//! them: their objects and results are copied into a side log of the other stream, which the index does not know of.
-//! When the caller says that the copies count, it is led to them.
+//! them. The objects and results of a stretch are copied into a side log of the other stream; the index does not lead
+//! to the copies yet. When the caller says that the copies count, the index is led to them.
 //!
 //! Invariants:
-//! - until the copies count, the index leads to what the old stream holds, and cleaning treats that as always;
-//! - a key has one copy in a side log at most: what a remove names is then all that there is of it in its stream;
+//! - until the copies count, the index leads to the entries in the old stream, and cleaning treats these as always;
+//! - a key has at most one copy in a side log, so that a later tombstone names all segments of its stream that hold an
+//!   object of the key;
 //! - no segment with copies that do not count yet is cleaned.
 //!
-//! Not here: when copies count, who may write meanwhile (master). Rules: docs/protocols/migration.md. Catalogue: A8, D2.
+//! Not here: when copies count, who may write meanwhile (master). Rules: docs/protocols/migration.md. Catalogue: A8,
+//! D2.
 
 use crate::index::Cursor;
 use crate::index::bucket::What;
@@ -23,53 +25,53 @@ use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{KeyHash, LeaseId, SegmentId, Sequence};
 use std::ops::ControlFlow;
 
-/// Hashes gathered at a time: 8 MiB of them. A range with more is gathered in several turns.
+/// Hashes gathered at a time, which take 8 MiB. A range with more keys is gathered in several rounds.
 pub const GATHER_COUNT_MAX: usize = 1 << 20;
-/// What one step of a walk verifies at most, but for its last bucket.
+/// Bytes of verified entries after which a step of a walk ends; only its last bucket may exceed them.
 const STEP_BYTES: u64 = 2 * 1024 * 1024;
 
 /// Why copying stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CopyStop {
-    /// No memory: abandon the stretch, and try again when there is some.
+    /// There is no memory: abandon the stretch, and try again when there is some.
     NoMemory,
     /// This entry is damaged: repair it, then go on.
     Damaged(Reference),
 }
 
-/// What is being moved.
+/// The range that is being moved.
 #[derive(Debug)]
 pub(crate) struct Migration {
-    /// What is left of what was gathered.
+    /// The gathered range that is not moved yet.
     range: HashRange,
     by_slots: bool,
     count_max: usize,
-    /// Where the walk goes on; `None`: it is over, and the hashes are in order.
+    /// The position where the walk goes on. `None`: the walk is over, and the hashes are in order.
     walk: Option<u64>,
     hashes: Vec<KeyHash>,
-    /// Of keys that came since.
+    /// Hashes of keys that came since the gathering began.
     fresh: Vec<KeyHash>,
     stretch: Option<Stretch>,
 }
 
-/// What nobody changes just now.
+/// The part of the range that is being copied, in which the caller changes nothing.
 #[derive(Debug)]
 struct Stretch {
     range: HashRange,
     hashes: Vec<KeyHash>,
     side: SideId,
     segments: Vec<SegmentId>,
-    /// How many hashes have been copied, and whether the results have.
+    /// The number of hashes whose objects have been copied, and whether the results have been.
     copied: usize,
     has_results: bool,
-    /// Hashes and copies of objects, and how many the index leads to.
+    /// Hashes and copies of objects, and the number of copies to which the index leads.
     objects: Vec<(KeyHash, Reference)>,
     led: usize,
     results: Vec<(LeaseId, Sequence, Reference, u32)>,
 }
 
 impl Migration {
-    /// The last hash before this one at which the range may be cut; `None`: there is none.
+    /// The last hash before this one at which the range may be cut. `None` if there is none.
     fn cut_before(&self, hash: KeyHash) -> Option<KeyHash> {
         let begin = if self.by_slots { first_hash_of(slot_of_hash(hash)) } else { hash };
         (begin > self.range.first).then(|| KeyHash(begin.0 - 1))
@@ -84,8 +86,9 @@ impl Migration {
         }
     }
 
-    /// While a stretch or the walk waits for long, as many keys may come as come in that time: then what is behind the
-    /// stretch is gathered anew, or the end of what the walk gathers is given up.
+    /// Bounds the noted keys: many may come while a stretch or the walk waits for long. If there is a stretch, the
+    /// range behind it is given up, and gathered anew later. If not, the end of the range that the walk gathers is
+    /// given up.
     fn bound_fresh(&mut self) {
         if self.fresh.len() <= 2 * self.count_max {
             return;
@@ -99,7 +102,7 @@ impl Migration {
         }
     }
 
-    /// Sorts what was gathered, and gives up the end of the range when it is too much.
+    /// Sorts the gathered hashes, and gives up the end of the range if there are too many.
     fn put_in_order(&mut self) {
         self.hashes.append(&mut self.fresh);
         self.hashes.sort_unstable();
@@ -114,8 +117,8 @@ impl Migration {
 }
 
 impl Log {
-    /// Begins to gather the keys of a range, at most so many; what was gathered before is forgotten. Of a table by slots
-    /// it is cut between slots only.
+    /// Begins to gather the keys of a range, at most `count_max`. Keys that were gathered before are forgotten. The
+    /// range of a table by slots is cut between slots only.
     pub fn begin_gather(&mut self, range: HashRange, by_slots: bool, count_max: usize) {
         assert!(self.migration.as_ref().is_none_or(|before| before.stretch.is_none()));
         self.migration = Some(Migration {
@@ -129,8 +132,8 @@ impl Log {
         });
     }
 
-    /// Goes on with so many buckets. `Ok(true)`: all keys are gathered. `Err`: this entry is damaged, and may be one of
-    /// them; the same step again is for when it is repaired.
+    /// Goes on with at most `bucket_count` buckets. `Ok(true)`: all keys are gathered. `Err`: this entry is damaged,
+    /// and may be of the range; repeat the step when the entry is repaired.
     pub fn gather_step(&mut self, bucket_count: u64, hash_of: HashOf<'_>) -> Result<bool, Reference> {
         let mut left = STEP_BYTES;
         for _ in 0..bucket_count {
@@ -184,7 +187,7 @@ impl Log {
         Ok(bytes)
     }
 
-    /// A key has come that was not here before.
+    /// Notes a key that was not in this log before.
     #[inline]
     pub(crate) fn note_new_key(&mut self, table: ramhold_base::TableId, hash: KeyHash) {
         if let Some(migration) = &mut self.migration
@@ -196,17 +199,17 @@ impl Log {
         }
     }
 
-    /// What is gathered and not moved yet, if anything is left.
+    /// The range that is gathered and not moved yet, if any is left.
     pub fn gathered(&self) -> Option<HashRange> {
         self.migration.as_ref().map(|migration| migration.range)
     }
 
-    /// Begins with the next stretch of what is gathered, with about so many keys, whose copies go into this side log.
-    /// From now on the caller changes nothing in it. Returns it.
+    /// Begins the next stretch of the gathered range, with about `count` keys, whose copies go into this side log.
+    /// Returns the stretch. From now on the caller changes nothing in it.
     pub fn begin_stretch(&mut self, side: SideId, count: usize) -> HashRange {
         let migration = self.migration.as_mut().expect("gathering has begun");
         assert!(migration.walk.is_none() && migration.stretch.is_none());
-        // It was in order; keys that have come since go to their places.
+        // The hashes were in order. The keys that have come since are put in their places.
         if !migration.fresh.is_empty() {
             migration.hashes.append(&mut migration.fresh);
             migration.hashes.sort_unstable();
@@ -235,8 +238,8 @@ impl Log {
         range
     }
 
-    /// Copies the next objects of the stretch, of so many hashes, and at last its results. `Ok(true)`: all are copied, and
-    /// the side log is closed.
+    /// Copies the objects of the next `hash_count` hashes of the stretch, and finally its results. `Ok(true)`: all are
+    /// copied, and the side log is closed.
     pub fn copy_step(&mut self, hash_count: usize, hash_of: HashOf<'_>) -> Result<bool, CopyStop> {
         for _ in 0..hash_count {
             let stretch = self.stretch();
@@ -269,7 +272,7 @@ impl Log {
             entries.push(at);
             None
         });
-        // All of them are read before anything is copied: what is damaged is met again after its repair.
+        // All objects are read before the first is copied, so that a damaged one is met again after its repair.
         let mut own = Vec::new();
         for at in entries {
             let record = self.memory.intact_record(at).ok_or(CopyStop::Damaged(at))?;
@@ -294,7 +297,7 @@ impl Log {
         let offset;
         let slot;
         if has_older {
-            // The segments that it names are of the old stream, and mean nothing in the new one.
+            // The object names segments of the old stream, which mean nothing in the new one.
             let (key, value) = (record.key.to_vec(), record.value.to_vec());
             let (table, version, time, expires) = (record.table, record.version, record.time, record.expires);
             let object = Object { table, version, time, expires, key: &key, value: &value };
@@ -331,7 +334,8 @@ impl Log {
         Ok(())
     }
 
-    /// The side log is about to be entered into its stream: its segments stay as they are until the copies count.
+    /// Protects the segments of the side log from cleaning until the copies count. Called when the side log is about to
+    /// be entered into its stream.
     pub fn keep_stretch(&mut self) {
         self.mark_kept(true);
     }
@@ -345,11 +349,11 @@ impl Log {
         }
     }
 
-    /// From now on the copies of results count.
+    /// Makes the copies of results count from now on.
     pub fn lead_to_results(&mut self) {
         let range = self.stretch().range;
         for (lease, sequence, to, bytes) in std::mem::take(&mut self.stretch_mut().results) {
-            // It may have been acknowledged meanwhile.
+            // The result may have been acknowledged meanwhile.
             if self.results.is_in(lease, sequence, range) {
                 self.discount_result_of(lease, sequence);
                 self.results.repoint(lease, sequence, to);
@@ -359,8 +363,8 @@ impl Log {
         }
     }
 
-    /// Leads the index to so many more copies. `Ok(true)`: to all of them, and the stretch is over. `Err`: this entry is
-    /// damaged; the same step again is for when it is repaired.
+    /// Makes the index lead to the next `count` copies. `Ok(true)`: it leads to all of them, and the stretch is over.
+    /// `Err`: this entry is damaged; repeat the step when the entry is repaired.
     pub fn lead_step(&mut self, count: usize) -> Result<bool, Reference> {
         for _ in 0..count {
             let stretch = self.stretch();
@@ -376,7 +380,8 @@ impl Log {
 
     fn lead_to(&mut self, hash: KeyHash, to: Reference) -> Result<(), Reference> {
         let Some(record) = self.memory.intact_record(to) else {
-            // It was damaged and nobody had a replica: what the old stream holds is served as long as this server lives.
+            // The copy was damaged and had no replica. The entry in the old stream is served as long as this server
+            // lives.
             let is_lost = self.memory.segment_of(to).has_losses;
             return if is_lost { Ok(()) } else { Err(to) };
         };
@@ -405,7 +410,7 @@ impl Log {
         Ok(())
     }
 
-    /// The stretch is over: its copies count, or are dead.
+    /// Ends the stretch. Copies to which the index does not lead are dead.
     pub fn end_stretch(&mut self) {
         self.mark_kept(false);
         let Some(migration) = &mut self.migration else { return };
@@ -416,7 +421,7 @@ impl Log {
         }
     }
 
-    /// Nothing is moved any more: copies that do not count are dead.
+    /// Ends the migration. Copies that do not count are dead.
     pub fn end_migration(&mut self) {
         self.mark_kept(false);
         self.migration = None;
@@ -425,7 +430,7 @@ impl Log {
 
 fn refused(refusal: AppendRefusal) -> CopyStop {
     match refusal {
-        // What was written once fits a segment.
+        // The entry fits a segment, because it was written before.
         AppendRefusal::HeadFull | AppendRefusal::OutOfMemory | AppendRefusal::TooLarge => CopyStop::NoMemory,
         AppendRefusal::Unreadable(_) => unreachable!("room is made without reading"),
     }

@@ -1,11 +1,11 @@
-//! Looking at the entries of a segment, and moving those that are needed somewhere else.
+//! Looks at the entries of a segment, and moves those that are needed to another segment.
 //!
-//! What both kinds of cleaning share. Entries are looked at in batches: first all keys are hashed and their buckets of
-//! the index touched, so that the misses of a batch overlap, then each is judged and moved. An entry moves as the bytes
-//! that it is; only when its list of older segments has become shorter is it encoded anew.
+//! Both kinds of cleaning share this. Entries are looked at in batches. First all keys of a batch are hashed and their
+//! buckets of the index touched, so that cache misses overlap. Then each entry is judged, and moved if it is needed. An
+//! entry is copied byte by byte; only if its list of older segments has become shorter is it encoded anew.
 //!
 //! Invariants:
-//! - an entry is looked at only after its checksum has been seen to hold, and moved in the same turn;
+//! - an entry is judged only after its checksum has been verified, and moved in the same turn;
 //! - the index refers to the copy from the moment that it exists, so that no key is missing in between.
 //!
 //! Not here: which segments (`choose`), in what order and into what (`combine`, `compact`).
@@ -26,14 +26,14 @@ const BATCH: usize = 32;
 /// The placement hash of a table's key.
 pub type HashOf<'a> = &'a dyn Fn(TableId, &[u8]) -> KeyHash;
 
-/// What a slice of a pass came to.
+/// The result of a slice of a pass.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// The work that was granted is used up.
+    /// The granted work is used up.
     Working,
     /// Every entry has been looked at.
     Done,
-    /// An object whose time is over is next: remove it, or let it be moved by granting `expired_stay`.
+    /// The next object has expired: remove it, or let it be moved by granting `expired_stay`.
     Expired(Reference),
     /// The memory held back for cleaning is in use: go on when another pass has ended.
     NoMemory,
@@ -41,17 +41,17 @@ pub enum Step {
     Damaged { segment: SegmentId, offset: u32 },
 }
 
-/// What one slice may do.
+/// The limits of one slice.
 #[derive(Clone, Copy, Debug)]
 pub struct Grant {
-    /// In bytes looked at and moved, with a share for each entry.
+    /// Bytes to move, with `LOOK_COST` for each entry that is looked at.
     pub work: u64,
     pub now: ClusterTime,
-    /// Move the next entry even if its time is over, instead of handing it out.
+    /// Move the next entry even if it has expired, instead of handing it out.
     pub expired_stay: bool,
 }
 
-/// What has been done, in all.
+/// The work of a pass so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Moved {
     pub entries_seen: u64,
@@ -59,7 +59,7 @@ pub struct Moved {
     pub bytes: u64,
 }
 
-/// What an entry costs to be looked at, in bytes moved.
+/// The cost of looking at an entry, in bytes moved.
 pub const LOOK_COST: u64 = 64;
 
 /// A place in a segment from which entries are looked at.
@@ -68,11 +68,11 @@ pub(crate) struct Source {
     pub(crate) slot: Slot,
     pub(crate) offset: u32,
     end: u32,
-    /// Of the next entry, seconds of cluster time; the last possible one when there is none.
+    /// The time of the next entry, in seconds of cluster time; `u32::MAX` if there is no entry left.
     pub(crate) time: u32,
 }
 
-/// An entry as it was found, its checksum verified.
+/// An entry whose checksum has been verified.
 #[derive(Clone, Copy)]
 struct Seen {
     at: Reference,
@@ -83,7 +83,7 @@ struct Seen {
     place: u64,
     expires: Option<ClusterTime>,
     has_older: bool,
-    /// Whose result it is.
+    /// For a result, the lease and the sequence that it belongs to.
     result: Option<(LeaseId, Sequence)>,
 }
 
@@ -94,7 +94,7 @@ impl Source {
 }
 
 impl Log {
-    /// All entries of a closed segment but those that it was opened with.
+    /// All entries of a closed segment but those of its opening.
     pub(crate) fn source(&self, slot: Slot) -> Source {
         let segment = self.memory.segments.at(slot);
         let mut source = Source { slot, offset: segment.opening_bytes, end: segment.len_bytes, time: 0 };
@@ -102,8 +102,8 @@ impl Log {
         source
     }
 
-    /// Looks at one batch of a source's entries, up to the first that is younger than `until`, and moves what is needed
-    /// to where `room` says. Returns what stopped it; `None`: the batch is done.
+    /// Looks at one batch of a source's entries, up to the first that is younger than `until`, and moves the needed
+    /// ones into the segment that `room` returns. Returns the reason if it stopped early, `None` if the batch is done.
     pub(crate) fn move_batch(
         &mut self,
         source: &mut Source,
@@ -121,7 +121,7 @@ impl Log {
                 stopped = Some(step);
                 break;
             }
-            // It was granted for the entry that had stopped the pass.
+            // `expired_stay` was granted only for the entry that had stopped the pass.
             grant.expired_stay = false;
             source.offset += seen.bytes;
             moved.entries_seen += 1;
@@ -135,8 +135,8 @@ impl Log {
         stopped
     }
 
-    /// Fills a batch. Returns how many there are, and whether the entry behind them is damaged: of one whose checksum
-    /// does not hold not even the length is believed.
+    /// Fills a batch. Returns the number of its entries, and whether the entry behind them is damaged. Not even the
+    /// length of a damaged entry is believed.
     fn look(
         &self,
         source: &Source,
@@ -153,7 +153,7 @@ impl Log {
                 break;
             };
             let record = self.memory.try_record(at);
-            // Looked at later, and verified then.
+            // The entry is looked at later, and verified then.
             if count > 0 && record.as_ref().is_some_and(|record| record.time > until) {
                 break;
             }
@@ -193,8 +193,8 @@ impl Log {
             count += 1;
             offset += bytes;
         }
-        // In loops of their own, so short that the processor has all misses of a batch under way at once: first the
-        // buckets, then what they link to.
+        // Two loops of their own, so short that the processor has all misses of a batch under way at once: first for
+        // the buckets, then for the buckets that they link to.
         let places =
             || out[..count].iter().flatten().filter(|seen| seen.kind == Kind::Object).map(|seen| seen.place);
         black_box(places().fold(0, |sum, place| sum ^ self.index.touch(place)));
@@ -274,7 +274,7 @@ impl Log {
         Ok(())
     }
 
-    /// `kept`: what is left of its list, if that has become shorter.
+    /// `kept` is the rest of the object's list, if the list has become shorter.
     fn move_object(&mut self, source: &Source, seen: &Seen, spot: Spot, kept: Option<OlderList>, to: Slot) {
         let offset = match kept {
             None => self.memory.append_copy(to, source.slot, source.offset, seen.bytes, 1),
@@ -315,7 +315,8 @@ impl Log {
         source.time = if source.is_done() {
             u32::MAX
         } else {
-            // Not verified: it only says whose turn it is, and whatever is not a record has its turn at once.
+            // The time is not verified: it only decides whose turn it is. An entry that is no record has its turn at
+            // once.
             let at = self.memory.reference(source.slot, source.offset);
             self.memory.try_record(at).map_or(0, |record| record.time)
         };

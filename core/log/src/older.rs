@@ -1,7 +1,7 @@
-//! The list of segments that a record speaks of: those of its own log that hold older versions of its key.
+//! The list of segments that a record names: those of its own log that hold older versions of its key.
 //!
-//! Kept as the bytes that stand in the entry: a count, then ids of five bytes, rising. Exact ids and not a range,
-//! because a range would be held up by segments in between that have nothing to do with the key.
+//! The list is kept as the bytes of the entry: a count, then ids of five bytes, rising. It has exact ids and not a
+//! range, because segments within a range that have nothing to do with the key would keep the record needed.
 //!
 //! Invariants:
 //! - the ids are rising and none of them is zero;
@@ -11,15 +11,15 @@
 
 use ramhold_base::SegmentId;
 
-/// The most segments that an object names; with its own segment its remove names one more.
+/// The most segments that an object names. The tombstone of its remove names one more: the object's own segment.
 pub const OBJECT_OLDER_COUNT_MAX: usize = 8;
-/// The most segments that a tombstone names: those of the object that it ends, and the object's own.
+/// The most segments that a tombstone names: those that its object names, and the object's own.
 pub const TOMBSTONE_OLDER_COUNT_MAX: usize = OBJECT_OLDER_COUNT_MAX + 1;
 
-/// Ids have five bytes: at 8 MiB each, more segments than any server will write.
+/// Ids have five bytes: enough for more segments, of 8 MiB each, than any server will write.
 const ID_BYTES: usize = 5;
 const ID_MAX: u64 = (1 << (8 * ID_BYTES)) - 1;
-/// What the longest list takes in an entry.
+/// The bytes of the longest list in an entry.
 pub(crate) const OLDER_BYTES_MAX: usize = older_bytes(TOMBSTONE_OLDER_COUNT_MAX);
 
 /// Segments that hold older versions of a key, at most nine.
@@ -34,13 +34,13 @@ fn segment_id(bytes: &[u8; ID_BYTES]) -> SegmentId {
     SegmentId(u64::from_le_bytes([a, b, c, d, e, 0, 0, 0]))
 }
 
-/// What a list of `count` segments takes in an entry.
+/// The bytes of a list of `count` segments in an entry.
 pub(crate) const fn older_bytes(count: usize) -> usize {
     if count == 0 { 0 } else { 1 + count * ID_BYTES }
 }
 
 impl OlderList {
-    /// The list that names no segment; an entry with it carries no list.
+    /// The list that names no segment. An entry with it has no list.
     pub const NONE: OlderList = OlderList { bytes: [0; OLDER_BYTES_MAX] };
 
     pub fn is_empty(&self) -> bool {
@@ -62,7 +62,7 @@ impl OlderList {
         self.iter().next_back()
     }
 
-    /// The list with one segment more, unless it names that already; `None` when it is full.
+    /// The list with one more segment, or the same list if it names that segment already. `None` if the list is full.
     /// Panics when the id is none, or does not fit five bytes.
     pub fn with(&self, segment: SegmentId) -> Option<OlderList> {
         assert!(!segment.is_none());
@@ -98,13 +98,13 @@ impl OlderList {
         self
     }
 
-    /// What stands in the entry: nothing when the list is empty.
+    /// The bytes of the list in an entry: none if the list is empty.
     pub(crate) fn encoded(&self) -> &[u8] {
         &self.bytes[..older_bytes(self.count())]
     }
 
-    /// How many of `bytes` are the list that they start with; `None` when they contradict the format, or the list
-    /// names more than `count_max` segments.
+    /// The length of the list that `bytes` start with. `None` if they contradict the format, or the list names more
+    /// than `count_max` segments.
     #[inline(never)]
     pub(crate) fn check(bytes: &[u8], count_max: usize) -> Option<usize> {
         let count = usize::from(*bytes.first()?);
@@ -113,7 +113,7 @@ impl OlderList {
             return None;
         }
         let (ids, _) = bytes[1..list_bytes].as_chunks::<ID_BYTES>();
-        // Rising from none on: so none of them is none.
+        // The ids rise from `SegmentId::NONE` on, so no id is none.
         let mut before = SegmentId::NONE;
         for id in ids {
             let id = segment_id(id);

@@ -1,8 +1,8 @@
-//! What a segment starts with, and what that tells about its stream.
+//! The entries that a segment starts with, and their information about its stream.
 //!
-//! Every segment starts with its header. A head goes on with the digest of its stream, the shard's safe version and
-//! the statistics of tablets, in this order; a side segment does not. A backup reads this much of a replica to
-//! answer a coordinator that proves a log complete.
+//! Every segment starts with its header. In a head, the digest of its stream, the shard's safe version and the
+//! statistics of tablets follow, in this order; a side segment has none of them. A backup reads the opening of a
+//! replica to answer a coordinator that proves a log complete.
 //!
 //! Catalogue: D9, F2, F3.
 
@@ -20,8 +20,8 @@ pub struct Opening {
     pub stats: Vec<TabletStat>,
 }
 
-/// Reads the opening of a segment, of which `bytes` are the start. `None` when it does not start with an intact
-/// header. Stops at the first entry that does not belong to an opening, is damaged, or is cut.
+/// Reads the opening of a segment from its first `bytes`. `None` when they do not start with an intact header. Stops at
+/// the first entry that does not belong to an opening, is damaged, or is cut.
 pub fn parse(bytes: &[u8]) -> Option<Opening> {
     let mut entries = EntryReader::new(bytes).map_while(|entry| entry.ok().map(|(_, entry)| entry));
     let Entry::SegmentHeader(header) = entries.next()? else { return None };
@@ -49,7 +49,7 @@ pub fn parse(bytes: &[u8]) -> Option<Opening> {
     Some(opening)
 }
 
-/// What the opening of a head takes at most.
+/// The most bytes that the opening of a head takes.
 pub(crate) fn opening_bytes_max(segments: usize, stats: usize) -> usize {
     // Header, digest, safe version and statistics: their fixed parts together are below 128 bytes.
     128 + segments * 8 + stats * crate::entry::STAT_BYTES
@@ -64,7 +64,7 @@ pub(crate) struct OpeningLists {
 }
 
 impl OpeningLists {
-    /// `segments` are those of the stream, the new one included.
+    /// `segments` are those of the stream, the new head included.
     pub(crate) fn new(
         header: SegmentHeader,
         segments: impl Iterator<Item = SegmentId>,
@@ -74,8 +74,8 @@ impl OpeningLists {
         OpeningLists { header, segments: encode_segments(segments), safe_version, stats: encode_stats(stats) }
     }
 
-    /// What a head starts with. Statistics are only a help to recovery: beyond `bytes_max` they are left out.
-    /// `None` when even the digest is too long.
+    /// The entries that a head starts with. The statistics only help recovery to divide the log, so they are left out
+    /// if the opening would be longer than `bytes_max`. `None` when it would be longer even without them.
     pub(crate) fn entries(&self, bytes_max: usize) -> Option<Vec<Entry<'_>>> {
         let mut entries = vec![
             Entry::SegmentHeader(self.header),

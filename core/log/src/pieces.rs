@@ -1,4 +1,4 @@
-//! Bytes of a segment as they lie in memory: one slice mostly, several where neighbouring seglets lie apart.
+//! Bytes of a segment as they lie in memory: usually one slice, several where its seglets are not adjacent.
 
 /// A run of bytes, in order. Cheap to copy; yields slices that are not empty.
 #[derive(Clone, Copy, Debug)]
@@ -7,7 +7,7 @@ pub struct Pieces<'a> {
     rest: Rest<'a>,
 }
 
-/// What comes after the first slice: bytes `from..to` of the segment whose seglets these are.
+/// The bytes after the first slice: `from..to` of the segment that lies in `seglets`.
 #[derive(Clone, Copy, Debug)]
 struct Rest<'a> {
     region: &'a [u8],
@@ -43,7 +43,7 @@ impl<'a> Pieces<'a> {
         self.first.is_empty()
     }
 
-    /// All of it, when it lies in one piece.
+    /// All bytes, if they lie in one piece.
     pub fn contiguous(&self) -> Option<&'a [u8]> {
         (self.rest.from == self.rest.to).then_some(self.first)
     }
@@ -74,7 +74,7 @@ impl<'a> Pieces<'a> {
 }
 
 impl<'a> Rest<'a> {
-    /// The longest run of bytes that lie together, from the front.
+    /// Takes the longest contiguous run of bytes from the front.
     fn take_run(&mut self) -> &'a [u8] {
         if self.from == self.to {
             return &[];

@@ -1,24 +1,26 @@
-//! Where the bytes and records of large tables lie among their hashes, finer than one number per tablet.
+//! The distribution of a large table's bytes and records over its hashes, finer than one number per tablet.
 //!
-//! A table's profile is a tree of arrays of 256 buckets: the root's are told apart by the first eight bits of a hash, those of
-//! an array below a bucket by the next eight. A bucket that has grown past its bounds gets an array below it. What was
-//! counted before stays where it is, since nobody knows its hashes any more: of that part one only knows that it lies
-//! somewhere in the bucket. A table none of whose tablets has outgrown a bucket has no tree.
+//! A table's profile is a tree of arrays of 256 buckets. The first eight bits of a hash choose a bucket of the root,
+//! the next eight bits a bucket of the array below it, and so on. A bucket that has outgrown its bounds gets an array
+//! below it. Entries that were counted before stay counted in the bucket, because their hashes are no longer known:
+//! they lie somewhere in the bucket. A table without any tablet that has outgrown a bucket has no tree.
 //!
-//! Which array counts an entry is decided by the segment that the entry is in: the deepest whose *birth*, the first segment
-//! id that was not given out when it was made, is not above it. So whatever takes the entry away or moves it finds where it
-//! was counted, however the tree has grown meanwhile, and what cleaning moves comes to be known as finely as what is new.
-//! It also makes it safe to give an array up at any time: who looks for it later finds none, or one that was born later.
+//! The *birth* of an array is the first segment id that was not given out when the array was made. An entry is counted
+//! by the deepest array whose birth is not above the entry's segment. This rule has three effects:
+//! - When an entry dies or moves, the array that counted it is found, however the tree has grown meanwhile.
+//! - Entries that cleaning moves are then counted as finely as new ones.
+//! - An array may be given up at any time: a later search for it finds no array, or one that was born later.
 //!
-//! The tree is the table's and not the tablet's, so that cutting and joining tablets does not concern it.
+//! A tree belongs to a table and not to a tablet, so that cutting and joining tablets does not affect it.
 //!
 //! Invariants:
 //! - a bucket's numbers are those of all its entries, the array below it included;
-//! - nothing is taken off that was not put on: each array counts exactly the live entries that it is the deepest for, and
-//!   what was lost;
-//! - an array that counts nothing any more is not kept, and never more arrays are made than were allowed.
+//! - nothing is subtracted that was not added: each array counts exactly the live entries for which it is the deepest,
+//!   and those that were lost;
+//! - an array that counts nothing any more is not kept, and there are never more arrays than were allowed.
 //!
-//! Not here: what whole tablets weigh (`stats`), what recoveries are told (`will`). Catalogue: C3, F3. Source: SOSP11 3.9.
+//! Not here: the weight of whole tablets (`stats`), the information for recoveries (`will`). Catalogue: C3, F3.
+//! Source: SOSP11 3.9.
 
 use crate::TabletStat;
 use ramhold_base::{KeyHash, SegmentId, TableId};
@@ -26,13 +28,13 @@ use ramhold_base::{KeyHash, SegmentId, TableId};
 const BUCKET_COUNT: usize = 256;
 const BITS: u32 = 8;
 const LEVELS_MAX: u32 = u64::BITS / BITS;
-/// What an array takes with its place in two lists, which may have room for as many again.
+/// The memory of an array with its place in two lists, whose capacity may be twice their length.
 pub(crate) const ARRAY_BYTES: u64 =
     (BUCKET_COUNT * size_of::<Bucket>() + 2 * (size_of::<Array>() + 4)) as u64;
-/// 600 MB go with 3 million records: a bucket's share of records.
+/// The ratio of the bounds of bytes and records: 600 MB go with 3 million records.
 const BYTES_PER_RECORD: u64 = 200;
 
-/// Bytes of whole entries, and how many.
+/// The bytes and the number of whole entries.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Weight {
     pub(crate) bytes: u64,
@@ -40,7 +42,7 @@ pub(crate) struct Weight {
 }
 
 impl Weight {
-    /// So many bytes and their share of records.
+    /// A number of bytes, and the number of records that goes with it.
     pub(crate) fn of_bytes(bytes: u64) -> Weight {
         Weight { bytes, records: bytes / BYTES_PER_RECORD }
     }
@@ -49,7 +51,7 @@ impl Weight {
         Weight { bytes: self.bytes + other.bytes, records: self.records + other.records }
     }
 
-    /// Nothing less than nothing: at the edges of tablets buckets are counted twice.
+    /// The difference, at least zero: at the edges of tablets, buckets are counted twice.
     pub(crate) fn less(self, other: Weight) -> Weight {
         Weight {
             bytes: self.bytes.saturating_sub(other.bytes),
@@ -62,21 +64,21 @@ impl Weight {
     }
 }
 
-/// An object, as it is counted.
+/// The properties of an object by which it is counted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counted {
     pub(crate) table: TableId,
     pub(crate) hash: KeyHash,
-    /// Of the whole entry.
+    /// Bytes of the whole entry.
     pub(crate) bytes: u32,
-    /// Where the entry is.
+    /// The segment that holds the entry.
     pub(crate) segment: SegmentId,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 struct Bucket {
     bytes: u64,
-    /// Its records, and in the lower 24 bits its array in `arrays` plus one; 0: none.
+    /// The number of records, and in the lower 24 bits the index in `arrays` of the array below, plus one; 0 if none.
     records_and_child: u64,
 }
 
@@ -111,16 +113,16 @@ struct Array {
 struct Root {
     table: TableId,
     array: usize,
-    /// All that it counts.
+    /// Records that the tree counts.
     records: u64,
 }
 
 /// The trees of all tables of a shard that are large enough to have one.
 pub(crate) struct Profiles {
-    /// A bucket beyond this gets an array below it.
+    /// A bucket with more than this gets an array below it.
     bucket: Weight,
     array_count_max: usize,
-    /// Rising.
+    /// Sorted by table.
     roots: Vec<Root>,
     arrays: Vec<Array>,
     /// Arrays that are in no tree; all their buckets are empty.
@@ -139,7 +141,8 @@ fn span_of(from: u64, index: usize, level: u32) -> (u64, u64) {
 }
 
 impl Profiles {
-    /// Arrays take at most `bytes_max`; a bucket is to hold no more than `bucket_bytes`, and no more records than go with that.
+    /// Arrays take at most `bytes_max`. A bucket should hold no more than `bucket_bytes`, and no more records than go
+    /// with those.
     pub(crate) fn new(bytes_max: u64, bucket_bytes: u64) -> Profiles {
         let array_count_max = (bytes_max / ARRAY_BYTES).min(CHILD - 1) as usize;
         let bucket = Weight::of_bytes(bucket_bytes);
@@ -150,7 +153,7 @@ impl Profiles {
         self.roots.is_empty()
     }
 
-    /// What a bucket may hold, and a tablet without a profile.
+    /// The most that a bucket may hold, and a tablet without a profile.
     pub(crate) fn bucket(&self) -> Weight {
         self.bucket
     }
@@ -159,12 +162,13 @@ impl Profiles {
         self.root(table).is_some()
     }
 
-    /// What all arrays that were ever made take.
+    /// The memory of all arrays that were ever made.
     pub(crate) fn bytes(&self) -> u64 {
         self.arrays.len() as u64 * ARRAY_BYTES
     }
 
-    /// A tablet has outgrown a bucket: what comes to be in segments from `next` on, which no segment is yet, is counted.
+    /// Begins a profile, because a tablet has outgrown a bucket. Entries in segments from `next` on are counted. `next`
+    /// is the first segment id that is not given out yet.
     #[cold]
     pub(crate) fn begin(&mut self, table: TableId, next: SegmentId) {
         let Err(place) = self.roots.binary_search_by_key(&table, |root| root.table) else { return };
@@ -173,7 +177,7 @@ impl Profiles {
         }
     }
 
-    /// Nobody asks for this table any more.
+    /// Ends the profile of a table that is no longer tracked.
     pub(crate) fn end(&mut self, table: TableId) {
         if let Some(place) = self.root(table) {
             let root = self.roots.remove(place);
@@ -181,14 +185,16 @@ impl Profiles {
         }
     }
 
-    /// An entry went without anybody knowing where it was counted: what comes from now on is counted anew.
+    /// Ends all profiles, because an entry has gone and the array that counted it is unknown. Profiles begin anew with
+    /// later entries.
     pub(crate) fn end_all(&mut self) {
         for root in std::mem::take(&mut self.roots) {
             self.give_up(root.array);
         }
     }
 
-    /// An entry has come to live. `next` is the first segment id that is not given out yet. Whether the table has a profile.
+    /// Counts an entry that has become live. `next` is the first segment id that is not given out yet. Returns whether
+    /// the table has a profile.
     #[inline]
     pub(crate) fn add(&mut self, entry: &Counted, next: SegmentId) -> bool {
         let Some(place) = self.root(entry.table) else { return false };
@@ -217,7 +223,7 @@ impl Profiles {
         }
     }
 
-    /// An entry has died, or leaves its segment.
+    /// Subtracts an entry that has died or leaves its segment.
     #[inline]
     pub(crate) fn take_off(&mut self, entry: &Counted) {
         let Some(place) = self.root(entry.table) else { return };
@@ -264,7 +270,7 @@ impl Profiles {
         }
     }
 
-    /// An empty array, if there may be another one.
+    /// Makes an empty array, if one more is allowed.
     fn make(&mut self, birth: SegmentId) -> Option<usize> {
         if let Some(place) = self.free.pop() {
             self.arrays[place].birth = birth;
@@ -277,7 +283,7 @@ impl Profiles {
         Some(self.arrays.len() - 1)
     }
 
-    /// Gives up the highest array on the way to a hash that counts nothing any more.
+    /// Gives up the highest array that counts nothing any more on the path to a hash.
     #[cold]
     fn collapse(&mut self, place: usize, hash: KeyHash) {
         if self.roots[place].records == 0 {
@@ -296,7 +302,7 @@ impl Profiles {
         }
     }
 
-    /// Takes an array and all below it out of its tree.
+    /// Takes an array and all arrays below it out of their tree.
     fn give_up(&mut self, array: usize) {
         let mut left = vec![array];
         while let Some(at) = left.pop() {
@@ -307,9 +313,9 @@ impl Profiles {
         }
     }
 
-    /// Appends what is known of the hashes from `first` to `last` of a table, as rows that each tell what lies somewhere
-    /// between two hashes, in no order; sums it up. A bucket of no more than `grain` is not looked into, and goes with its
-    /// neighbours as long as they are no more than that together.
+    /// Appends rows, in no order, for the hashes from `first` to `last` of a table. Each row tells the weight that lies
+    /// somewhere between two hashes. Returns the sum of the rows. A bucket of at most `grain` is not divided. It is
+    /// joined with adjacent buckets as long as they are at most `grain` together.
     pub(crate) fn rows(
         &self,
         table: TableId,
@@ -354,7 +360,7 @@ impl Profiles {
         self.arrays[at].buckets.iter().map(Bucket::weight).fold(Weight::default(), Weight::plus)
     }
 
-    /// Panics when the trees do not count exactly these objects, which are all that live, or are not whole.
+    /// Panics when the trees are not sound, or do not count exactly these objects, which are all live ones.
     pub(crate) fn check(&self, objects: impl Iterator<Item = Counted>) {
         assert!(self.roots.is_sorted_by_key(|root| root.table));
         let mut anew: Vec<Option<Box<[Weight; BUCKET_COUNT]>>> = self.arrays.iter().map(|_| None).collect();
@@ -393,7 +399,7 @@ impl Profiles {
     }
 }
 
-/// Rows as they come, those of neighbours together.
+/// Collects rows, and joins those of adjacent buckets.
 struct Rows<'a> {
     table: TableId,
     span: (u64, u64),
@@ -403,7 +409,7 @@ struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// The next bucket in the order of hashes.
+    /// Takes the next bucket in the order of hashes.
     fn take(&mut self, (first, last): (u64, u64), weight: Weight) {
         if let Some(((begin, _), filled)) = self.pending {
             let together = filled.plus(weight);

@@ -1,15 +1,15 @@
-//! Which keys of which tables belong to whom: ranges of placement hashes, asked for one record after the other.
+//! The owners of keys: ranges of placement hashes of tables, looked up for one record after the other.
 //!
-//! Invariants: ranges of one table do not overlap and hash its keys in one way.
+//! Invariants: ranges of one table do not overlap, and use the same placement hash.
 
 use crate::HashRange;
 use ramhold_base::hash::{Placement, PlacementHasher};
 use ramhold_base::{KeyHash, TableId};
 use std::fmt;
 
-/// To whom the keys of each range belong.
+/// The owner of the keys of each range.
 pub struct Ranges<T> {
-    /// In order of tables.
+    /// Sorted by table.
     tables: Vec<TableRanges<T>>,
 }
 
@@ -17,7 +17,7 @@ struct TableRanges<T> {
     table: TableId,
     placement: Placement,
     hasher: PlacementHasher,
-    /// In order of hashes: first, last, whose.
+    /// Sorted by hash: first, last, owner.
     ranges: Vec<(KeyHash, KeyHash, T)>,
 }
 
@@ -35,7 +35,7 @@ impl<T> Default for Ranges<T> {
 }
 
 impl<T: Copy> Ranges<T> {
-    /// `None`: ranges overlap, end before they begin, or hash one table in two ways.
+    /// `None` if ranges overlap, a range ends before it begins, or one table has two placement hashes.
     pub fn new(ranges: impl IntoIterator<Item = (HashRange, Placement, T)>) -> Option<Ranges<T>> {
         let mut sorted: Vec<_> = ranges.into_iter().collect();
         sorted.sort_unstable_by_key(|(range, ..)| (range.table, range.first));
@@ -63,7 +63,7 @@ impl<T: Copy> Ranges<T> {
         self.tables.is_empty()
     }
 
-    /// The placement hash of a key and whose it is; `None`: it is in no range.
+    /// The placement hash of a key and its owner. `None` if the key is in no range.
     #[inline]
     pub fn of_key(&self, table: TableId, key: &[u8]) -> Option<(KeyHash, T)> {
         let table = self.table(table)?;

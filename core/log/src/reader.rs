@@ -1,7 +1,7 @@
 //! Walks over the entries of a segment's bytes.
 //!
-//! The bytes come from a device or the network: every checksum is verified, and the first entry that does not
-//! hold ends the walk, because nothing after it can be found.
+//! The bytes come from a device or the network, so every checksum is verified. The first damaged entry ends the walk,
+//! because nothing after it can be found.
 //!
 //! Catalogue: C1, F9.
 
@@ -17,7 +17,7 @@ pub struct EntryReader<'a> {
 /// The place where bytes stopped being entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CorruptEntry {
-    /// Where the damaged entry starts.
+    /// The offset at which the damaged entry starts.
     pub offset: usize,
     pub damage: Damage,
 }

@@ -1,9 +1,10 @@
-//! Cuts ranges whose objects are counted, and joins them, without ever counting wrong.
+//! Cuts and joins ranges whose objects are counted, so that the counts are right at all times.
 //!
-//! The parts of ranges that are to be cut are counted anew by a walk over the index in bounded steps. It goes in the order
-//! of positions, which depend on the key alone: so of each key it is clear, however the index grows and whatever is
-//! written meanwhile, whether the walk has passed it, and its changes count, or will meet it as it is then. Until the end of
-//! the walk the whole ranges are counted as before.
+//! When ranges are to be cut, their parts are counted anew by a walk over the index in bounded steps. The walk follows
+//! the order of positions, and a position depends on the key alone. So for each key it is clear whether the walk has
+//! passed it or not, however the index grows and whatever is written meanwhile. If the walk has passed a key, each
+//! change of the key is counted. If not, the walk will count the key as it is then. Until the end of the walk the whole
+//! ranges are counted as before.
 //!
 //! Not here: the counters (`stats`), when to walk (master). Rules: docs/protocols/tablets.md, 7. Catalogue: A6, A8.
 
@@ -14,11 +15,11 @@ use crate::{HashRange, Reference};
 use ramhold_base::{KeyHash, TableId};
 use std::ops::ControlFlow;
 
-/// What one step verifies at most, but for its last bucket: a fraction of a millisecond.
+/// Bytes after which a step ends; only the step's last bucket may exceed them. They take a fraction of a millisecond.
 const STEP_BYTES: u64 = 2 * 1024 * 1024;
 
 impl Log {
-    /// These parts begin to be counted anew; a recount of before is over. They are of one table, and cover the tracked
+    /// Begins to count these parts anew. An earlier recount is over. The parts are of one table, and cover the tracked
     /// ranges that they are parts of.
     pub fn begin_recount(&mut self, table: TableId, parts: &[HashRange]) {
         assert!(parts.iter().all(|part| part.table == table), "the parts are of one table");
@@ -26,9 +27,9 @@ impl Log {
         self.counters.begin_recount(table, parts, secret);
     }
 
-    /// Goes on with so many buckets, or as many as it takes to verify `STEP_BYTES` of entries. `Ok(true)`: the parts are
-    /// counted, and go on being counted. `hash_of` is the table's placement hash. `Err`: this entry is damaged, and may be
-    /// one of them; the same step again is for when it is repaired.
+    /// Goes on with `bucket_count` buckets, or as many as it takes to verify `STEP_BYTES` of entries. `Ok(true)`: the
+    /// parts are counted, and later changes are counted in them. `hash_of` is the table's placement hash. `Err`: this
+    /// entry is damaged, and may be in one of the parts; repeat the step when the entry is repaired.
     pub fn recount_step(
         &mut self,
         table: TableId,
@@ -46,7 +47,7 @@ impl Log {
         Ok(false)
     }
 
-    /// Whether that was the last bucket, and the bytes of the entries in it.
+    /// Counts the next bucket. Returns whether it was the last one, and the bytes of its entries.
     fn recount_bucket(
         &mut self,
         table: TableId,
@@ -71,7 +72,7 @@ impl Log {
                 Some(key) => hash_of(key),
                 None => hash_of(&record.key.to_vec()),
             };
-            // The walk begins with the whole bucket that the position lies in.
+            // The bucket may also hold entries before the position: they are counted already.
             if log.place(table, hash).reverse_bits() >= from {
                 met.push((hash, record.entry_bytes));
             }
@@ -84,13 +85,13 @@ impl Log {
         Ok((next.is_none(), bytes))
     }
 
-    /// It is not wanted any more.
+    /// Gives the recount up.
     pub fn end_recount(&mut self) {
         self.counters.end_recount();
     }
 
-    /// The tracked ranges of the recount, whose last step was `Ok(true)` in the same turn, are cut into its parts, if there
-    /// is one; then what is tracked within each of these ranges becomes one.
+    /// Cuts the tracked ranges of the recount into its parts, if there is a recount. Its last step must have returned
+    /// `Ok(true)` in the same turn. Then joins the tracked ranges within each of `ranges` into one.
     pub fn divide(&mut self, ranges: &[HashRange]) {
         self.counters.cut();
         ranges.iter().for_each(|range| self.counters.join(*range));

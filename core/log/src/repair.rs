@@ -1,12 +1,13 @@
-//! Makes a damaged segment what it was, from the bytes of one of its replicas.
+//! Restores a damaged segment from the bytes of one of its replicas.
 //!
-//! The very bytes are restored, in place: so references, counts, passes and the certificate on the backups all stay
-//! right, and nothing else needs to know. What confirms them is the checksum that the segment has carried since its
-//! bytes were appended; whatever it does not confirm is not taken, however plausible.
+//! The very bytes are restored in place. So references, counts, passes and the certificate on the backups stay right,
+//! and no other part is involved. The restored bytes must match the checksum that the segment has carried since its
+//! bytes were appended. If they do not match, they are not taken, however plausible they are.
 //!
-//! A segment that was not compacted has the bytes of its replicas, up to what these hold so far: that covers heads. One
-//! that was compacted, or is an image, has a part of the replica's entries in the same order, some with a shorter list of
-//! segments: the damaged ones are found among those that follow the intact entry before them.
+//! A segment that was not compacted has the bytes of its replicas, up to the length that these have so far: this covers
+//! heads. A compacted segment or an image has a part of the replica's entries in the same order, some with a shorter
+//! list of segments. A damaged entry is searched for among the replica's entries that follow the intact entry before
+//! it.
 //!
 //! Not here: where the replica comes from (master). Rules: docs/protocols/cleaning.md. Catalogue: C8.
 
@@ -18,48 +19,51 @@ use ramhold_base::checksum::crc;
 use ramhold_base::{SegmentId, TableId};
 use std::collections::BTreeSet;
 
-/// Damaged places of one segment that are searched for; each takes some ten milliseconds in a segment of 8 MiB.
+/// The most damaged places of one segment that are searched for. Each search takes some ten milliseconds in a segment
+/// of 8 MiB.
 const PLACE_COUNT_MAX: usize = 64;
-/// What the search for any list may encode: some tens of milliseconds.
+/// The most variants that are encoded when all lists are tried (`Lists::All`): some tens of milliseconds.
 const VARIANT_COUNT_MAX: usize = 1 << 18;
 
-/// What a replica was good for.
+/// The result of a repair with one replica.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Repaired {
     /// The segment is as it was written.
     Whole,
-    /// With this replica it cannot be: ask another backup, or later when the head is replicated further.
+    /// The segment cannot be repaired with this replica: ask another backup, or ask later when more of the head is
+    /// replicated.
     Unfit,
 }
 
-/// Which lists a compaction may have left of an entry's.
+/// The lists of segments that a compaction may have left in an entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lists {
-    /// All of it, or what counts now.
+    /// The whole list, or those of its segments that count now.
     Likely,
-    /// Every part of it.
+    /// Every subset of the list.
     All,
 }
 
-/// How unlike what is there a candidate is: the lowest is taken.
+/// How much a candidate differs from the damaged bytes. The candidate with the lowest score is taken.
 type Score = (bool, bool, usize);
 
 /// A search for damaged entries of one segment.
 struct Search<'a> {
     log: &'a Log,
     lists: Lists,
-    /// Whether it says more of a candidate that it ends where another entry begins than that few bytes differ. It does
-    /// when much is damaged; not when the entry behind has a list that nobody can know and so begins as none does.
+    /// Whether a candidate that ends where another entry begins is preferred to one with fewer differing bytes. That is
+    /// right when much is damaged. It is wrong when the next entry has a list that cannot be known, so that its header
+    /// is in no set.
     ends_first: bool,
     hash_of: HashOf<'a>,
-    /// How the replica's entries begin, but for lists that are neither whole nor as they would be now.
+    /// The headers that the replica's entries have with their likely lists (`Lists::Likely`).
     headers: BTreeSet<[u8; HEADER_BYTES]>,
     encoded_count: usize,
 }
 
 impl Log {
-    /// Restores a segment that is in memory, and the image that is being made of it, from a replica's bytes, which hold
-    /// by their own certificate. `hash_of` is the placement hash of a table's key.
+    /// Restores a segment in memory, and the image that is being made of it, from the bytes of a replica. They must
+    /// match the replica's certificate. `hash_of` is the placement hash of a table's key.
     pub fn repair(&mut self, id: SegmentId, replica: &[u8], hash_of: HashOf<'_>) -> Repaired {
         let mut repaired = Repaired::Whole;
         for slot in self.slots_of(id) {
@@ -93,7 +97,7 @@ impl Log {
             .find_map(|how| self.patched(slot, &memory, &entries, how, hash_of).filter(is_it))
     }
 
-    /// The memory's entries, with those of the replica in the place of the damaged.
+    /// The bytes in memory, with entries of the replica in the place of the damaged ones.
     fn patched(
         &self,
         slot: Slot,
@@ -132,7 +136,7 @@ impl Log {
         Some(out)
     }
 
-    /// The headers that entries begin with.
+    /// The headers with which the likely variants of entries begin.
     fn headers(&self, entries: &[Entry<'_>]) -> BTreeSet<[u8; HEADER_BYTES]> {
         let (mut headers, mut encoded) = (BTreeSet::new(), Vec::new());
         for variant in entries.iter().flat_map(|entry| self.variants(entry, Lists::Likely)) {
@@ -143,7 +147,7 @@ impl Log {
         headers
     }
 
-    /// What a compaction may have made of an entry.
+    /// The entries that a compaction may have made of an entry.
     fn variants<'a>(&self, entry: &Entry<'a>, lists: Lists) -> Vec<Entry<'a>> {
         let older = match entry {
             Entry::Object(_, older) => *older,
@@ -179,8 +183,9 @@ impl Log {
 }
 
 impl Search<'_> {
-    /// The entry that most likely stood where `rest` begins: best one that the index refers to there, then perhaps one
-    /// that ends where another begins, then the one with the smallest part of other bytes.
+    /// The entry that most likely stood where `rest` begins. An entry that the index refers to at this place comes
+    /// first, then, with `ends_first`, one that ends where another entry begins, then the one with the smallest share
+    /// of differing bytes.
     fn most_alike(
         &mut self,
         here: Reference,
@@ -217,7 +222,7 @@ impl Search<'_> {
     }
 }
 
-/// Whether an entry of a compacted segment is what was made of this entry of its replica.
+/// Whether an entry of a compacted segment was made from this entry of its replica.
 fn is_of(entry: &Entry<'_>, original: &Entry<'_>) -> bool {
     match (entry, original) {
         (Entry::Object(entry, _), Entry::Object(original, _)) => entry == original,

@@ -1,10 +1,10 @@
-//! Entries of other logs, taken in through a side log in whatever order they come.
+//! Takes in entries of other logs through a side log, in any order.
 //!
-//! For each key the higher version wins; a tombstone ends all versions up to and with its own. So that an older object
-//! that comes later finds out that it is dead, a tombstone stays in the index until replay is finished. What loses is
-//! not appended. What was appended here and is superseded later is named by what supersedes it, object or tombstone, as
-//! in a write: without that the older entry could return after the newer one is removed and cleaned away. The segments
-//! that foreign entries name are those of their own log and mean nothing here.
+//! For each key the higher version wins; a tombstone ends all versions up to and with its own. A tombstone stays in the
+//! index until replay is finished, so that an older object that comes later is recognised as dead. An entry that loses
+//! is not appended. If an entry was appended here and is superseded later, the object or tombstone that supersedes it
+//! names its segment, as in a write. Otherwise the older entry could return after the newer one is removed and cleaned
+//! away. The segments that foreign entries name belong to the foreign log and mean nothing here.
 //!
 //! Invariants:
 //! - any order of the same entries, with any repetitions, leads to the same objects;
@@ -19,20 +19,20 @@ use crate::{Entry, Kind, Object, OlderList, RpcResult, SideId, Tombstone, Unread
 use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{KeyHash, TableId, Version};
 
-/// What became of an entry.
+/// The result of replaying an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Replayed {
-    /// It is the newest so far of its key: an object is live, a tombstone is remembered.
+    /// The entry is the newest so far of its key: an object is live, a tombstone is remembered. A result is appended.
     Applied,
-    /// Something at least as new is here already.
+    /// An entry at least as new is here already, or a result is known or acknowledged.
     Superseded,
-    /// It told about the log that it stood in; a safe version was taken over.
+    /// The entry was about the log that it stood in. A safe version was taken over.
     Noted,
 }
 
 impl Log {
     /// Takes in an entry of another log. `hash` is the placement hash of its key, if it has one.
-    /// When refused, nothing has changed but the safe version.
+    /// If the entry is refused, nothing has changed but the safe version, and for a result the client's floor.
     pub fn replay(
         &mut self,
         side: SideId,
@@ -52,7 +52,7 @@ impl Log {
         }
     }
 
-    /// What the index holds for a key. What was lost here does not stand against what comes from elsewhere.
+    /// The entry to which the index leads for a key. A lost entry of this log does not prevent replay from another log.
     fn present(&self, table: TableId, hash: KeyHash, key: &[u8]) -> Result<Option<Dead>, AppendRefusal> {
         match self.lookup(table, hash, key) {
             Ok(found) => Ok(found.map(|found| self.dead(found.at))),
@@ -61,7 +61,7 @@ impl Log {
         }
     }
 
-    /// There is an object of this version.
+    /// Raises the safe version to the version of a replayed entry.
     #[inline]
     pub(crate) fn raise_replayed(&mut self, version: Version) {
         if !planted(Defect::SafeVersionNotReplayed) {
@@ -88,9 +88,9 @@ impl Log {
         Ok(Replayed::Applied)
     }
 
-    /// The same result may come from several segments, and as often as a segment is read again.
+    /// Replays a result. The same result may come from several segments, and again whenever a segment is read again.
     fn replay_result(&mut self, side: SideId, result: &RpcResult) -> Result<Replayed, AppendRefusal> {
-        // Most of what a segment holds is acknowledged by what stands behind it.
+        // Most results of a segment are acknowledged by the floors of later ones.
         self.acknowledge(result.lease, result.floor);
         if !self.wants_result(result.lease, result.sequence) || planted(Defect::ResultNotReplayed) {
             return Ok(Replayed::Superseded);

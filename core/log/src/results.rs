@@ -1,11 +1,11 @@
-//! What mutations came to, for those who may ask again.
+//! Results of mutations, for clients that may ask again.
 //!
-//! For each lease the sequences from its floor on that this master has seen: burnt, or with a result, which stands in
-//! the log beside its effect or, without replicas, only here. Acknowledged ones are forgotten; their entries are dead
-//! from then on, and counted so at once.
+//! For each lease this module keeps the sequences from its floor on that this master has seen. A sequence is burnt, or
+//! it has a result. The result is in the log beside its effect; in a stream without replicas it is only here.
+//! Acknowledged sequences are forgotten. Their entries are dead from then on, and are counted as dead at once.
 //!
 //! Invariants:
-//! - a sequence has one place here at most, and its entry is the one that the place names;
+//! - a sequence has at most one place here, and the place names the entry of the sequence;
 //! - a segment's `result_bytes` are those of the entries that places name;
 //! - a floor never falls while its lease is known.
 //!
@@ -19,30 +19,30 @@ use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{KeyHash, LeaseId, Position, Sequence, Status, StreamId, TableId, Version};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Leases known at a time; bounds memory to some 40 MB.
+/// The most leases known at a time. It bounds their memory to some 40 MB.
 pub const LEASE_COUNT_MAX: usize = 262_144;
-/// Places of one lease, and of all together; bound memory to some 40 MB.
+/// The most places of one lease, and of all leases together. They bound memory to some 40 MB.
 const WINDOW_MAX: usize = 65_536;
 const PLACE_COUNT_MAX: usize = 1_000_000;
 
-/// What is known of a sequence.
+/// The state of a sequence, as recalled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Recalled {
-    /// Nothing; it is burnt from now on, until it has a result.
+    /// Nothing was known. From now on the sequence is burnt, until it has a result.
     First,
-    /// It was seen, and nothing was done.
+    /// The sequence was seen, and nothing was done.
     Burnt,
-    /// Below the floor.
+    /// The sequence is below the floor.
     Acknowledged,
-    /// There is no room to remember it.
+    /// There is no room to remember the sequence.
     Full,
-    /// It has a result, which cannot be read.
+    /// The sequence has a result, which is damaged in memory.
     Damaged(Reference),
-    /// What it came to; to be told when the stream is durable up to the position.
+    /// The result of the sequence. It may be told when the stream is durable up to the position.
     Done { outcome: Remembered, position: Position },
 }
 
-/// What the client of a mutation is told, however often it is asked for.
+/// The answer to the client of a mutation, the same however often the client asks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Remembered {
     pub status: Status,
@@ -54,7 +54,7 @@ pub struct Remembered {
 #[derive(Clone, Copy, Debug)]
 enum Place {
     Burnt,
-    /// A result without replicas.
+    /// A result that is kept here alone, in a stream without replicas.
     Kept(Remembered),
     Logged {
         at: Reference,
@@ -67,11 +67,11 @@ enum Place {
 #[derive(Debug, Default)]
 struct Known {
     floor: Sequence,
-    /// Rising.
+    /// Sorted by sequence.
     places: VecDeque<(Sequence, Place)>,
 }
 
-/// Everything that is known of all leases.
+/// The sequences of all leases.
 #[derive(Debug, Default)]
 pub(crate) struct Results {
     leases: FastMap<LeaseId, Known>,
@@ -106,7 +106,7 @@ impl Results {
         }
     }
 
-    /// The entries of results of a range.
+    /// The entries of results whose keys are in a range.
     pub(crate) fn of_range(&self, range: HashRange) -> Vec<(LeaseId, Sequence, Reference, u32)> {
         let of_lease = |(lease, known): (&LeaseId, &Known)| {
             let lease = *lease;
@@ -126,7 +126,7 @@ impl Results {
         found
     }
 
-    /// Whether a sequence has an entry of this range.
+    /// Whether a sequence has a result entry whose key is in this range.
     pub(crate) fn is_in(&self, lease: LeaseId, sequence: Sequence, range: HashRange) -> bool {
         matches!(self.place(lease, sequence), Some(Place::Logged { table, hash, .. }) if range.contains(*table, *hash))
     }
@@ -135,12 +135,12 @@ impl Results {
         self.leases.values().flat_map(|known| known.places.iter().map(|(_, place)| place))
     }
 
-    /// Whether the entry at `at` is the result of this sequence that counts.
+    /// Whether the entry at `at` is the one that the place of this sequence names.
     pub(crate) fn refers_to(&self, lease: LeaseId, sequence: Sequence, at: Reference) -> bool {
         matches!(self.place(lease, sequence), Some(Place::Logged { at: theirs, .. }) if *theirs == at)
     }
 
-    /// The entry of a sequence that `refers_to` has found has moved.
+    /// Notes that the entry of a sequence has moved. The sequence must have an entry.
     pub(crate) fn repoint(&mut self, lease: LeaseId, sequence: Sequence, to: Reference) {
         let known = self.leases.get_mut(&lease).expect("its result was found");
         let found = known.find(sequence).expect("its result was found");
@@ -152,14 +152,14 @@ impl Results {
 }
 
 impl RpcResult {
-    /// What whoever asks is told of it.
+    /// The answer for a client that asks for this result.
     pub fn remembered(&self) -> Remembered {
         Remembered { status: self.status, version: self.version, number: self.number }
     }
 }
 
 impl Log {
-    /// What is known of a sequence, whose client says that all below `floor` need not be known any more.
+    /// Recalls a sequence. `floor` comes from the client: it no longer needs any sequence below.
     pub fn recall(&mut self, lease: LeaseId, sequence: Sequence, floor: Sequence) -> Recalled {
         if !self.results.leases.contains_key(&lease) && self.results.leases.len() >= LEASE_COUNT_MAX {
             return Recalled::Full;
@@ -213,7 +213,7 @@ impl Log {
         Recalled::Done { outcome: result.remembered(), position }
     }
 
-    /// A client needs nothing below `floor` any more.
+    /// Forgets all sequences below `floor`, which the client has acknowledged.
     pub(crate) fn acknowledge(&mut self, lease: LeaseId, floor: Sequence) {
         let known = self.results.leases.entry(lease).or_default();
         if floor <= known.floor {
@@ -230,14 +230,14 @@ impl Log {
         }
     }
 
-    /// Takes the entry of a sequence off the counts, since another one is about to count.
+    /// Takes the entry of a sequence off the counts, because another entry is about to replace it.
     pub(crate) fn discount_result_of(&mut self, lease: LeaseId, sequence: Sequence) {
         if let Some(place) = self.results.place(lease, sequence).copied() {
             self.discount_result(&place);
         }
     }
 
-    /// Takes what has no place any more off the counts.
+    /// Takes the entry of a place that is given up off the counts.
     fn discount_result(&mut self, place: &Place) {
         if let Place::Logged { at, bytes, .. } = place {
             let (slot, _) = self.memory.locate(*at);
@@ -248,7 +248,7 @@ impl Log {
         }
     }
 
-    /// Appends a result that has no effect beside it.
+    /// Appends the result of a mutation that had no effect.
     pub fn refuse(
         &mut self,
         stream: StreamId,
@@ -262,7 +262,7 @@ impl Log {
         Ok(Written { at, position: Position { segment: segment.id, offset: segment.len_bytes } })
     }
 
-    /// Remembers a result without replicas.
+    /// Remembers a result here alone, without an entry.
     pub fn keep_result(&mut self, result: &RpcResult) {
         self.results.put(result.lease, result.sequence, Place::Kept(result.remembered()));
     }
@@ -285,14 +285,14 @@ impl Log {
         segment.result_bytes += bytes;
     }
 
-    /// Whether a result that a recovery brings is news.
+    /// Whether a result that a recovery brings is new and not acknowledged.
     pub(crate) fn wants_result(&self, lease: LeaseId, sequence: Sequence) -> bool {
         let Some(known) = self.results.leases.get(&lease) else { return true };
         let is_burnt_or_new = matches!(self.results.place(lease, sequence), None | Some(Place::Burnt));
         sequence >= known.floor && is_burnt_or_new
     }
 
-    /// The leases of which something is known, in no order that means anything.
+    /// The known leases. The order has no meaning.
     pub fn leases(&self) -> impl Iterator<Item = LeaseId> {
         self.results.leases.keys().copied()
     }
@@ -302,25 +302,26 @@ impl Log {
         self.results.leases.contains_key(&lease)
     }
 
-    /// How many sequences are remembered, of all leases.
+    /// The number of remembered sequences of all leases.
     pub fn result_count(&self) -> usize {
         self.results.place_count
     }
 
-    /// The sequences that have an entry of this range, for those who test what goes with it.
+    /// The sequences that have a result entry of this range. For tests only.
     #[doc(hidden)]
     pub fn results_in(&self, range: HashRange) -> impl Iterator<Item = (LeaseId, Sequence)> {
         self.results.of_range(range).into_iter().map(|(lease, sequence, ..)| (lease, sequence))
     }
 
-    /// Forgets a lease that is over, its floor too.
+    /// Forgets a lease that has ended, including its floor.
     pub fn forget_lease(&mut self, lease: LeaseId) {
         let Some(known) = self.results.leases.remove(&lease) else { return };
         self.results.place_count -= known.places.len();
         known.places.iter().for_each(|(_, place)| self.discount_result(place));
     }
 
-    /// Forgets the results of a range that is not owned here any more; their sequences are burnt. Walks over all.
+    /// Forgets the results of a range that this master no longer owns. Their sequences are burnt. Walks over all
+    /// places.
     pub fn forget_results(&mut self, range: HashRange) {
         self.forget_results_if(|_, table, hash, _| range.contains(table, hash));
     }
@@ -342,7 +343,7 @@ impl Log {
         self.results = results;
     }
 
-    /// Panics when counts are not those of the places. Returns how many results each segment has.
+    /// Panics when the counts differ from the places. Returns the number of results in each segment.
     pub(crate) fn check_results(&self) -> BTreeMap<Slot, u32> {
         let (mut bytes_of, mut count_of) = (BTreeMap::<Slot, u32>::new(), BTreeMap::<Slot, u32>::new());
         for place in self.results.places() {

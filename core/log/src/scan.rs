@@ -1,10 +1,11 @@
-//! Shows the objects of a range of hashes in an order that every log with the same index secret shares.
+//! Shows the objects of a range of hashes in an order that is the same in every log with the same index secret.
 //!
-//! The order is that in which walks visit the index: by the bits of the index hash, the lowest first. It depends on
-//! nothing but the key, so a walk may be left at any position and taken up in another log that holds the keys now, and
-//! the index may grow and shrink meanwhile: what lies before the position has been shown, what lies behind has not.
+//! Objects come in the order in which walks visit the index: by the bits of the index hash, the lowest first. This
+//! order depends on the key alone. So a walk may stop at any position and go on in another log that holds the keys now,
+//! and the index may grow and shrink meanwhile: objects before the position have been shown, and objects behind it have
+//! not.
 //!
-//! Not here: limits of a page, what may be told of it and when (master). Catalogue: A6.
+//! Not here: limits of a page, what may be revealed of it and when (master). Catalogue: A6.
 
 use crate::index::Cursor;
 use crate::index::bucket::What;
@@ -14,10 +15,10 @@ use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ClusterTime, KeyHash, Version};
 use std::ops::ControlFlow;
 
-/// An object that a walk has met; good for the same turn.
+/// An object that a walk has met. Valid in the same turn only.
 #[derive(Clone, Copy, Debug)]
 pub struct Scanned {
-    /// In the order of walks. Only keys of equal hashes have one together.
+    /// The position in the order of walks. Only keys with equal hashes share one.
     pub position: u64,
     pub hash: KeyHash,
     pub at: Reference,
@@ -35,8 +36,9 @@ pub struct Shown<'a> {
 }
 
 impl Log {
-    /// Adds the objects of a range at positions from `from` on, in order, as far as so many buckets hold them. Returns
-    /// where to go on; `None`: that was all. `Err`: this entry is damaged, and may be one of them.
+    /// Adds the objects of a range at positions from `from` on that the next `bucket_count` buckets hold, in order.
+    /// Returns the position where to go on, or `None` if these were all. `Err`: this entry is damaged, and may be one
+    /// of them.
     pub fn scan_step(
         &mut self,
         range: HashRange,
@@ -62,7 +64,7 @@ impl Log {
                 None => hash_of(&record.key.to_vec()),
             };
             let position = log.place(range.table, hash).reverse_bits();
-            // The walk begins with the whole bucket that the position lies in.
+            // The bucket may also hold entries before the position: they were shown already.
             let is_ahead = position >= from || planted(Defect::ScanBucketTwice);
             if range.contains(range.table, hash) && is_ahead {
                 let (key_bytes, value_bytes) = (record.key.len(), record.value.len());
@@ -75,13 +77,13 @@ impl Log {
         damaged.map_or(Ok(next.map(Cursor::position)), Err)
     }
 
-    /// What stands at a place that was met in the same turn.
+    /// The fields of an object that was met in the same turn.
     pub fn show(&self, scanned: &Scanned) -> Shown<'_> {
         let record = self.memory.record(scanned.at);
         Shown { version: record.version, time: record.time, key: record.key, value: record.value }
     }
 
-    /// Whether something at positions from `from` to before `to` was lost, of whatever table.
+    /// Whether an entry of any table was lost at a position from `from` on and before `to`.
     pub fn has_lost_between(&self, from: u64, to: Option<u64>) -> bool {
         let positions = self.lost.iter().map(|bits| bits.reverse_bits());
         positions.into_iter().any(|position| position >= from && to.is_none_or(|to| position < to))

@@ -1,10 +1,10 @@
-//! Walks slowly over the closed segments and verifies every entry, so that rot in memory is found before it is read.
+//! Walks slowly over the closed segments and verifies every entry, so that damage is found before the entry is read.
 //!
-//! Dead entries are verified like living ones: only behind an intact entry can the next be found. A step stops at the
-//! first damage of a segment and goes on with the next one; a repair verifies a segment as a whole, and the next round
-//! comes by again.
+//! Dead entries are verified like live ones, because the next entry can only be found behind an intact one. A step
+//! stops at the first damage of a segment, and the next step goes on with the next segment. That is enough: a repair
+//! verifies the whole segment, and the next round comes to it again.
 //!
-//! Not here: what is done about damage (`repair`, `loss`), pace (master). Catalogue: C8.
+//! Not here: the treatment of damage (`repair`, `loss`), pace (master). Catalogue: C8.
 
 use crate::log::Log;
 use crate::memory::Memory;
@@ -20,18 +20,18 @@ pub struct ScrubCursor {
     seen: (u32, u32),
 }
 
-/// What a step came to.
+/// The result of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Scrubbed {
     pub bytes: u64,
-    /// The entry here does not hold: its segment and its offset.
+    /// The segment and the offset of a damaged entry, if one was found.
     pub damaged: Option<(SegmentId, u32)>,
-    /// Every segment has been walked over; the cursor begins again.
+    /// Every segment has been verified, and the cursor is at the begin again.
     pub is_round_over: bool,
 }
 
 impl Log {
-    /// Verifies entries until `bytes` of them are done, one is damaged or the round is over.
+    /// Verifies entries until `bytes` bytes are verified, an entry is damaged, or the round is over.
     pub fn scrub_step(&self, cursor: &mut ScrubCursor, bytes: u64) -> Scrubbed {
         let mut scrubbed = Scrubbed::default();
         loop {
@@ -66,8 +66,8 @@ impl Log {
         closed.min_by_key(|(_, segment)| segment.id)
     }
 
-    /// Where the first damaged entry of a segment that is in memory starts, in it or in the image that is made of it.
-    /// Reads all of it.
+    /// The offset of the first damaged entry of a segment in memory, or of the image that is made of it. Reads all of
+    /// the segment.
     pub fn damage_in(&self, id: SegmentId) -> Option<u32> {
         self.slots_of(id).into_iter().find_map(|slot| {
             let segment = self.memory.segments.at(slot);
@@ -75,7 +75,7 @@ impl Log {
         })
     }
 
-    /// Flips one bit of a segment in memory, as a cosmic ray would: for those who test what comes of it.
+    /// Flips one bit of a segment in memory, as a cosmic ray would. For tests only.
     #[doc(hidden)]
     pub fn flip_bit(&mut self, id: SegmentId, offset: u32, bit: u8) {
         let slot = self.memory.segments.slot(id).expect("only segments in memory can be damaged");
@@ -83,7 +83,7 @@ impl Log {
         self.memory.overwrite(slot, offset, &[byte ^ 1 << bit]);
     }
 
-    /// Where the first entry before `end` starts that does not hold.
+    /// The offset of the first damaged entry before `end`.
     pub(crate) fn damage_before(&self, slot: Slot, end: u32) -> Option<u32> {
         let mut offset = 0;
         while offset < end {
@@ -95,7 +95,7 @@ impl Log {
         None
     }
 
-    /// The segment, and the image that is made of it.
+    /// The slots of the segment and of the image that is made of it.
     pub(crate) fn slots_of(&self, id: SegmentId) -> Vec<Slot> {
         let all = self.memory.segments.iter_slots().filter(|(_, segment)| segment.id == id);
         all.map(|(slot, _)| slot).collect()

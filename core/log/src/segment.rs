@@ -1,4 +1,4 @@
-//! What the shard knows about each of its segments, and how they are found by id.
+//! The shard's record of each of its segments, and how segments are found by id.
 //!
 //! Segments stand in dense slots, so that a seglet can name its segment in 32 bits.
 
@@ -12,21 +12,21 @@ use ramhold_base::{ClusterTime, Position, SegmentId, StreamId};
 pub struct SegmentInfo {
     pub id: SegmentId,
     pub stream: StreamId,
-    /// The side log that it belongs to, until that is entered into the stream.
+    /// The side log that the segment belongs to, until the side log is entered into the stream.
     pub side: Option<SideId>,
     pub created: ClusterTime,
-    /// Nothing is appended any more.
+    /// Nothing is appended to the segment any more.
     pub closed: bool,
     /// Bytes appended.
     pub len_bytes: u32,
     /// CRC32C of all bytes appended.
     pub crc: u32,
-    /// Bytes of the entries that it was opened with: the header, and in a head what follows that.
+    /// Bytes of the opening: the header, and in a head the digest, the safe version and the statistics.
     pub opening_bytes: u32,
-    /// Entries of every kind; without those of the opening when it was compacted.
+    /// Entries of every kind. In a compacted segment the entries of the opening are not counted.
     pub entry_count: u32,
-    /// Bytes of live objects, of results that are not acknowledged, and of tombstones while the highest segment that they name counts: an estimate, a little
-    /// too low when only a lower one still does.
+    /// Bytes of live objects, of results that are not acknowledged, and of tombstones while the highest segment that
+    /// they name counts. The number is an estimate: it is a little too low when only a lower segment still counts.
     pub live_bytes: u32,
     /// How many entries `live_bytes` counts.
     pub live_count: u32,
@@ -37,31 +37,32 @@ pub struct SegmentInfo {
     pub(crate) tombstones: TombstoneCounts,
     /// Entries that the index refers to. The segment cannot be freed before this is 0.
     pub indexed_count: u32,
-    /// Being cleaned.
+    /// A cleaning pass works on the segment.
     pub in_pass: bool,
-    /// It was compacted: replicas may hold it longer than it is here.
+    /// The segment was compacted: its replicas may be longer than the segment in memory.
     pub is_compacted: bool,
-    /// A replica may be made from what is here only when the stream is on the devices up to this: what compaction left
-    /// out is dead because of something before it.
+    /// A replica may be made from this segment only when the stream is on the devices up to this position. Entries that
+    /// compaction left out are dead because of something before this position.
     pub copy_after: Position,
-    /// The compacted copy of the segment with the same id, until that is swapped for it.
+    /// The compacted copy of the segment with the same id, until it takes that segment's place.
     pub is_image: bool,
-    /// A source of a pass that is entered: no later digest names it.
+    /// A source of a pass that is entered: no later digest names the segment.
     pub is_leaving: bool,
-    /// Made by a combined pass, or by a recovery while the dead log stays: what is in it was durable before.
+    /// Made by a combined pass, or by a recovery while the dead log stays: everything in it was durable before.
     pub is_survivor: bool,
-    /// It holds copies that do not count yet: not to be cleaned.
+    /// The segment holds copies that do not count yet, and must not be cleaned.
     pub is_kept: bool,
-    /// Damaged entries that nobody had a replica of were taken out: `tombstones` may count some that are gone.
+    /// Damaged entries without any replica were taken out: `tombstones` may count some that are gone.
     pub has_losses: bool,
-    /// Bytes of tombstones in it that are taken for dead, and may be needed for a lower segment that they name.
+    /// Bytes of this segment's tombstones that are taken for dead, although a lower segment that they name may still
+    /// need them.
     pub doubtful_bytes: u32,
-    /// Bytes of needed tombstones, in whatever segment, that are counted for this one.
+    /// Bytes of needed tombstones, in all segments, whose highest named segment is this one.
     pub pinned_bytes: u64,
     pub(crate) seglets: Vec<u32>,
 }
 
-/// What a segment is made with.
+/// The properties that a segment is made with.
 pub(crate) struct NewSegment {
     pub(crate) id: SegmentId,
     pub(crate) stream: StreamId,
@@ -98,12 +99,12 @@ impl SegmentInfo {
             has_losses: false,
             doubtful_bytes: 0,
             pinned_bytes: 0,
-            // All of it now, so that appending never allocates.
+            // The full capacity now, so that appending never allocates.
             seglets: Vec::with_capacity(seglet_count_max as usize),
         }
     }
 
-    /// Seglets that it takes in memory.
+    /// Seglets that the segment takes in memory.
     pub fn seglet_count(&self) -> u32 {
         self.seglets.len() as u32
     }
@@ -133,7 +134,7 @@ impl Segments {
         slot
     }
 
-    /// Adds a segment that is not found by its id.
+    /// Adds an image. Its id still leads to the segment that it is an image of.
     pub(crate) fn insert_image(&mut self, segment: SegmentInfo) -> Slot {
         let id = segment.id;
         let before = self.by_id.remove(&id).expect("an image has a segment");
@@ -142,7 +143,7 @@ impl Segments {
         image
     }
 
-    /// Lets an image be found by its segment's id, and takes the segment out.
+    /// Makes the segment's id lead to its image, and takes the segment out.
     pub(crate) fn swap_image(&mut self, segment: Slot, image: Slot) -> SegmentInfo {
         let before = self.remove(segment);
         let after = self.at_mut(image);
@@ -178,13 +179,13 @@ impl Segments {
         self.slots.iter_mut().flatten()
     }
 
-    /// In no order that means anything.
+    /// The order has no meaning.
     pub(crate) fn iter_slots(&self) -> impl Iterator<Item = (Slot, &SegmentInfo)> {
         let slots = self.slots.iter().enumerate();
         slots.filter_map(|(slot, segment)| Some((Slot(slot as u32), segment.as_ref()?)))
     }
 
-    /// In no order that means anything.
+    /// The order has no meaning.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &SegmentInfo> {
         self.slots.iter().flatten()
     }

@@ -1,10 +1,10 @@
-//! What the live objects of each tablet weigh, counted as they come and go.
+//! Counts the bytes and records of the live objects of each tablet, as objects come and go.
 //!
-//! Invariant: a range is tracked from before its first key enters the index, so that nothing is taken off that was
-//! not put on.
+//! Invariant: a range is tracked from before its first key enters the index. So no object is subtracted that was not
+//! added.
 //!
-//! Not here: the walk by which parts of a range are counted anew (`recount`), where in a large range its objects lie
-//! (`profile`). Catalogue: A8, C3, F3.
+//! Not here: the walk by which parts of a range are counted anew (`recount`), the distribution of a large range's
+//! objects over its hashes (`profile`). Catalogue: A8, C3, F3.
 
 use crate::TabletStat;
 use crate::profile::{Counted, Profiles, Weight};
@@ -39,7 +39,7 @@ struct Counter {
     records: u64,
 }
 
-/// In the order of tables and hashes: a search among them is quick, and new ranges are rare.
+/// Sorted by table and hash: lookups are quick, and new ranges are rare.
 type Counters = Vec<Counter>;
 
 /// The counters of all tracked ranges, which do not overlap, and the profiles of their tables.
@@ -49,11 +49,12 @@ pub(crate) struct TabletCounters {
     pub(crate) profiles: Profiles,
 }
 
-/// The parts of ranges of one table that are to be cut, counted anew by a walk in the order of positions. What lies
-/// before the walk is in the counters and changes with its keys; what lies behind is met as it is then.
+/// The parts into which ranges of one table are to be cut. A walk in the order of positions counts them anew. Objects
+/// at positions below `reached` are in the counters, and each change of their keys is counted. Objects at higher
+/// positions are counted when the walk comes to them, as they are then.
 struct Recount {
     table: TableId,
-    /// Of the index hash, by which positions are made.
+    /// The secret of the index hash, from which positions are computed.
     secret: u64,
     reached: u64,
     parts: Counters,
@@ -90,7 +91,7 @@ impl TabletCounters {
         }
     }
 
-    /// An object has come to live. `next` is the first segment id that is not given out yet.
+    /// An object has become live. `next` is the first segment id that is not given out yet.
     #[inline]
     pub(crate) fn add(&mut self, object: &Counted, next: SegmentId) {
         let is_large = self.add_to_ranges(object);
@@ -104,7 +105,7 @@ impl TabletCounters {
         self.profiles.take_off(object);
     }
 
-    /// A live object is another entry now.
+    /// A live object has moved to another entry.
     pub(crate) fn moved(&mut self, from: &Counted, to: &Counted, next: SegmentId) {
         if from.bytes != to.bytes {
             self.take_off_ranges(from);
@@ -116,7 +117,7 @@ impl TabletCounters {
         }
     }
 
-    /// Whether its range is more than a bucket of a profile is to hold.
+    /// Counts an object in its range. Returns whether the range is larger than a bucket of a profile may be.
     #[inline]
     fn add_to_ranges(&mut self, object: &Counted) -> bool {
         let Counted { table, hash, bytes, .. } = *object;
@@ -141,7 +142,7 @@ impl TabletCounters {
         }
     }
 
-    /// The parts of tracked ranges of a table begin to be counted anew. A recount of before is over.
+    /// Begins to count the parts of tracked ranges of a table anew. An earlier recount is over.
     pub(crate) fn begin_recount(&mut self, table: TableId, parts: &[HashRange], secret: u64) {
         let mut parts: Counters = parts.iter().copied().map(Counter::empty).collect();
         parts.sort_unstable_by_key(|part| part.range);
@@ -152,12 +153,12 @@ impl TabletCounters {
         self.recount = None;
     }
 
-    /// From where the recount's walk goes on.
+    /// The position from which the recount's walk goes on.
     pub(crate) fn recounted(&self) -> Option<u64> {
         self.recount.as_ref().map(|recount| recount.reached)
     }
 
-    /// What lies between the recount's place and this one; none: to the end.
+    /// Counts the objects between the position that the recount has reached and this one. `None` means the end.
     pub(crate) fn met(&mut self, objects: &[(KeyHash, u32)], reached: Option<u64>) {
         let Some(recount) = &mut self.recount else { return };
         for (hash, bytes) in objects {
@@ -168,7 +169,7 @@ impl TabletCounters {
         recount.reached = reached.unwrap_or(u64::MAX);
     }
 
-    /// The tracked ranges of a recount, which has come to its end, become its parts. What was lost is in none of them.
+    /// Replaces the tracked ranges of a finished recount by its parts. Objects that were lost are in none of the parts.
     pub(crate) fn cut(&mut self) {
         let Some(recount) = self.recount.take() else { return };
         self.ranges.retain(|whole| within(&recount.parts, whole.range).is_empty());
@@ -176,7 +177,7 @@ impl TabletCounters {
         self.ranges.sort_unstable_by_key(|counter| counter.range);
     }
 
-    /// The tracked ranges within this one become one.
+    /// Joins the tracked ranges within `range` into one.
     pub(crate) fn join(&mut self, range: HashRange) {
         let mut one = Counter::empty(range);
         let within = within(&self.ranges, range);
@@ -189,7 +190,7 @@ impl TabletCounters {
         self.ranges.insert(place, one);
     }
 
-    /// Ranges that are tracked.
+    /// The number of tracked ranges.
     pub(crate) fn count(&self) -> usize {
         self.ranges.len()
     }
@@ -201,13 +202,13 @@ impl TabletCounters {
         })
     }
 
-    /// The records of a range that is tracked as it is.
+    /// The records of a range, if exactly this range is tracked.
     pub(crate) fn records(&self, range: HashRange) -> Option<u64> {
         let place = self.ranges.binary_search_by_key(&range, |counter| counter.range).ok()?;
         Some(self.ranges[place].records)
     }
 
-    /// The same ranges, with nothing in them and without profiles.
+    /// The same ranges, empty and without profiles.
     pub(crate) fn emptied(&self) -> TabletCounters {
         let ranges = self.ranges.iter().map(|counter| Counter::empty(counter.range)).collect();
         TabletCounters { ranges, ..TabletCounters::new(Profiles::new(0, u64::MAX)) }
@@ -225,13 +226,13 @@ fn counter_in(counters: &mut [Counter], table: TableId, hash: KeyHash) -> Option
     counters.get_mut(behind.checked_sub(1)?).filter(|counter| counter.range.contains(table, hash))
 }
 
-/// The place behind all that begin with this hash or before it.
+/// The index after all counters that begin at this hash or before it.
 #[inline]
 fn behind(counters: &[Counter], table: TableId, hash: KeyHash) -> usize {
     counters.partition_point(|counter| (counter.range.table, counter.range.first) <= (table, hash))
 }
 
-/// Those that begin within a range.
+/// The counters that begin within a range.
 fn within(counters: &[Counter], range: HashRange) -> Range<usize> {
     let HashRange { table, first, last } = range;
     let start =

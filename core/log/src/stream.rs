@@ -1,11 +1,11 @@
 //! Heads, digests and side logs: how segments join a stream and leave it.
 //!
-//! A stream appends at one head. Rolling opens the next segment, whose opening names every live segment of the
-//! stream, and closes the one before. A *side log* is a set of segments of a stream outside this order: nobody's
-//! recovery counts them before they are entered and one head names them.
+//! A stream appends at one head. Rolling opens the next head, whose opening names every live segment of the stream, and
+//! closes the head before. A *side log* is a set of segments of a stream outside this order: no recovery counts them
+//! before they are entered and the digest of a head names them.
 //!
 //! Invariants:
-//! - segment ids are unique in the shard, and rise in the order of opening but for heads that were held;
+//! - segment ids are unique in the shard, and rise in the order of opening, except those of held heads;
 //! - the heads of a stream rise;
 //! - a stream has at most one open segment besides those of its side logs: its head;
 //! - a head's digest names exactly the segments that were in the stream when it was opened, itself included.
@@ -21,10 +21,10 @@ use ramhold_base::limits::STREAM_COUNT_MAX;
 use ramhold_base::{ClusterTime, Position, SegmentId, StreamId};
 use std::collections::BTreeSet;
 
-/// Side segments that a cleaning pass makes at most, about.
+/// An estimate of the most side segments that a cleaning pass makes.
 const PASS_SEGMENTS: usize = 8;
 
-/// A side log of this shard; never used again while the shard lives.
+/// Names a side log of this shard. Never used again during the life of the shard.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct SideId(pub u32);
 
@@ -42,10 +42,10 @@ impl Stream {
     }
 }
 
-/// What a stream is rolled to.
+/// The next head of a stream.
 struct NewHead {
     id: SegmentId,
-    /// What leaves the stream.
+    /// The segments that leave the stream with the roll.
     left: Vec<SegmentId>,
 }
 
@@ -56,21 +56,21 @@ pub(crate) struct Side {
     segments: BTreeSet<SegmentId>,
     open: Option<Slot>,
     closed: bool,
-    /// Of a combined pass.
+    /// The entries of the side log were durable before, as those of a combined pass.
     is_survivor: bool,
     /// Tombstones of this side log that the index refers to.
     pub(crate) tombstone_count: u64,
 }
 
 impl Log {
-    /// Adds a stream without a head: roll it before the first append. Panics when there is one of this id.
+    /// Adds a stream without a head: roll it before the first append. Panics if a stream with this id exists.
     pub fn open_stream(&mut self, stream: StreamId) {
         assert!(!stream.is_none());
         assert!(self.streams.len() < usize::from(STREAM_COUNT_MAX));
         assert!(self.streams.insert(stream, Stream::default()).is_none());
     }
 
-    /// The id that the next segment will have, of whatever stream.
+    /// The id of the next segment, of whatever stream.
     pub fn next_segment_id(&self) -> SegmentId {
         self.segment_last.next()
     }
@@ -80,19 +80,19 @@ impl Log {
         self.head(stream).map(|slot| self.memory.segments.at(slot).id)
     }
 
-    /// Where a stream's head ends just now.
+    /// The present end of a stream's head.
     pub fn head_end(&self, stream: StreamId) -> Position {
         let head = self.head(stream).map(|slot| self.memory.segments.at(slot));
         head.map(|head| Position { segment: head.id, offset: head.len_bytes }).unwrap_or_default()
     }
 
-    /// The live segments of a stream, rising: what the next digest names beside the new head.
+    /// The live segments of a stream, rising. The next digest names them and the new head.
     pub fn stream_segments(&self, stream: StreamId) -> impl Iterator<Item = SegmentId> {
         self.stream(stream).segments.iter().copied()
     }
 
-    /// Opens the next head of a stream and closes the one before. May use the part of the reserve that is not kept for
-    /// cleaning. When refused, nothing changes.
+    /// Opens the next head of a stream and closes the one before. May use the part of the reserve that is not held back
+    /// for cleaning. If the roll is refused, nothing changes.
     pub fn roll(
         &mut self,
         stream: StreamId,
@@ -103,22 +103,24 @@ impl Log {
         self.roll_leaving(stream, now, stats, self.floor(Purpose::Freeing), new)
     }
 
-    /// Gives out the id of a head that a stream is rolled to later, with `roll_held`, if it is not rolled otherwise first.
+    /// Gives out the id of a held head. The stream may be rolled to it later, with `roll_held`, unless it is rolled
+    /// otherwise first.
     pub fn hold_head(&mut self) -> SegmentId {
         self.segment_last = self.next_segment_id();
         self.segment_last
     }
 
-    /// An id that no segment will have: a first segment that tells what is recovered from all that was before, and from what
-    /// is recovered beside it.
+    /// Gives out an id that no segment will have, to be the first segment of a recovered partition. It separates the
+    /// partition from everything before it, and from partitions that are recovered beside it.
     pub fn take_first_segment(&mut self) -> SegmentId {
         self.segment_last = self.next_segment_id();
         self.segment_last
     }
 
-    /// The roll to a head whose id was held. Side segments that were made since are not to be entered with it: they would
-    /// be newer. The dead segments leave the stream, and with `leaves_empty` the head before it, if nothing was appended to
-    /// it behind its opening. What has left is told: the caller retires it when no recovery can need it.
+    /// Rolls to a held head. Side segments that were made after the id was given out must not be entered with it,
+    /// because they would be newer than the head. The `dead` segments leave the stream. With `leaves_empty` the head
+    /// before also leaves, if it holds nothing but its opening. Returns the segments that have left: the caller retires
+    /// them when no recovery can need them.
     pub fn roll_held(
         &mut self,
         stream: StreamId,
@@ -137,7 +139,7 @@ impl Log {
         Ok(left)
     }
 
-    /// Closed segments of a stream in which nothing lives, and with which nobody is busy.
+    /// Closed segments of a stream that hold nothing live, and are in no pass, in no side log and not kept.
     pub fn dead_segments(&self, stream: StreamId) -> impl Iterator<Item = SegmentId> {
         let own = self.memory.segments.iter().filter(move |segment| segment.stream == stream);
         let dead = own.filter(|segment| {
@@ -153,7 +155,7 @@ impl Log {
         (head.len_bytes == head.opening_bytes).then_some(head.id)
     }
 
-    /// The roll that enters side segments: it may use what is left of memory.
+    /// Rolls to a head that enters side segments. This roll may use all memory that is left.
     pub fn roll_entering(
         &mut self,
         stream: StreamId,
@@ -164,12 +166,13 @@ impl Log {
         self.roll_leaving(stream, now, stats, Floor(0), new)
     }
 
-    /// Whether there is memory for a head whose digest names so many segments more, and that fits a segment.
+    /// Whether there is memory for a head whose digest names `more` further segments, and its opening fits a segment.
     pub fn may_roll(&self, more: usize) -> bool {
         self.may_roll_all([more].into_iter(), false)
     }
 
-    /// The same for several heads one after the other, and with a roll left for a cleaning pass.
+    /// As `may_roll`, for several heads one after the other. With `beside_cleaning` there must also be memory left for
+    /// the roll of a cleaning pass.
     pub fn may_roll_all(&self, more: impl Iterator<Item = usize>, beside_cleaning: bool) -> bool {
         let mut wanted = if beside_cleaning { self.roll_seglets() } else { 0 };
         for more in more {
@@ -182,7 +185,7 @@ impl Log {
         self.memory.free_count() >= wanted
     }
 
-    /// Seglets that the opening of any stream's next head takes.
+    /// The seglets that suffice for the opening of any stream's next head.
     pub(crate) fn roll_seglets(&self) -> u32 {
         self.in_seglets(self.roll_bytes(PASS_SEGMENTS).min(self.group_bytes_max()))
     }
@@ -229,7 +232,8 @@ impl Log {
         Ok(id)
     }
 
-    /// Closes the head of a stream without a next one. Appends are refused with `HeadFull` until it is rolled.
+    /// Closes the head of a stream without opening the next one. Appends are refused with `HeadFull` until the next
+    /// roll.
     pub fn close_head(&mut self, stream: StreamId) {
         let stream = self.streams.get_mut(&stream).expect("a stream is opened before it is used");
         if let Some(head) = stream.head.take() {
@@ -237,7 +241,7 @@ impl Log {
         }
     }
 
-    /// Appends entries that speak about the log itself to a stream's head, as one group. Returns the group's end.
+    /// Appends entries that are about the log itself to a stream's head, as one group. Returns the group's end.
     pub fn append(
         &mut self,
         stream: StreamId,
@@ -248,12 +252,12 @@ impl Log {
         self.append_group(head, purpose, group)
     }
 
-    /// Begins a side log of a stream. Its segments are made as they are needed and carry `now` as their creation.
+    /// Begins a side log of a stream. Its segments are made as they are needed, with `now` as their time of creation.
     pub fn open_side(&mut self, stream: StreamId, now: ClusterTime) -> SideId {
         self.new_side(stream, now, false)
     }
 
-    /// A side log for what is durable elsewhere until it counts here.
+    /// Begins a side log for entries that are durable elsewhere until they count here.
     pub fn open_side_for_survivors(&mut self, stream: StreamId, now: ClusterTime) -> SideId {
         self.new_side(stream, now, true)
     }
@@ -281,7 +285,7 @@ impl Log {
         self.side(side).segments.iter().copied()
     }
 
-    /// Appends entries that speak about the log itself to a side log, as one group, in a new segment if need be.
+    /// Appends entries that are about the log itself to a side log, as one group, in a new segment if necessary.
     pub fn append_side(
         &mut self,
         side: SideId,
@@ -293,7 +297,7 @@ impl Log {
         self.append_group(slot, purpose, group)
     }
 
-    /// Ends a side log: its last segment is closed and nothing more goes in. May be called again.
+    /// Ends a side log: its last segment is closed, and nothing more is appended. May be called again.
     pub fn close_side(&mut self, side: SideId) {
         let side = self.sides.get_mut(&side).expect("a side log is there until it is entered or abandoned");
         side.closed = true;
@@ -302,8 +306,8 @@ impl Log {
         }
     }
 
-    /// Makes the segments of a closed side log part of its stream: the next roll's digest names them. For a side log
-    /// that was replayed into, `finish_replay_step` comes first.
+    /// Makes the segments of a closed side log part of its stream: the next roll's digest names them. If the side log
+    /// was replayed into, `finish_replay_step` must have finished before.
     pub fn enter_side(&mut self, side: SideId) {
         let side = self.sides.remove(&side).expect("a side log is there until it is entered or abandoned");
         assert!(side.closed);
@@ -319,8 +323,8 @@ impl Log {
             .extend(side.segments);
     }
 
-    /// Gives the memory of a closed segment back and takes it out of its stream or side log. The index must not refer
-    /// into it any more. Whether backups and digests still need it is for the caller to know.
+    /// Gives the memory of a closed segment back and takes the segment out of its stream or side log. The index must
+    /// not refer into it any more. The caller must know that no backup or digest still needs it.
     pub fn free_segment(&mut self, id: SegmentId) {
         let slot = self.memory.segments.slot(id).expect("only segments in memory are freed");
         let segment = self.memory.segments.at(slot);
@@ -348,7 +352,7 @@ impl Log {
         self.sides.get(&side).expect("a side log is there until it is entered or abandoned")
     }
 
-    /// The open segment of a side log with room for `bytes`; a new one if need be.
+    /// The open segment of a side log, with room for `bytes`. Opens a new segment if necessary.
     pub(crate) fn side_room(
         &mut self,
         side: SideId,
@@ -383,7 +387,7 @@ impl Log {
         Ok(slot)
     }
 
-    /// Frees all segments of a side log into which the index does not refer any more.
+    /// Frees all segments of a side log. The index must not refer into them any more.
     pub(crate) fn free_side(&mut self, side: SideId) {
         let segments: Vec<SegmentId> = self.side(side).segments.iter().copied().collect();
         segments.into_iter().for_each(|id| self.free_segment(id));
@@ -422,7 +426,7 @@ impl Log {
         SegmentHeader { cluster: self.config.cluster, log: self.config.log, stream, segment, created }
     }
 
-    /// Makes a segment that starts with `entries`, and counts its id as given out.
+    /// Makes a segment that starts with `entries`. Its id counts as given out from then on.
     fn open_segment(
         &mut self,
         new: NewSegment,

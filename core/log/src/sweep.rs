@@ -1,10 +1,11 @@
-//! Walks over the index in bounded steps: what takes many keys out at once never stops the shard.
+//! Walks over the index in bounded steps, so that taking out many keys never stops the shard.
 //!
-//! A step visits some buckets and tells where the next one goes on. Between steps the shard reads and writes as it
-//! likes; what a walk must find was in the index when it began, and whatever moves meanwhile, no walk misses it.
+//! A step visits some buckets and returns where the next step goes on. Between steps the shard reads and writes as
+//! usual. Every entry that a walk must find was in the index when the walk began, and no walk misses it, even if it
+//! moves between steps.
 //!
-//! Each step reads the log for the entries that might be concerned: for a dropped range all of them, for the others
-//! those of the side log alone.
+//! Each step reads those entries from the log that it may have to take out. To drop a range it reads all entries. The
+//! other walks read entries of their side log alone.
 
 use crate::index::Cursor;
 use crate::index::bucket::What;
@@ -16,11 +17,11 @@ use std::ops::ControlFlow;
 
 impl Log {
     /// Takes the keys of a range out of the index, `bucket_count` buckets at a time, and raises the safe version above
-    /// theirs. No tombstones are written: who drops a range knows by other means that its entries are dead.
+    /// theirs. No tombstones are written: the caller knows by other means that the entries of the range are dead.
     ///
-    /// Begin with the default cursor; go on with what is returned until it is `None`. Until then the range must not be
-    /// taken again. `hash_of` is the table's placement hash. Of a damaged entry nobody can tell whether it is in the
-    /// range: the same cursor again is for when it is repaired.
+    /// Begin with the default cursor, and go on with the returned one until that is `None`. Until then the range must
+    /// not be taken again. `hash_of` is the table's placement hash. `Err` names a damaged entry, which may be in the
+    /// range: call again with the same cursor when the entry is repaired.
     pub fn drop_range_step(
         &mut self,
         range: HashRange,
@@ -51,9 +52,10 @@ impl Log {
         damaged.map_or(Ok(next), Err)
     }
 
-    /// Takes the tombstones that a side log's replay has left in the index out of it, `bucket_count` buckets at a time.
+    /// Takes the tombstones that the replay into a side log has left in the index out of it, `bucket_count` buckets at
+    /// a time.
     ///
-    /// Begin with the default cursor when everything is replayed; go on with what is returned until it is `None`.
+    /// Begin with the default cursor when everything is replayed, and go on with the returned one until that is `None`.
     pub fn finish_replay_step(&mut self, side: SideId, cursor: Cursor, bucket_count: u64) -> Option<Cursor> {
         if self.side(side).tombstone_count == 0 {
             return None;
@@ -72,12 +74,12 @@ impl Log {
         })
     }
 
-    /// Takes everything that leads into a side log out of the index, `bucket_count` buckets at a time, and at last
-    /// frees its segments. Keys whose entries it had replaced are gone with it: a side log that is replayed into must
-    /// be the only one that holds its keys.
+    /// Takes every reference into a side log out of the index, `bucket_count` buckets at a time, and finally frees the
+    /// segments of the side log. A key whose entry was replaced by one in the side log is then gone: a side log that is
+    /// replayed into must be the only one that holds its keys.
     ///
-    /// Begin with the default cursor; go on with what is returned until it is `None`. Nothing more goes into the side
-    /// log. `hash_of` is the placement hash of a table's key.
+    /// Begin with the default cursor, and go on with the returned one until that is `None`. Nothing more goes into the
+    /// side log. `hash_of` is the placement hash of a table's key.
     pub fn abandon_side_step(
         &mut self,
         side: SideId,
@@ -100,7 +102,7 @@ impl Log {
                         let dead = log.dead(at);
                         log.take_out(bucket, table, hash, dead);
                     }
-                    // Damaged: it goes with its segment, and what it counted for with its range.
+                    // A damaged entry goes with its segment. Its part of the counts goes with its range.
                     None => {
                         log.index.remove_from(bucket, at);
                         log.memory.segments.at_mut(slot).indexed_count -= 1;
@@ -117,7 +119,7 @@ impl Log {
         next
     }
 
-    /// Counts one replayed tombstone less, which has left the index.
+    /// Takes a replayed tombstone that has left the index off the counts.
     pub(crate) fn forget_tombstone(&mut self, slot: Slot) {
         let segment = self.memory.segments.at_mut(slot);
         segment.indexed_count -= 1;
@@ -125,7 +127,7 @@ impl Log {
         self.sides.get_mut(&side).expect("an entered segment knows no side").tombstone_count -= 1;
     }
 
-    /// Shows `visit` every reference of some buckets. It may take the entry that it is shown out of the index.
+    /// Shows `visit` every reference of some buckets. `visit` may take the entry that it is shown out of the index.
     pub(crate) fn sweep(
         &mut self,
         cursor: Cursor,

@@ -1,19 +1,19 @@
-//! How many tombstones of each segment wait for which other segment to go.
+//! Counts, for each segment, the tombstones that are needed because of another segment.
 //!
-//! A tombstone is needed while a segment that it names counts. So that dead ones are known without scanning, each
-//! segment counts the tombstones in it by the *highest* segment that they name, their *source*: the one with the
-//! newest version, which is the first to be cleaned only when it is mostly dead. When a segment is freed, the
-//! tombstones that waited for it are taken off the counts of the segments they lie in.
+//! A tombstone is needed while a segment that it names counts. To know dead tombstones without scanning, each segment
+//! counts its tombstones by the *highest* segment that they name, their *source*. The source holds the newest version
+//! that the tombstone ends, and is the first of the named segments to be cleaned only when it is mostly dead. When a
+//! segment is freed, the tombstones that waited for it are taken off the counts of the segments that hold them.
 //!
-//! The counts are an estimate, for choosing what to clean: a tombstone whose source is gone is taken for dead although
-//! it may name a lower segment that still counts. The cleaner asks `is_needed` of each tombstone that it meets, and
-//! one that it moves names the remaining segments only, so that from then on it is counted again.
+//! The counts are an estimate, for choosing segments to clean. A tombstone whose source is gone is taken for dead,
+//! although it may name a lower segment that still counts. Cleaning checks each tombstone that it meets. A tombstone
+//! that it moves names the remaining segments only, so that it is counted again from then on.
 //!
 //! Invariants:
 //! - a segment's counts are exactly its tombstones whose source is in memory, by source;
 //! - `tombstone_bytes` is their sum, and `live_bytes` and `live_count` contain it.
 //!
-//! Not here: choosing segments, moving tombstones (cleaner). Catalogue: C4, C5, C6.
+//! Not here: choosing segments (`choose`), moving tombstones (`moving`). Catalogue: C4, C5, C6.
 
 use crate::log::Log;
 use crate::segment::Slot;
@@ -21,10 +21,10 @@ use crate::{Entry, EntryReader, OlderList, Reference, SegmentInfo, Tombstone};
 use ramhold_base::SegmentId;
 use std::collections::BTreeMap;
 
-/// The tombstones that lie in one segment, by source.
+/// The tombstones in one segment, counted by source.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct TombstoneCounts {
-    /// Rising by source; no count is 0. Sources are as many as tombstones at most and mostly far fewer.
+    /// Sorted by source; no count is 0. There are at most as many sources as tombstones, and usually far fewer.
     waiting: Vec<Waiting>,
 }
 
@@ -70,7 +70,7 @@ impl TombstoneCounts {
 }
 
 impl Log {
-    /// Whether a recovery could still read this segment of ours: it is in memory, entered or not.
+    /// Whether a recovery could still read this segment of this log: it is in memory, entered or not.
     pub(crate) fn counts(&self, segment: SegmentId) -> bool {
         self.memory.segments.slot(segment).is_some()
     }
@@ -93,7 +93,7 @@ impl Log {
         self.pinned_by(source).pinned_bytes += u64::from(bytes);
     }
 
-    /// Takes one tombstone off the counts of the segment that it lies in, if it is in them.
+    /// Takes one tombstone off the counts of its segment, if it is counted there.
     pub(crate) fn discount_tombstone(&mut self, slot: Slot, at: Reference) {
         let bytes = self.memory.record(at).entry_bytes;
         let source = self.memory.older(at).highest().filter(|source| self.counts(*source));
@@ -112,8 +112,8 @@ impl Log {
         self.memory.segments.at_mut(slot)
     }
 
-    /// Takes the tombstones that waited for a segment off all counts, and those that lie in it off what they pin: it
-    /// has been freed. Looks at every segment, at no entry.
+    /// Updates the counts after a segment was freed: takes the tombstones that waited for it off all counts, and its
+    /// own tombstones off the `pinned_bytes` of their sources. Looks at every segment, and at no entry.
     pub(crate) fn forget_tombstones_of(&mut self, gone: &SegmentInfo) {
         let source = gone.id;
         for waiting in &gone.tombstones.waiting {
@@ -131,8 +131,8 @@ impl Log {
         }
     }
 
-    /// Panics when a segment's counts are not those of its entries. `object_counts` are the objects of the index, and
-    /// the results, by segment. Reads the whole log.
+    /// Panics when a segment's counts differ from its entries. `object_counts` are the numbers of objects in the index
+    /// and of results, by segment. Reads the whole log.
     pub(crate) fn check_tombstones(&self, object_counts: &BTreeMap<Slot, u32>) {
         let mut bytes = Vec::new();
         let mut pinned = BTreeMap::<SegmentId, u64>::new();
@@ -140,8 +140,8 @@ impl Log {
             bytes.clear();
             self.memory.pieces(slot, 0, segment.len_bytes).append_to(&mut bytes);
             let mut counts = TombstoneCounts::default();
-            // What a pass has moved is counted where it lies now, though its bytes still stand in the source.
-            // What was lost leaves the counts with its segment.
+            // A tombstone that a pass has moved is counted in its new segment, though its bytes still stand in the
+            // source. A lost tombstone leaves the counts with its segment.
             if (segment.in_pass && !segment.is_image) || segment.has_losses {
                 counts = segment.tombstones.clone();
                 bytes.clear();

@@ -1,25 +1,25 @@
-//! The sets of backups that replicas of one segment are kept in, when placement is by copysets.
+//! The sets of backups that hold the replicas of one segment together, when placement is by copysets.
 //!
-//! Free scatter makes nearly every set of R servers the only holder of some segment, so that whatever R servers stay away
+//! Free scatter makes nearly every set of R servers the only holder of some segment. So whichever R servers stay away
 //! after a power cut, something is lost. Copysets are few: data is lost only when one of them stays away as a whole.
 //!
-//! The failure domains stand in a ring, ordered by a hash; R neighbours are a window. Within a domain the servers stand in
-//! order too, by hashes of host and directory; the servers of a window that stand at the same place are a copyset, and a
-//! domain with fewer begins again from its first. So hosts with as many servers each are matched host to host, and one
-//! host less costs few copysets, not most. More rings, each with other hashes, spread what must be copied anew over more
-//! servers, at the price of as many more copysets.
+//! The failure domains stand in a ring, ordered by a hash; R neighbours are a window. Within a domain the servers stand
+//! in order, too, by hashes of host and directory. The servers of a window that stand at the same place are a copyset,
+//! and a domain with fewer servers begins again from its first. So hosts with as many servers each are matched host to
+//! host, and one host less costs few copysets, not most. Further rings, each with other hashes, spread the data that
+//! must be copied anew over more servers, at the price of as many more copysets.
 //!
-//! Everything follows from the server list alone, so that all masters come to the same sets, and a server that returns
-//! with its directory returns to its sets.
+//! Everything follows from the server list alone. So all masters come to the same sets, and a server that returns with
+//! its directory returns to its sets.
 //!
 //! Invariants:
 //! - the servers of a copyset are in separate failure domains, and none in the master's own unless that is allowed;
 //! - with domains of equal size there are at most as many copysets per ring as backups;
-//! - while a domain is one server, its leaving changes no copyset that it was not in, and what is left of those that it
-//!   was in is within a copyset of the new list.
+//! - while a domain is one server, its leaving changes no copyset that it was not in, and the rest of each copyset that
+//!   it was in is within a copyset of the new list.
 //!
-//! Not here: which copyset a segment goes to (the crate's root). Source: Cidon et al., Copysets (2013); TUT15 "Sometimes
-//! Randomization is Bad". Decision: docs/decisions/0014-copysets-from-rings-of-domains.md. Catalogue: D4.
+//! Not here: which copyset a segment goes to (the crate's root). Source: Cidon et al., Copysets (2013); TUT15
+//! "Sometimes Randomization is Bad". Decision: docs/decisions/0014-copysets-from-rings-of-domains.md. Catalogue: D4.
 
 use crate::domain::{Domain, domain, label};
 use ramhold_base::ServerId;
@@ -31,14 +31,14 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The copysets of one size that a master may use.
 #[derive(Debug, Default)]
 pub struct Copysets {
-    /// In the order of rings, windows and places; none twice.
+    /// The sets in the order of rings, windows and places; none twice.
     sets: Vec<Vec<ServerId>>,
-    /// Those that a server is in.
+    /// The indexes of the sets that each server is in.
     of: BTreeMap<ServerId, Vec<usize>>,
 }
 
 impl Copysets {
-    /// Of `replicas` servers each; none when the list has too few failure domains.
+    /// The copysets of `replicas` servers each; none if the list has too few failure domains.
     pub fn new(view: &View, rings: u8, replicas: usize, local_allowed: bool) -> Copysets {
         let mut copysets = Copysets::default();
         let own = view.list.entry(view.me).map(domain).filter(|_| !local_allowed);
@@ -71,12 +71,12 @@ impl Copysets {
         &self.sets
     }
 
-    /// Whether these servers are all of one copyset, or a part of one.
+    /// Whether these servers are a whole copyset, or a part of one.
     pub fn hold(&self, servers: &[ServerId]) -> bool {
         servers.split_first().is_none_or(|(first, rest)| self.with(*first, rest, &[]).next().is_some())
     }
 
-    /// The copysets of `server` that have all of `others`, and nobody else who is avoided.
+    /// The copysets of `server` that have all of `others`, and no other server that is avoided.
     pub(crate) fn with<'a>(
         &'a self,
         server: ServerId,
@@ -98,7 +98,7 @@ struct Ring<'a> {
 
 impl<'a> Ring<'a> {
     fn new(view: &'a View, ring: u8) -> Ring<'a> {
-        // The hash of keys serves: it is the same for ever, and on every machine.
+        // The hash of keys serves here, because it is the same for ever, and on every machine.
         let hasher = PlacementHasher::new(PlacementSeed(u64::from(ring)));
         let hash = |kind: &[u8], name: &[u8]| hasher.hash(&[kind, name].concat()).0;
         let directory = |entry: &ServerEntry| hash(b"directory ", &entry.directory.raw().to_le_bytes());
@@ -125,23 +125,24 @@ impl<'a> Ring<'a> {
         Ring { domains }
     }
 
-    /// So many neighbours, from each domain on.
+    /// The windows of `count` neighbours, one from each domain on.
     fn windows(&self, count: usize) -> impl Iterator<Item = Vec<&(Domain<'a>, Vec<ServerId>)>> {
         let starts = if self.domains.len() < count || count == 0 { 0 } else { self.domains.len() };
         (0..starts).map(move |start| self.domains.iter().cycle().skip(start).take(count).collect())
     }
 }
 
-/// The copysets of a master by their size, worked out anew only when the server list is another.
+/// The copysets of a master by their size. They are worked out anew only when the server list, the rings or the master
+/// is another.
 #[derive(Debug, Default)]
 pub struct CopysetCache {
-    /// Server list, rings and the master that these are of.
+    /// The version of the server list, the rings and the master that these copysets are of.
     of: Option<(u64, u8, ServerId)>,
     by_size: BTreeMap<usize, Copysets>,
 }
 
 impl CopysetCache {
-    /// None when the cluster does not place by copysets.
+    /// None if the cluster does not place by copysets.
     pub fn of(&mut self, view: &View, replicas: usize, local_allowed: bool) -> Option<&Copysets> {
         let ReplicaPlacement::Copysets { rings } = view.placement else {
             self.by_size.clear();

@@ -1,11 +1,11 @@
-//! What fails together with a server: its failure domain, from its labels.
+//! The failure domain of a server, from its labels: the servers that may fail together with it.
 
 use ramhold_base::ServerId;
 use ramhold_wire::View;
 use ramhold_wire::membership::ServerEntry;
 use ramhold_wire::shortage::{DomainLevel, Shortage};
 
-/// The failure domain of a server: its `rack`, else its `host`, else itself.
+/// The failure domain of a server: its `rack`, else its `host`, else the server itself.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Domain<'a> {
     Rack(&'a str),
@@ -25,7 +25,7 @@ pub(crate) fn label<'a>(entry: &'a ServerEntry, name: &str) -> Option<&'a str> {
     entry.labels.iter().find(|l| l.name == name).map(|l| l.value.as_str())
 }
 
-/// How many separate failure domains could hold a replica for this server.
+/// The number of separate failure domains that could hold a replica for this server.
 pub fn domain_count(view: &View, local_allowed: bool) -> usize {
     let own = view.list.entry(view.me).map(domain);
     let mut domains: Vec<Domain<'_>> = view.list.up().filter(|e| e.backup).map(domain).collect();

@@ -1,11 +1,11 @@
 //! Which backup gets a replica of a segment.
 //!
-//! Randomisation with refinement (SOSP11 3.2): some candidates at random; for the primary, which a recovery reads, the one
-//! that would be done soonest with its share of this log. By copysets the candidates are only those that keep the replicas
-//! of a segment within one copyset, as long as there are any. A pure function of a view and chance; it answers "none fits"
-//! rather than wait.
+//! Randomisation with refinement (SOSP11 3.2): a backup is drawn at random. For a primary, which a recovery reads,
+//! several are drawn, and the one is chosen that would be done soonest with its share of this log. By copysets only
+//! those backups are candidates that keep the replicas of a segment within one copyset, as long as there are any. The
+//! choice is a pure function of a view and chance. It answers "none fits" rather than wait.
 //!
-//! Invariant: no two replicas of a segment share a failure domain, and none shares the master's unless that is allowed;
+//! Invariant: no two replicas of a segment share a failure domain, and none shares the master's unless that is allowed,
 //! whatever the placement.
 //!
 //! Not here: what happens to a replica afterwards (replication). Catalogue: D3, D4, C6.
@@ -24,15 +24,15 @@ use std::collections::BTreeMap;
 /// Candidates drawn for a primary (SOSP11 3.2).
 const CANDIDATE_COUNT: usize = 5;
 
-/// What a choice is made for.
+/// The replica for which a backup is chosen.
 #[derive(Debug)]
 pub struct Wish<'a> {
     /// Backups that hold, or are to hold, other replicas of the segment.
     pub taken: &'a [ServerId],
-    /// Backups that refused lately or are distrusted for this segment.
+    /// Backups that refused lately, or are distrusted for this segment.
     pub avoided: &'a [ServerId],
     pub primary: bool,
-    /// How many primaries of this log each backup has.
+    /// The number of primaries of this log that each backup has.
     pub primaries: &'a BTreeMap<ServerId, u32>,
     /// Whether the master's own failure domain may be used (a cluster of one machine).
     pub local_allowed: bool,
@@ -73,7 +73,7 @@ pub fn choose_backup(view: &View, wish: &Wish<'_>, rng: &mut Rng) -> Option<Serv
     fitting[..drawn].iter().min_by_key(|e| read_time(e, wish.primaries)).map(|e| e.id)
 }
 
-/// Those that make the replicas of the segment a part of a copyset of which nobody is avoided.
+/// Backups that make the replicas of the segment a part of a copyset in which no server is avoided.
 fn within_copysets<'a>(
     fitting: &[&'a ServerEntry],
     wish: &Wish<'_>,
@@ -83,12 +83,12 @@ fn within_copysets<'a>(
         let is_in_one = |e: &&&ServerEntry| copysets.with(e.id, &[], wish.avoided).next().is_some();
         return fitting.iter().filter(is_in_one).copied().collect();
     };
-    // Few, however large the cluster is.
+    // There are few such sets, however large the cluster is.
     let sets: Vec<&Vec<ServerId>> = copysets.with(*first, rest, wish.avoided).collect();
     fitting.iter().filter(|e| sets.iter().any(|set| set.contains(&e.id))).copied().collect()
 }
 
-/// Expected time to read all primaries of this log there, one more included; any unit.
+/// The expected time to read all primaries of this log there and one more, in any unit.
 fn read_time(entry: &ServerEntry, primaries: &BTreeMap<ServerId, u32>) -> u64 {
     let count = u64::from(primaries.get(&entry.id).copied().unwrap_or(0)) + 1;
     count * 1_000_000 / u64::from(entry.read_speed.max(1))

@@ -1,4 +1,4 @@
-//! What must hold of every choice, and of the copysets of a list.
+//! The rules that must hold for every choice, and for the copysets of a list.
 
 use super::*;
 use ramhold_base::DirectoryId;
@@ -7,7 +7,7 @@ use ramhold_wire::control::Address;
 use ramhold_wire::membership::{Label, ServerListUpdate, ServerState};
 use std::collections::BTreeSet;
 
-/// A list of servers 1, 2, ..., each with the labels that stand at its place; the master is server 1.
+/// A list of servers 1, 2, ..., each with the labels at its place; the master is server 1.
 fn view(labels: &[Vec<Label>]) -> View {
     let mut view = View::new("10.0.0.1:1".parse().unwrap());
     view.me = ServerId(1);
@@ -56,7 +56,7 @@ fn unlabelled(count: usize) -> View {
     view(&vec![vec![]; count])
 }
 
-/// So many hosts with so many servers each; those of a host stand next to each other in the list.
+/// This many hosts with this many servers each; the servers of a host are neighbours in the list.
 fn hosts(count: usize, servers: usize) -> View {
     let label = |i: usize| vec![Label { name: "host".into(), value: format!("h{}", i / servers) }];
     view(&(0..count * servers).map(label).collect::<Vec<_>>())
@@ -83,7 +83,7 @@ fn place(
     taken
 }
 
-/// Chooses another backup for the one at this place.
+/// Chooses another backup in place of the one at this index.
 fn replace(
     view: &View,
     set: &mut Vec<ServerId>,
@@ -138,7 +138,7 @@ fn replicas_never_share_a_failure_domain() {
         if let Some(copysets) = copysets.as_ref().filter(|_| set.len() == replicas) {
             assert!(copysets.hold(&set), "seed {seed}: {set:?} of {:?}", copysets.sets());
         }
-        // One backup after the other refuses or leaves; in its place comes another, whatever is left of its copyset.
+        // One backup after the other refuses or leaves. Another one takes its place, whatever is left of its copyset.
         for _ in 0..6 {
             if set.len() < replicas {
                 break;
@@ -181,7 +181,7 @@ fn primaries_spread_evenly_with_and_without_copysets() {
         let most = primaries.values().max().unwrap();
         assert!(*most <= 105, "{primaries:?}");
         assert_eq!(primaries.len(), 20);
-        // Of one master; the others have other ends of the ring.
+        // These are the replicas of one master; the others have other ends of the ring.
         let (least, most) = (all.values().min().unwrap(), all.values().max().unwrap());
         assert!(*least >= 150, "{all:?}");
         assert!(*most <= 450, "{all:?}");
@@ -211,7 +211,7 @@ fn there_are_as_many_copysets_per_ring_as_backups() {
     }
 }
 
-// D4: what fails together is a host.
+// D4: the failure domain is a host.
 #[test]
 fn hosts_with_as_many_servers_each_have_as_few_sets_of_hosts_as_there_are_hosts() {
     let mut view = hosts(12, 4);
@@ -228,7 +228,7 @@ fn hosts_with_as_many_servers_each_have_as_few_sets_of_hosts_as_there_are_hosts(
     }
     assert_eq!((sets.len(), of_hosts.len()), (48, 12));
     assert!(uses.values().all(|count| *count == 3), "{uses:?}");
-    // In racks too: servers of one host there meet those of one host elsewhere.
+    // The same in racks: servers of one host in a rack meet those of one host in another rack.
     let label = |name: &str, value| Label { name: name.into(), value };
     let labels = |i: usize| vec![label("rack", format!("r{}", i / 8)), label("host", format!("h{}", i / 2))];
     let mut view = super::tests::view(&(0..48).map(labels).collect::<Vec<_>>());
@@ -242,7 +242,7 @@ fn hosts_with_as_many_servers_each_have_as_few_sets_of_hosts_as_there_are_hosts(
     assert_eq!(of_hosts.len(), 24);
 }
 
-/// All copysets of a list, whoever the master is.
+/// All copysets of a list, for any master.
 fn all_sets(view: &View, rings: u8, replicas: usize) -> BTreeSet<BTreeSet<ServerId>> {
     Copysets::new(view, rings, replicas, true).sets().iter().map(|set| as_set(set)).collect()
 }
@@ -264,13 +264,13 @@ fn a_server_that_leaves_changes_only_the_copysets_that_it_was_in() {
         assert!(kept.is_subset(&after), "seed {seed}");
         let fresh = after.difference(&before).count();
         assert!(fresh < replicas * usize::from(rings), "seed {seed}: {fresh}");
-        // What is left of the others finds its place again, whichever replica was lost.
+        // The rest of each copyset that it was in finds its place again, whichever replica was lost.
         let copysets = Copysets::new(&view, rings, replicas, true);
         for set in before.iter().filter(|set| set.contains(&gone)) {
             let left: Vec<ServerId> = set.iter().copied().filter(|id| *id != gone).collect();
             assert!(copysets.hold(&left), "seed {seed}: {left:?} in {:?}", copysets.sets());
         }
-        // It returns with its directory, under another id: its place is the old one.
+        // The server returns with its directory, under another id, and takes its old place.
         let again = ServerId(5000);
         update(&mut view, vec![ServerEntry { id: again, ..entry }], vec![]);
         let renamed = |set: &BTreeSet<ServerId>| -> BTreeSet<ServerId> {
@@ -289,7 +289,7 @@ fn all_masters_come_to_the_same_copysets_and_so_does_every_later_version() {
         let own = Copysets::new(&view, 2, 3, false);
         assert!(own.sets().iter().all(|set| all.contains(&as_set(set))));
     }
-    // The order of the ring is a promise: of two versions in one cluster, too.
+    // The order of the ring is a promise, also between two versions in one cluster.
     let ring: Vec<Vec<u64>> = Copysets::new(&unlabelled(6), 1, 3, true)
         .sets()
         .iter()

@@ -1,4 +1,4 @@
-//! Moving every replica from what it has reached towards what is wanted.
+//! Moves every replica from its reached state towards the wanted state.
 
 use crate::copies::message_bytes_max;
 use crate::{Context, Event, Replicator, Segments, Tail};
@@ -12,21 +12,21 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a call to the coordinator may take before it is repeated.
+/// The time after which a call to the coordinator, or a `ReplicaFree`, is repeated.
 const COORDINATOR_TIMEOUT: Duration = Duration::from_millis(500);
-/// What a busy backup is sure to take in, in bytes per millisecond.
+/// The bytes per millisecond that even a busy backup takes in.
 const INTAKE_PER_MILLI: u32 = 2048;
 
 fn transfer_time(bytes: u32) -> Duration {
     Duration::from_millis(u64::from(bytes / INTAKE_PER_MILLI))
 }
 
-/// Bytes of the log behind the head of an append.
+/// The log's bytes in an append, after the fields of the message.
 pub(crate) enum Data<'a> {
     None,
-    /// So many, appended by this.
+    /// Bytes that this function appends, and their number.
     Copied(&'a dyn Fn(&mut Vec<u8>), u32),
-    /// The same for several replicas.
+    /// Bytes that are sent to several replicas.
     Shared(Arc<Vec<u8>>),
 }
 
@@ -40,11 +40,11 @@ impl Data<'_> {
     }
 }
 
-/// How long to wait when no backup fits, before looking again.
+/// The pause before the next choice when no backup fits.
 const NONE_FITS_PAUSE: Duration = Duration::from_millis(50);
 
 impl Replicator {
-    /// Sends whatever can be sent now. Safe to call at any time, any number of times.
+    /// Sends everything that can be sent now. Safe to call at any time, any number of times.
     pub fn advance(&mut self, now: Instant, log: &dyn Segments, view: &View, effects: &mut Effects) {
         self.retry = None;
         self.pieces.shrink(now);
@@ -64,7 +64,8 @@ impl Replicator {
         self.advance_frees(now, view, effects);
     }
 
-    /// Sends what was just appended: the heads alone, so that a write costs the same however much is being copied.
+    /// Sends newly appended bytes. Looks at the heads alone, so that a write costs the same however much is being
+    /// copied.
     pub fn advance_heads(&mut self, now: Instant, log: &dyn Segments, view: &View, effects: &mut Effects) {
         let (mut segments, mut streams) = std::mem::take(&mut self.scratch);
         segments.extend(self.streams.values().flat_map(|s| s.order.iter().take(2)));
@@ -84,13 +85,13 @@ impl Replicator {
         earliest(self.retry, self.calls.deadline())
     }
 
-    /// Whether what was left out of a closed segment since is on devices elsewhere.
+    /// Whether replicas may be made from a segment: if it was compacted, its stream must be flushed up to `copy_after`.
     pub(crate) fn may_copy(&self, id: SegmentId, log: &dyn Segments) -> bool {
         let stream = self.segments[&id].stream;
         log.copy_after(id) <= self.flushed(stream) || planted(Defect::CopiedEarly)
     }
 
-    /// How much of a segment may be sent, and whether it may be closed. `None`: nothing yet.
+    /// How much of a segment may be sent, and whether it may be closed. `None` if nothing may be sent yet.
     fn wanted(&self, id: SegmentId, log: &dyn Segments) -> Option<(Tail, bool)> {
         let segment = &self.segments[&id];
         if segment.held {
@@ -105,7 +106,7 @@ impl Replicator {
         }
         let order = &self.streams[&segment.stream].order;
         match order.iter().position(|s| *s == id) {
-            // Durably closed earlier; being copied again.
+            // The segment was durably closed earlier, and is being copied again.
             None => Some((tail, true)),
             Some(0) => {
                 let next_is_open = order.get(1).is_some_and(|next| {
@@ -193,7 +194,7 @@ impl Replicator {
         let Some(backup) = place.backup else { return false };
         let missing =
             place.sent < limit.length || place.sent_epoch != Some(epoch) || (may_close && !place.sent_close);
-        // Copies go one message at a time: many run side by side, and heads must not wait behind them.
+        // Copies send one message at a time: many run side by side, and heads must not wait behind them.
         let window = if is_head && place.patience == 0 { self.config.in_flight_max } else { 1 };
         if !missing || place.in_flight >= window {
             return false;
@@ -226,8 +227,9 @@ impl Replicator {
             close,
             primary: index == 0,
             side,
-            // Only a replica that we know to hold a lower epoch is raised as it is. One that an earlier choice of the
-            // same backup left behind is opened anew instead: raised before it is whole, it would pass for a head.
+            // Only a replica that is known to hold a lower epoch is raised as it is. A replica that an earlier choice
+            // of the same backup left behind is opened anew instead: if it were raised before it is whole, it would
+            // pass for a head.
             raise_epoch: place.epoch.is_some_and(|held| held != epoch),
             synced,
             certificate: (whole && !held).then(|| Certificate {
@@ -276,7 +278,7 @@ impl Replicator {
         place.touched = true;
         place.in_flight += 1;
         let context = Context::Append { segment: id, place: index, backup, attempt: place.attempt };
-        // A large message takes its time, and a slow backup gets more of it after each one that was too late.
+        // A large message gets more time, and a slow backup gets twice as much after each timeout.
         let patience = (self.config.append_timeout + transfer_time(data.bytes())) * (1 << place.patience);
         let rpc = self.calls.open(address, now, now + patience, context);
         let header = Header {
@@ -302,7 +304,7 @@ impl Replicator {
         }
     }
 
-    /// Moves the durable position of a stream, and tells the coordinator what it must know first.
+    /// Moves the durable position of a stream. Before that, tells the coordinator what it must record.
     pub(crate) fn settle(
         &mut self,
         now: Instant,
@@ -344,7 +346,7 @@ impl Replicator {
             stream.order.pop_front();
             (segment.complete, segment.was_complete) = (true, true);
             self.active.remove(&head);
-            // The next head may take data now, and the one after it, if it was rolled already, may be opened.
+            // The next head may take data now. The head after it may be opened, if it was rolled already.
             let next = next.expect("a head closes only when the next is open");
             let after = self.streams[&stream_id].order.get(1).copied();
             for head in [Some(next), after].into_iter().flatten() {
@@ -367,7 +369,7 @@ impl Replicator {
             return;
         }
         let epoch = segment.epoch;
-        // What was a head is not freed before a newer one counts: see `advance_frees`.
+        // A replica that was a head's is not freed before a newer head is recorded: see `advance_frees`.
         let is_newest = !stream.may_be_head(stream.retired) || stream.retired >= head;
         let is_wanted = if stream.registered { segment.recorded != epoch || !is_newest } else { true };
         if is_wanted && stream.ask_at > now {
@@ -400,7 +402,7 @@ impl Replicator {
         }
     }
 
-    /// Takes a backup away from a place. `fault`: it cannot be trusted with this segment for a while.
+    /// Takes a backup away from a place. `avoid` is the time for which it is not chosen for this segment again.
     pub(crate) fn lose(&mut self, now: Instant, id: SegmentId, index: usize, avoid: Option<Duration>) {
         let in_order = self.is_in_order(id);
         let segment = self.segments.get_mut(&id).expect("callers pass segments of ours");
@@ -432,7 +434,7 @@ impl Replicator {
         !segment.side && self.streams[&segment.stream].order.contains(&id)
     }
 
-    /// The server list changed: whatever was on a server that is not Up is lost.
+    /// The server list changed: replicas on servers that are not Up are lost.
     pub fn on_list(&mut self, now: Instant, view: &View) {
         self.full.retain(|backup, _| view.list.address(*backup).is_some());
         self.copies.tell_recovering(now, view.list.recovered().next().is_some());
@@ -450,9 +452,10 @@ impl Replicator {
         self.primaries.retain(|backup, _| view.list.address(*backup).is_some());
     }
 
-    /// A late copy of the message that opened a head could make a backup begin the replica anew that it has just freed,
-    /// and a recovery would take that for the head, the end of the log. So the coordinator has to know of a newer head
-    /// before: whatever is older than that is none.
+    /// Sends `ReplicaFree` for replicas that are to be freed. A late copy of the message that opened a head could make
+    /// a backup begin the replica anew that it has just freed. A recovery would take that replica for the head, and so
+    /// for the end of the log. Therefore the coordinator must record a newer head before: then no older segment counts
+    /// as the head.
     fn advance_frees(&mut self, now: Instant, view: &View, effects: &mut Effects) {
         self.frees.retain(|free| view.list.address(free.backup).is_some());
         for free in &mut self.frees {

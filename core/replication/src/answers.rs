@@ -1,4 +1,4 @@
-//! What the answers, and the missing of answers, change.
+//! Handles answers, and the absence of answers.
 
 use crate::{Context, Event, Replicator, Segments};
 use ramhold_base::planted::{Defect, planted};
@@ -9,15 +9,15 @@ use ramhold_wire::{Call, Header, View};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// How long a backup that had no room is left alone.
+/// The time for which a backup that had no room for a segment is not chosen for it.
 const REFUSED_PAUSE: Duration = Duration::from_millis(300);
-/// How long the coordinator is left alone when it did not do what it was asked.
+/// The pause before the next request to the coordinator after one that failed.
 const COORDINATOR_PAUSE: Duration = Duration::from_millis(50);
-/// How long a backup that failed a segment is not chosen for it.
+/// The time for which a backup that failed a segment is not chosen for it.
 const FAILED_PAUSE: Duration = Duration::from_secs(5);
 
 impl Replicator {
-    /// An answer to one of our calls. The caller then calls `advance`.
+    /// Handles an answer to a call of this role. The caller then calls `advance`.
     pub fn on_reply(&mut self, now: Instant, header: &Header, body: &[u8], log: &dyn Segments, view: &View) {
         let Some(call) = self.calls.answered(header.rpc) else { return };
         if header.cluster != view.cluster {
@@ -53,7 +53,7 @@ impl Replicator {
                     stream.recorded = stream.recorded.max(segment);
                 }
                 if entry.epoch != epoch {
-                    return; // Raised again meanwhile; that record is asked for on its own.
+                    return; // The epoch was raised again meanwhile; its record is requested separately.
                 }
                 entry.recording = false;
                 if header.status() == Status::Ok {
@@ -67,7 +67,7 @@ impl Replicator {
                 }
             }
             Context::Free { segment, backup } => {
-                // `StaleEpoch`: a newer replica of the segment has taken its place.
+                // `StaleEpoch`: a newer replica of the segment has replaced this one.
                 let is_gone = matches!(
                     header.status(),
                     Status::Ok | Status::UnknownReplica | Status::WrongServer | Status::StaleEpoch
@@ -79,7 +79,7 @@ impl Replicator {
         }
     }
 
-    /// A device has failed for good: whatever is on it is lost, also closed segments that nobody appends to.
+    /// Gives up all replicas of a backup whose device has failed for good, also those of closed segments.
     fn lose_all(&mut self, now: Instant, backup: ServerId) {
         let ids: Vec<SegmentId> = self.segments.keys().copied().collect();
         for id in ids {
@@ -115,7 +115,7 @@ impl Replicator {
         match status {
             Status::Ok => {
                 if place.epoch.is_none() {
-                    self.full.remove(&backup); // It had a frame for this one.
+                    self.full.remove(&backup); // The backup had a frame for this replica.
                 }
                 place.reached(&reached, wanted_epoch);
                 place.granted = place.granted.max(Some(sent));
@@ -129,7 +129,7 @@ impl Replicator {
             }
             Status::OutOfOrder => {
                 if current {
-                    // Bytes held without certificate may be overwritten by nothing else than ourselves: go on there.
+                    // Only this master may overwrite bytes without a certificate: go on behind them.
                     place.certified = place.certified.max(reached.certified);
                     if reached.certified > 0 {
                         place.epoch = place.epoch.max(Some(reached.epoch));
@@ -140,11 +140,11 @@ impl Replicator {
             }
             Status::UnknownReplica if place.certified == 0 => {
                 if current {
-                    place.rewind_to(0); // A later message overtook the one that opens.
+                    place.rewind_to(0); // A later message overtook the one that opens the replica.
                 }
             }
             Status::StaleEpoch if reached.epoch <= wanted_epoch => {
-                // An older message came late, or the replica has to be raised: what was reached stays reached.
+                // An older message came late, or the replica's epoch must be raised. The reached state stays valid.
                 if place.certified > 0 {
                     place.epoch = place.epoch.max(Some(reached.epoch));
                 }
@@ -170,7 +170,7 @@ impl Replicator {
             }
             Status::OpenRefused => {
                 // An earlier copy of this message may still arrive when there is room, and leave an open replica
-                // behind: so this counts as a loss like any other.
+                // behind. So the refusal counts as a loss like any other.
                 self.refusals.entry(id).or_insert(now);
                 self.full.insert(backup, AppendReply::decode_full(body));
                 self.lose(now, id, index, Some(REFUSED_PAUSE));
@@ -186,7 +186,7 @@ impl Replicator {
         }
     }
 
-    /// A backup has found that what it holds of a segment is damaged: another replica takes its place.
+    /// Replaces a replica that its backup has found to be damaged.
     pub fn on_corrupt(&mut self, now: Instant, id: SegmentId, backup: ServerId) {
         let places = self.segments.get(&id).map_or(&[][..], |segment| &segment.places);
         if let Some(index) = places.iter().position(|place| place.backup == Some(backup)) {
@@ -194,7 +194,7 @@ impl Replicator {
         }
     }
 
-    /// A segment outside the head order is complete when every place holds all of it, closed.
+    /// Marks a segment outside the head order as complete, if every place holds all of it, closed.
     fn check_complete(&mut self, id: SegmentId, log: &dyn Segments) {
         let Some(tail) = log.tail(id) else { return };
         let segment = self.segments.get_mut(&id).expect("callers pass segments of ours");
@@ -205,14 +205,14 @@ impl Replicator {
         }
     }
 
-    /// Ends calls whose answer did not come in time. The caller then calls `advance`.
+    /// Ends calls that were not answered in time. The caller then calls `advance`.
     pub fn tick(&mut self, now: Instant) {
         while let Some(call) = self.calls.overdue(now) {
             self.on_unanswered(now, call);
         }
     }
 
-    /// The connection to an address is gone: its calls will not be answered.
+    /// Ends the calls to an address, because the connection to it is gone.
     pub fn on_lost(&mut self, now: Instant, addr: SocketAddr) {
         for call in self.calls.lost(addr) {
             if let Context::Append { backup, .. } = call.context {
@@ -259,9 +259,10 @@ impl Replicator {
         }
     }
 
-    /// Which of these replicas of a backup may be freed: those of segments that we do not have, and those of
-    /// segments whose places are all filled by others that hold everything acknowledged, at an epoch that is recorded.
-    /// What was a head is not freed before a newer one is recorded, however it is freed: see `advance_frees`.
+    /// The replicas, among those that a backup asks about, that it may free. These are replicas of segments that this
+    /// master does not have, and of segments whose places are all filled by other backups that hold everything
+    /// acknowledged, at a recorded epoch. A replica that was a head's is not freed before a newer head is recorded, in
+    /// whatever way it is freed: see `advance_frees`.
     pub fn not_needed(&mut self, backup: ServerId, asked: &ReplicasNeeded) -> ReplicasNotNeeded {
         let asked = asked.replicas.iter().filter(|replica| replica.shard == self.config.shard);
         let (mut replicas, mut unrecorded) = (Vec::new(), Vec::new());
@@ -273,9 +274,9 @@ impl Replicator {
                         && segment.holds(segment.floor.max(segment.opening.length)));
                 is_safe && segment.places.iter().all(|p| p.backup != Some(backup))
             });
-            // Of a head that is still written the epoch is recorded that made this replica a stale one.
+            // For a head that is still written, the epoch is recorded that made this replica stale.
             let was_head = !replica.side && segment.is_none_or(|segment| segment.complete);
-            // What is newer than the newest head was held for one, and never had anything.
+            // A segment newer than the newest head was a held head, and never had any bytes.
             let may_be_head = self.streams.get(&replica.stream).is_some_and(|stream| {
                 let was_rolled = stream.order.back().is_some_and(|newest| replica.segment <= *newest);
                 stream.may_be_head(replica.segment) && was_rolled
@@ -286,7 +287,7 @@ impl Replicator {
                 replicas.push(*replica);
             }
         }
-        // A newer head is recorded now, and these are freed when they are asked about again.
+        // A newer head gets recorded now, and these replicas are freed when the backup asks about them again.
         for replica in unrecorded {
             let stream = self.streams.get_mut(&replica.stream).expect("looked up above");
             stream.retired = stream.retired.max(replica.segment);

@@ -1,17 +1,21 @@
-//! Closed segments that have lost a replica with its backup: which are copied again now, and how fast.
+//! Copies closed segments again that have lost a replica with its backup: their order and rate.
 //!
 //! A few segments are copied at a time, those with the fewest replicas left first; all others wait and cost nothing.
-//! Whoever died with the replicas is being recovered meanwhile, and clients wait for that: segments that can lose one more
-//! leave the machines to it for some seconds. An operator may bound the bytes of a second, so that clients' writes have
-//! the rest. What somebody waits for is not in here and not bounded: heads, and side segments before all that depends on
-//! them is done.
+//! The dead server is being recovered at the same time, and clients wait for the recovery. So segments that can lose
+//! one more replica leave processors, networks and devices to the recovery for some seconds. An operator may bound the
+//! bytes per second, so that clients' writes have the rest.
+//!
+//! Segments for which something waits are not handled here, and not bounded: heads, and side segments as long as a
+//! recovery or a cleaning pass waits for them.
 //!
 //! Invariants:
 //! - a segment is in one of three lists, or in none;
-//! - at most `copies_max` are copied at a time, so as many messages per lost replica are outstanding;
-//! - what has one replica left waits for no recovery, nothing waits for longer than `YIELD_MAX`, and nothing at all when
-//!   there has to be cleaned;
-//! - over any time the bytes sent are at most the limit's, and `PAUSE_MAX` of it and a message more.
+//! - at most `copies_max` segments are copied at a time, so at most that many messages per lost replica are
+//!   outstanding;
+//! - a segment with one replica left does not wait for a recovery, no segment waits for one longer than `YIELD_MAX`,
+//!   and none waits when the master must clean;
+//! - over any time, the bytes sent are at most those that the limit allows for that time and for `PAUSE_MAX`, and one
+//!   message more.
 //!
 //! Not here: the messages (advance). Protocol: docs/protocols/replication.md, "Losing a backup". Catalogue: D6.
 
@@ -22,37 +26,37 @@ use ramhold_wire::status::CopyingStatus;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// A turn that was missed for so long is made up for; what was missed before is not.
+/// Bytes that could have been sent in this time, and were not, are made up for. Those of earlier times are not.
 const PAUSE_MAX: Duration = Duration::from_millis(50);
-/// With a limit a message takes a twentieth of a second's bytes, if that is not less than this.
+/// With a limit, a message takes at most a twentieth of the bytes of a second, or this if that is more.
 const LIMITED_BYTES_MIN: u32 = 64 * 1024;
-/// How long segments are left alone that no backup fits.
+/// The pause for segments that no backup fits.
 const UNFIT_PAUSE: Duration = Duration::from_millis(500);
-/// How many waiting segments are looked at for one that may be copied: those before it wait for devices.
+/// The most waiting segments that are looked at for one that may be copied. Those that may not be wait for devices.
 const LOOKED_AT_MAX: usize = 64;
 
-/// Segments with so many replicas left wait for recoveries to end.
+/// Segments with at least this many replicas left wait for recoveries to end.
 const YIELD_LEFT_MIN: usize = 2;
-/// But not longer than this from when the first of them began.
+/// The longest time for which they wait, from when the first of these recoveries was seen in the server list.
 const YIELD_MAX: Duration = Duration::from_secs(5);
 
-/// How many replicas are left of a segment: those with the fewest come first.
+/// The number of replicas left of a segment, and the segment. Those with the fewest come first.
 type Turn = (usize, SegmentId);
 
 #[derive(Debug, Default)]
 pub(crate) struct Copies {
     waiting: BTreeSet<Turn>,
     running: BTreeSet<Turn>,
-    /// Waiting, and no backup fits them just now.
+    /// Segments that wait because no backup fits them at present.
     unfit: BTreeSet<Turn>,
     unfit_until: Instant,
-    /// Since when somebody is being recovered.
+    /// The instant since when some server is being recovered.
     recovering_since: Option<Instant>,
-    /// The master is short of memory or frames, and what is not whole is not cleaned.
+    /// The master is short of memory or frames, and only whole segments can be cleaned.
     short: bool,
-    /// No message before this.
+    /// No message is sent before this instant.
     next: Instant,
-    /// Since when there is something to copy, and what was done since.
+    /// The instant since when there are segments to copy. `last`, `bytes` and `segments` count from then.
     begun: Option<Instant>,
     last: Instant,
     bytes: u64,
@@ -61,7 +65,7 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
-    /// A segment has to be copied, `left` of its replicas are there. Whoever is copied already stays so.
+    /// Adds a segment that must be copied, with `left` replicas left. A segment that is being copied already stays so.
     pub fn wait(&mut self, now: Instant, segment: SegmentId, left: usize) {
         let is_running = self.is_running(segment);
         self.remove(segment);
@@ -73,13 +77,13 @@ impl Copies {
         }
     }
 
-    /// It is whole again.
+    /// Takes out a segment that is whole again.
     pub fn done(&mut self, segment: SegmentId) {
         self.segments += u64::from(self.is_running(segment));
         self.remove(segment);
     }
 
-    /// It is whole again, or gone.
+    /// Takes out a segment that is whole again, or gone.
     pub fn remove(&mut self, segment: SegmentId) {
         for turns in [&mut self.waiting, &mut self.running, &mut self.unfit] {
             turns_of(segment).for_each(|turn| {
@@ -88,7 +92,7 @@ impl Copies {
         }
     }
 
-    /// Those that are copied now, the most urgent first.
+    /// The segments that are being copied, the most urgent first.
     pub fn running(&self) -> impl Iterator<Item = SegmentId> {
         self.running.iter().map(|(_, segment)| *segment)
     }
@@ -106,23 +110,23 @@ impl Copies {
         self.waiting.iter().chain(&self.unfit).chain(&self.running).map(|(_, segment)| *segment)
     }
 
-    /// Whether the server list has somebody who is being recovered.
+    /// Notes whether the server list has a server that is being recovered.
     pub fn tell_recovering(&mut self, now: Instant, is_recovering: bool) {
         self.recovering_since = is_recovering.then(|| self.recovering_since.unwrap_or(now));
     }
 
-    /// Until when segments that can lose one more replica leave the machines to a recovery.
+    /// The instant until which segments that can lose one more replica yield to a recovery.
     fn yields_until(&self, now: Instant) -> Option<Instant> {
         let until = self.recovering_since.map(|since| since + YIELD_MAX);
         until.filter(|until| *until > now && !self.short)
     }
 
-    /// When the next message may be sent.
+    /// The instant from which the next message may be sent.
     pub fn next(&self) -> Instant {
         self.next
     }
 
-    /// A message with so many bytes leaves.
+    /// Notes that a message with `bytes` bytes is sent.
     pub fn sent(&mut self, now: Instant, bytes: u32, bytes_per_second: u64) {
         self.bytes += u64::from(bytes);
         self.bytes_total += u64::from(bytes);
@@ -140,7 +144,7 @@ fn turns_of(segment: SegmentId) -> impl Iterator<Item = Turn> {
     (0..usize::from(REPLICA_COUNT_MAX)).map(move |left| (left, segment))
 }
 
-/// The most that one message brings of a copy.
+/// The most bytes of a copy in one message.
 pub(crate) fn message_bytes_max(append_bytes_max: u32, bytes_per_second: u64) -> u32 {
     if bytes_per_second == 0 {
         return append_bytes_max;
@@ -150,12 +154,12 @@ pub(crate) fn message_bytes_max(append_bytes_max: u32, bytes_per_second: u64) ->
 }
 
 impl Replicator {
-    /// Whether the master wants to clean, which it can only what is whole.
+    /// Notes whether the master is short of memory or frames and wants to clean, which needs whole segments.
     pub fn tell_short(&mut self, is_short: bool) {
         self.copies.short = is_short;
     }
 
-    /// Gives segments their turns.
+    /// Lets the next segments begin to be copied.
     pub(crate) fn admit_copies(&mut self, now: Instant, log: &dyn Segments, effects: &mut Effects) {
         if self.copies.unfit_until <= now {
             let unfit = std::mem::take(&mut self.copies.unfit);
@@ -170,7 +174,7 @@ impl Replicator {
         {
             self.retry = earliest(self.retry, Some(until));
             if self.copies.bytes == 0 && self.copies.running.is_empty() {
-                // The rate that status tells is that of the copying.
+                // The rate in status counts from the begin of the copying.
                 (self.copies.begun, self.copies.last) = (Some(now), now);
             }
         }
@@ -192,7 +196,7 @@ impl Replicator {
         }
     }
 
-    /// No backup fits a segment that has its turn: others are tried, if nothing of it is under way.
+    /// Puts off a segment that no backup fits, if none of its copies is under way, so that other segments are tried.
     pub(crate) fn put_off_copy(&mut self, now: Instant, id: SegmentId) {
         let segment = &self.segments[&id];
         let is_idle = segment.places.iter().all(|place| place.backup.is_none() || place.closed);
@@ -206,7 +210,7 @@ impl Replicator {
         }
     }
 
-    /// What is to be copied again, and how fast that goes.
+    /// The amount that is still to be copied again, and the rate.
     pub fn copying(&self, log: &dyn Segments) -> CopyingStatus {
         let copies = &self.copies;
         let missing = |id: SegmentId| {

@@ -1,12 +1,13 @@
-//! What is on the backups' devices, and asking for it where no answer to an append would tell.
+//! The flushed position: what is on the backups' devices, and probes where no answer to an append would tell.
 //!
-//! A backup tells with every answer how much of a replica its device holds. While a stream is idle nothing is answered:
-//! so whoever waits states a wish, and the places that it concerns are probed until it is fulfilled.
+//! With every answer a backup tells how much of a replica its device holds. While a stream is idle there are no
+//! answers. So a master that waits states a wish, and the places that it concerns are probed until the wish is
+//! fulfilled.
 //!
 //! Invariants:
 //! - a stream's flushed position never goes back, and is never beyond its durable position;
-//! - a probe says nothing about bytes and changes nothing at the backup;
-//! - a place is probed only while nothing else of it is unanswered.
+//! - a probe carries no bytes and changes nothing at the backup;
+//! - a place is probed only while no other message to it is unanswered.
 //!
 //! Not here: what to free, and when (master). Protocol: docs/protocols/replication.md, "Flushed position".
 
@@ -17,14 +18,15 @@ use ramhold_wire::View;
 use ramhold_wire::data::AppendRequest;
 use std::time::Duration;
 
-/// How often a replica is asked for while somebody waits: a fifth of what a flush may take with the usual interval.
+/// The interval between probes of a replica while a wish waits: a fifth of the time that a flush may take with the
+/// usual flush interval.
 const PROBE_INTERVAL: Duration = Duration::from_millis(20);
 
 impl Replicator {
-    /// Up to where the stream is on the devices of its R backups, so that it outlives the loss of all buffers: every head
-    /// before this position's segment as closed, and of that segment at least its opening. Only grows. A backup that is
-    /// lost after a head was durably closed counts no more, neither for nor against. For a stream with R = 0 the durable
-    /// position.
+    /// The position up to which the stream is on the devices of its R backups, so that it outlives the loss of all
+    /// buffers. Every head before this position's segment is on the devices as closed, and that segment at least with
+    /// its opening. The position only grows. A backup that is lost after a head was durably closed no longer counts for
+    /// that head, neither for nor against. For a stream with R = 0 this is the durable position.
     pub fn flushed(&self, stream: StreamId) -> Position {
         self.streams
             .get(&stream)
@@ -32,14 +34,14 @@ impl Replicator {
             .unwrap_or_default()
     }
 
-    /// Whether a closed segment, of the head order or a side segment, is on the devices of all its present places as a
-    /// whole and closed. A lost place makes this false until its successor is flushed.
+    /// Whether a closed segment, a former head or a side segment, is on the devices of all its present places, whole
+    /// and closed. A lost place makes this false until its successor is flushed.
     pub fn is_flushed(&self, segment: SegmentId) -> bool {
         self.segments.get(&segment).is_some_and(|s| s.complete && s.places.iter().all(|p| p.is_flushed()))
     }
 
-    /// States what is waited for, in place of what was stated before; the next `advance`, due at once, begins to ask. A
-    /// wish is forgotten when it is fulfilled, or when its segment or stream is not there any more.
+    /// States wishes, which replace those stated before. The next `advance`, which is due at once, begins to probe. A
+    /// wish is forgotten when it is fulfilled, or when its segment or stream no longer exists.
     pub fn want_flushed(&mut self, wishes: impl IntoIterator<Item = FlushWish>) {
         let before = std::mem::replace(&mut self.wishes, wishes.into_iter().collect());
         self.forget_wishes();
@@ -57,15 +59,15 @@ impl Replicator {
         self.wishes = wishes;
     }
 
-    /// Whether a closed segment, and every head before it, has been on the devices as a whole: what `flushed` waits for is
-    /// not this one, now or later.
+    /// Whether a closed segment, and every head before it, has been on the devices as a whole, so that `flushed` never
+    /// waits for it again. For a side segment: whether it is flushed.
     pub fn is_settled(&self, segment: SegmentId) -> bool {
         self.segments.get(&segment).is_some_and(|s| {
             if s.side { self.is_flushed(segment) } else { self.flushed(s.stream).segment > segment }
         })
     }
 
-    /// Whether what is wished for is on the devices.
+    /// Whether a wish is fulfilled.
     pub fn is_fulfilled(&self, wish: FlushWish) -> bool {
         match wish {
             FlushWish::Whole(segment) => self.is_flushed(segment),
@@ -73,17 +75,17 @@ impl Replicator {
         }
     }
 
-    /// Moves the flushed position of a stream as far as the places have told.
+    /// Moves the flushed position of a stream as far as the answers of its backups allow.
     pub(crate) fn settle_flushed(&mut self, stream_id: StreamId) {
         let stream = self.streams.get_mut(&stream_id).expect("callers pass streams of ours");
         while let Some(&front) = stream.unflushed.front() {
-            // A retired head: what it held is in segments that were flushed before.
+            // The head was retired: what was needed of it is in segments that were flushed before.
             let Some(segment) = self.segments.get(&front) else {
                 stream.unflushed.pop_front();
                 continue;
             };
-            // A head that was durably closed is copied again for a lost place. The position does not wait for that, as
-            // the durable one does not: the copy itself may have to wait for the position.
+            // A durably closed head that lost a place is copied again. Like the durable position, the flushed position
+            // does not wait for that copy: the copy itself may have to wait for the flushed position.
             let was_closed = !stream.order.contains(&front);
             let told = segment.places.iter().filter(|p| p.closed || !was_closed);
             let least = told.clone().map(|p| p.flushed).min().unwrap_or(0);
@@ -99,7 +101,7 @@ impl Replicator {
         }
     }
 
-    /// Asks the places of which more is wanted than they have told.
+    /// Probes the places that have told less than is wished for.
     pub(crate) fn advance_probes(&mut self, now: Instant, view: &View, effects: &mut Effects) {
         if self.wishes.is_empty() {
             return;
@@ -123,8 +125,8 @@ impl Replicator {
         self.wishes = wishes;
     }
 
-    /// Asks those places of a segment that have told less than `length` bytes; without one, those that are closed and
-    /// have not told that the device has all.
+    /// Probes the places of a segment that have told less than `length` flushed bytes. Without a length, probes those
+    /// that are closed and have not told that the device has everything.
     fn probe_segment(
         &mut self,
         now: Instant,
@@ -140,7 +142,7 @@ impl Replicator {
             let Some(backup) = place.backup else { continue };
             let is_told = place.is_flushed()
                 || length.is_some_and(|length| place.flushed >= length.max(segment.opening.length));
-            // Something else of it is to be answered, or has to come first.
+            // Another message is unanswered, or must come first.
             let is_busy = place.in_flight > 0
                 || place.epoch != Some(segment.epoch)
                 || (length.is_none() && !place.closed);
@@ -155,7 +157,8 @@ impl Replicator {
             let Some(address) = view.list.address(backup) else { continue };
             self.segments.get_mut(&id).expect("looked up above").places[index].probe_at =
                 now + PROBE_INTERVAL;
-            // Without a certificate: the bytes in DRAM may have been compacted since the replica was made.
+            // A probe has no certificate, because the segment may have been compacted in DRAM since the replica was
+            // made.
             let probe = AppendRequest::default();
             self.send_append(now, (id, index), address, &probe, &Data::None, view, effects);
         }

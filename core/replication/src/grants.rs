@@ -1,14 +1,15 @@
-//! What the backups of the head grant: that nobody opens this shard's tablets for a read lease.
+//! Read leases that the backups of the head grant: until a lease is over, no other server serves this shard's tablets.
 //!
-//! A backup that accepts an append grants, counted here from when it was sent. What counts is what every replica has
-//! granted that may count as the head: those of the oldest head that is not durably closed, and as soon as somebody may
-//! have closed it, those of the next too. Where nothing else is sent, empty appends are.
+//! A backup that accepts an append grants a lease, counted here from the instant when the append was sent. The lease
+//! must be granted by every replica that may count as the head: the replicas of the oldest head that is not durably
+//! closed and, as soon as some backup may have closed it, those of the next head as well. If nothing else is sent,
+//! empty appends (keepalives) are.
 //!
 //! Invariants:
-//! - nothing is granted by a replica whose epoch the coordinator has not recorded;
-//! - a keepalive says nothing about bytes and changes nothing at the backup.
+//! - a replica grants nothing if the coordinator has not recorded its epoch;
+//! - a keepalive carries no bytes and changes nothing at the backup.
 //!
-//! Not here: who may answer on the strength of it (master). Protocol: docs/protocols/read-leases.md. Catalogue: F8, J2.
+//! Not here: the use of the lease to answer reads (master). Protocol: docs/protocols/read-leases.md. Catalogue: F8, J2.
 
 use crate::Replicator;
 use crate::advance::Data;
@@ -21,20 +22,20 @@ use ramhold_wire::data::AppendRequest;
 use std::time::Duration;
 
 impl Replicator {
-    /// The first that the coordinator knows of: recovery cannot do without it.
+    /// The first replicated stream that the coordinator knows. No recovery can do without it.
     fn lease_stream(&self) -> Option<&Stream> {
         self.streams.values().find(|stream| stream.replicas > 0 && stream.registered)
     }
 
-    /// From when on the read lease counts that the backups have granted last. `None`: some replica that may count as
-    /// the head has granted nothing yet, or there is no such stream.
+    /// The instant from which the read lease counts that the backups have granted last. `None` if some replica that may
+    /// count as the head has granted nothing yet, or there is no such stream.
     pub fn granted_since(&self) -> Option<Instant> {
         let order = &self.lease_stream()?.order;
         let head = &self.segments[order.front()?];
         let next = order.get(1).map(|next| &self.segments[next]);
         match next {
             Some(next) if planted(Defect::NewestHeadGrants) => granted_by(next),
-            // Together with a replica that has closed the head, one of the next proves the log complete.
+            // A replica that has closed the head, together with a replica of the next head, proves the log complete.
             Some(next) if head.closing && !planted(Defect::NextHeadNotAsked) => {
                 Some(granted_by(head)?.min(granted_by(next)?))
             }
@@ -42,8 +43,8 @@ impl Replicator {
         }
     }
 
-    /// Sends an empty append for each replica of the open heads that has granted nothing for `age`, if it has room for
-    /// one more message.
+    /// Sends an empty append for each replica of the open heads that has granted nothing for `age`, if one more message
+    /// to it may be under way.
     pub fn keep_granted(&mut self, now: Instant, age: Duration, view: &View, effects: &mut Effects) {
         let Some(stream) = self.lease_stream() else { return };
         let heads: [Option<SegmentId>; 2] = [stream.order.front().copied(), stream.order.get(1).copied()];
@@ -66,7 +67,7 @@ impl Replicator {
     }
 }
 
-/// Since when all replicas of a segment grant.
+/// The instant from which the leases of all replicas of a segment count.
 fn granted_by(segment: &Segment) -> Option<Instant> {
     let is_recorded = segment.recorded == segment.epoch && segment.holds(segment.opening.length);
     if !is_recorded && !planted(Defect::UnrecordedGrants) {

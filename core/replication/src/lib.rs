@@ -1,13 +1,15 @@
 //! Keeps every segment of this master's log on R backups.
 //!
-//! A segment states what is wanted; each of its places remembers what its backup has reached. `advance` emits the one
-//! next message per place; a lost backup empties its place and starts again from nothing. The durable position of each
-//! stream follows from what all places have reached.
+//! A segment states what is wanted; each of its places remembers what its backup has reached. `advance` emits the next
+//! messages of each place. A lost backup empties its place, and the place starts again from nothing with another
+//! backup. The durable position of each stream follows from what all places have reached.
 //!
 //! Invariants:
-//! - a head is open on all backups before the one before it is closed; data follows only when that is durably closed;
+//! - a head is open on all backups before the head before it is closed, and gets data beyond its opening only when that
+//!   head is durably closed;
 //! - a certificate covers whole groups only;
-//! - an epoch is recorded at the coordinator only when all R replicas durably hold it, and nothing is durable before.
+//! - an epoch is recorded at the coordinator only when all R replicas durably hold it, and nothing is durable at that
+//!   epoch before it is recorded.
 //!
 //! Not here: choosing backups (placement), the log's bytes (log), buffers and disks (backup).
 //! Protocol: docs/protocols/replication.md. Catalogue: D1, D6, D8, D9, F8. Source: SOSP11 2.4, TUT15 Part III.
@@ -37,17 +39,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use stream::Stream;
 
-/// Which `Calls` of the process are these; see `wire::calls::role_of`.
+/// The number of this role in rpc ids; see `wire::calls::role_of`.
 pub const CALLS_ROLE: u8 = 3;
 
-/// Where a segment's bytes come from: the log in DRAM.
+/// The source of the segments' bytes: the log in DRAM.
 pub trait Segments {
-    /// Its present end; `None` when the log has no such segment.
+    /// The present end of a segment. `None` if the log has no such segment.
     fn tail(&self, segment: SegmentId) -> Option<Tail>;
     /// Appends the bytes `from..to` of a segment to `out`.
     fn copy(&self, segment: SegmentId, from: u32, to: u32, out: &mut Vec<u8>);
-    /// A closed segment may be copied again only when its stream is flushed up to this: it was compacted, and what was
-    /// left out must not be needed any more, whatever is lost.
+    /// A closed segment may be copied again only when its stream is flushed up to this position. The segment was
+    /// compacted, and the entries that were left out must not be needed any more, whatever is lost.
     fn copy_after(&self, segment: SegmentId) -> Position;
 }
 
@@ -56,7 +58,7 @@ pub struct Tail {
     pub length: u32,
     /// CRC32C of the first `length` bytes.
     pub crc: u32,
-    /// Nothing will be appended any more.
+    /// Nothing will be appended to the segment any more.
     pub closed: bool,
 }
 
@@ -65,17 +67,19 @@ pub struct ReplicationConfig {
     pub shard: ShardId,
     /// Whether replicas may be on the master's own failure domain.
     pub local_allowed: bool,
-    /// After this an unanswered append is sent again.
+    /// An append that is not answered for this long is sent again. The time is longer for large messages and slow
+    /// backups.
     pub append_timeout: Duration,
-    /// A backup silent for this long loses its replicas of open segments.
+    /// A backup that is silent for this long about a segment of the head order, a held head or a side segment loses its
+    /// replica of that segment.
     pub replica_timeout: Duration,
-    /// Unanswered appends per replica; more data waits and goes out together.
+    /// The most unanswered appends per replica. More data waits, and is sent together.
     pub in_flight_max: u16,
-    /// Closed segments that are copied again at the same time.
+    /// The most closed segments that are copied again at the same time.
     pub copies_max: usize,
-    /// How many bytes of them may be sent in a second; 0: as fast as it goes.
+    /// The bytes that may be sent in a second for these copies. 0: no bound.
     pub copy_bytes_per_second: u64,
-    /// Data bytes in one append.
+    /// The most data bytes in one append.
     pub append_bytes_max: u32,
 }
 
@@ -94,24 +98,24 @@ impl ReplicationConfig {
     }
 }
 
-/// What the master, and through it the node, must act on.
+/// Events on which the master, and through it the node, must act.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// A backup or the coordinator says that this server is dead: verify at the coordinator.
+    /// A backup or the coordinator says that this server is dead: verify that at the coordinator.
     SaidDead,
     /// This backup does not answer.
     Suspect(ServerId),
-    /// The memory of this server is damaged where no backup has what stood there: it must end, and be recovered up to
-    /// there.
+    /// The memory of this server is damaged where no backup has the bytes. The server must end, and is recovered up to
+    /// that place.
     Beyond(SegmentId),
 }
 
-/// What somebody waits for to be on the backups' devices.
+/// A wish of the master: it waits until this is on the backups' devices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FlushWish {
-    /// Until `is_flushed` of this segment.
+    /// Until `is_flushed` is true for this segment.
     Whole(SegmentId),
-    /// Until `flushed` of the stream has come to this position.
+    /// Until `flushed` of the stream has reached this position.
     UpTo(StreamId, Position),
 }
 
@@ -123,14 +127,14 @@ enum Context {
     Free { segment: SegmentId, backup: ServerId },
 }
 
-/// A replica that is of no use any more and is to be freed.
+/// A replica that is no longer needed and is to be freed.
 #[derive(Clone, Copy, Debug)]
 struct Free {
     segment: SegmentId,
     stream: StreamId,
     epoch: Epoch,
     backup: ServerId,
-    /// It was a head once.
+    /// The segment was a head.
     was_head: bool,
     next: Instant,
 }
@@ -141,10 +145,10 @@ pub struct Replicator {
     rng: Rng,
     streams: BTreeMap<StreamId, Stream>,
     segments: BTreeMap<SegmentId, Segment>,
-    /// Those of them that have replicas.
+    /// The number of `segments` that have replicas.
     replicated_count: u64,
     replicas_max: u8,
-    /// Segments with something left to do, but for copies; the heads are always in it.
+    /// Segments with work left to do, except those in `copies`. The heads are always in this set.
     active: BTreeSet<SegmentId>,
     /// Primaries of this log on each backup, for placement.
     primaries: BTreeMap<ServerId, u32>,
@@ -152,17 +156,18 @@ pub struct Replicator {
     calls: Calls<Context>,
     frees: Vec<Free>,
     wishes: Vec<FlushWish>,
-    /// Segments that some backup had no room for, since when, until all their replicas are open.
+    /// Segments for which some backup had no room, with the instant since when, until all their replicas are open.
     refusals: BTreeMap<SegmentId, Instant>,
-    /// Backups that have refused a replica and not taken one since; with their full device, where that is why.
+    /// Backups that have refused a replica for want of room and have not taken one since. If the reason is a full
+    /// device, its state.
     full: BTreeMap<ServerId, Option<DiskFull>>,
     events: Vec<Event>,
-    /// Segments of which a backup has refused bytes.
+    /// Segments whose bytes a backup has refused as corrupt.
     refused: Vec<SegmentId>,
-    /// The earliest time at which a place may be tried again.
+    /// The earliest time at which something may be tried again.
     retry: Option<Instant>,
     copies: Copies,
-    /// Lists that `advance` walks over, kept so that it does not allocate.
+    /// Lists over which `advance` walks, kept so that it does not allocate.
     scratch: (Vec<SegmentId>, Vec<StreamId>),
     pieces: Pieces,
 }
@@ -195,7 +200,7 @@ impl Replicator {
         }
     }
 
-    /// A new stream; its first head must follow at once.
+    /// Adds a new stream. Its first head must follow at once.
     pub fn add_stream(&mut self, stream: StreamId, durability: Durability, replicas: u8) {
         assert!(!self.streams.contains_key(&stream), "a stream is added once");
         assert_eq!(replicas == 0, durability == Durability::None);
@@ -203,13 +208,13 @@ impl Replicator {
         self.streams.insert(stream, Stream::new(durability, replicas));
     }
 
-    /// The most replicas that a stream has.
+    /// The highest number of replicas of any stream.
     pub fn replicas_max(&self) -> u8 {
         self.replicas_max
     }
 
-    /// The log rolled the head of a stream: `segment` is the next head, and `opening` its tail right after the roll. If it
-    /// was held, its backups are those that hold it.
+    /// Notes that the log rolled the head of a stream. `segment` is the next head, and `opening` its tail right after
+    /// the roll. If it was a held head, its backups are those that hold it.
     pub fn head_rolled(&mut self, stream: StreamId, segment: SegmentId, opening: Tail) {
         let owner = self.streams.get_mut(&stream).expect("streams are added before their heads");
         owner.order.push_back(segment);
@@ -230,11 +235,11 @@ impl Replicator {
         self.active.insert(segment);
     }
 
-    /// The log began a side segment.
+    /// Notes that the log began a side segment.
     pub fn side_begun(&mut self, stream: StreamId, segment: SegmentId, opening: Tail) {
         let replicas = self.streams.get(&stream).expect("streams are added before their segments").replicas;
         let mut entry = Segment::new(stream, true, replicas, opening);
-        // Without replicas there is nothing to wait for.
+        // Without replicas the segment waits for nothing.
         entry.complete = replicas == 0;
         if !entry.complete {
             self.active.insert(segment);
@@ -243,23 +248,24 @@ impl Replicator {
         self.segments.insert(segment, entry);
     }
 
-    /// Nobody waits for this side segment any more, all of whose places are filled: when it loses one it is copied again
-    /// in its turn.
+    /// Notes that nothing waits any more for this side segment, all of whose places are filled. If it loses a replica,
+    /// it is copied again in its turn.
     pub fn settled(&mut self, segment: SegmentId) {
         if let Some(segment) = self.segments.get_mut(&segment) {
             segment.awaited = false;
         }
     }
 
-    /// The log gave up a segment that no digest names, or a head that was held: its replicas are freed.
+    /// Frees the replicas of a segment that the log gave up: one that no digest names, or a held head.
     pub fn abandon(&mut self, segment: SegmentId) {
         let Some(gone) = self.segments.remove(&segment) else { return };
         assert!(gone.side || gone.held, "a head is not abandoned");
         self.free_replicas(segment, gone);
     }
 
-    /// Frees the replicas of a side segment that no digest names, so that others may have their frames. It has none until
-    /// `resume`; those it gets then have a higher epoch, so what was sent before does them no harm.
+    /// Frees the replicas of a side segment that no digest names, so that other segments may have the frames. The
+    /// segment has no replicas until `resume`. The replicas that it gets then have a higher epoch, so messages that
+    /// were sent before do them no harm.
     pub fn put_off(&mut self, segment: SegmentId) {
         let Some(entry) = self.segments.get_mut(&segment) else { return };
         assert!(entry.side && entry.awaited, "what may be named by a digest keeps its replicas");
@@ -299,14 +305,14 @@ impl Replicator {
         self.active.insert(segment);
     }
 
-    /// No digest that a recovery may choose names this closed segment any more: its replicas are freed.
+    /// Frees the replicas of a closed segment that no digest names any more that a recovery may choose.
     pub fn retire(&mut self, segment: SegmentId) {
         let gone = self.segments.remove(&segment).expect("a segment is retired once");
         assert!(!self.streams[&gone.stream].order.contains(&segment), "a head is not retired");
         self.free_replicas(segment, gone);
     }
 
-    /// Segments that take frames on each of their sets of backups.
+    /// The number of segments that have replicas, and so take frames on R backups each.
     pub fn replicated_count(&self) -> u64 {
         self.replicated_count
     }
@@ -339,22 +345,22 @@ impl Replicator {
         }
     }
 
-    /// Replicas that are to be freed and are not yet.
+    /// The number of replicas that are still to be freed.
     pub fn freeing_count(&self) -> usize {
         self.frees.len()
     }
 
-    /// Up to where the stream is on R backups. Only grows.
+    /// The position up to which the stream is on R backups. It only grows.
     pub fn durable(&self, stream: StreamId) -> Position {
         self.streams.get(&stream).map(|s| s.durable).unwrap_or_default()
     }
 
-    /// The stream's first head is durable and the coordinator knows of it: acknowledgements may begin.
+    /// Whether the stream's first head is durable and the coordinator knows it, so that acknowledgements may begin.
     pub fn is_registered(&self, stream: StreamId) -> bool {
         self.streams.get(&stream).is_some_and(|s| s.registered)
     }
 
-    /// Whether a side segment is closed and whole on all its backups.
+    /// Whether a segment has left the head order, or is a side segment, and is closed and whole on all its backups.
     pub fn is_complete(&self, segment: SegmentId) -> bool {
         self.segments.get(&segment).is_some_and(|s| s.complete)
     }
@@ -363,12 +369,13 @@ impl Replicator {
         !self.refusals.is_empty()
     }
 
-    /// Since when a segment lacks a replica because backups have no room for it; none: it does not.
+    /// The instant since when a segment lacks a replica because backups have no room for it. `None` if it does not.
     pub fn refused_since(&self, segment: SegmentId) -> Option<Instant> {
         self.refusals.get(&segment).copied()
     }
 
-    /// Since when nothing of a stream can become durable, because its head finds no failure domain for one of its replicas.
+    /// The instant since when nothing of a stream can become durable, because its head, or the head after that, finds
+    /// no failure domain for one of its replicas.
     pub fn blocked_since(&self, stream: StreamId) -> Option<Instant> {
         let order = &self.streams.get(&stream)?.order;
         order.iter().take(2).find_map(|head| self.segments[head].none_fits_since)
@@ -378,7 +385,8 @@ impl Replicator {
         std::mem::take(&mut self.events)
     }
 
-    /// Segments of which backups have refused bytes since this was last asked: what was sent is not what was appended.
+    /// Segments whose bytes backups have refused as corrupt since this was last asked: the bytes sent were not those
+    /// that were appended.
     pub fn take_refused(&mut self) -> Vec<SegmentId> {
         std::mem::take(&mut self.refused)
     }

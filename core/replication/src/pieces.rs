@@ -1,24 +1,25 @@
-//! Bytes of segments on their way to several backups: copied out of the log once, and sent to each from there.
+//! Pieces of segments on their way to several backups: copied out of the log once, and sent to each backup from there.
 //!
-//! A recovery replicates hundreds of megabytes; copied anew for every replica they would be read three times from memory
-//! that no cache has any more.
+//! A recovery replicates hundreds of megabytes. If they were copied anew for every replica, they would be read R times
+//! from memory that is in no cache any more.
 //!
 //! Invariants:
-//! - a piece is what the log has: only segments that were never whole on their backups are asked for, whose bytes do
-//!   not change before, and those of which a backup has refused bytes are forgotten;
-//! - at most [`PIECE_COUNT_MAX`] are kept, and none for long when nothing is sent.
+//! - a piece has the bytes of the log: pieces are only made of segments that were never whole on their backups, whose
+//!   bytes do not change before that, and a segment's pieces are forgotten when a backup has refused its bytes;
+//! - at most [`PIECE_COUNT_MAX`] pieces are kept, and none for long when nothing is sent.
 
 use ramhold_base::{Instant, Recycled, SegmentId};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// A recovery master has about a dozen segments under way, each of whose replicas is at another place of it.
+/// The most pieces that are kept. A recovery master has about a dozen segments under way, and each replica of a segment
+/// is at another offset.
 const PIECE_COUNT_MAX: usize = 64;
-/// Smaller pieces cost less to copy than to keep.
+/// The smallest piece. Smaller ones cost less to copy than to keep.
 const PIECE_BYTES_MIN: u32 = 64 * 1024;
 
 pub(crate) struct Pieces {
-    /// Those that some replica has yet to be sent, in the order in which they were copied.
+    /// Pieces that must still be sent to some replica, in the order in which they were copied.
     wanted: VecDeque<Piece>,
     memory: Recycled,
 }
@@ -26,7 +27,7 @@ pub(crate) struct Pieces {
 struct Piece {
     segment: SegmentId,
     from: u32,
-    /// By how many replicas; more than none.
+    /// The number of replicas to which the piece must still be sent; at least one.
     wanted: usize,
     bytes: Arc<Vec<u8>>,
 }
@@ -36,7 +37,8 @@ impl Pieces {
         Pieces { wanted: VecDeque::new(), memory: Recycled::new(PIECE_COUNT_MAX) }
     }
 
-    /// Bytes `from..to` of a segment, for one of so many replicas; `copy` appends them. None: they are too few.
+    /// Bytes `from..to` of a segment, for one of `replica_count` replicas. `copy` appends them. `None` if they are too
+    /// few, or there is only one replica.
     pub fn take(
         &mut self,
         now: Instant,
@@ -68,7 +70,7 @@ impl Pieces {
         Some(bytes)
     }
 
-    /// Where a piece ends that begins there, so that what is sent to another replica is the same one.
+    /// The end of the piece that begins at `from`, so that the same piece is sent to another replica.
     pub fn end(&self, segment: SegmentId, from: u32) -> Option<u32> {
         self.place(segment, from).map(|place| from + self.wanted[place].bytes.len() as u32)
     }
@@ -82,7 +84,7 @@ impl Pieces {
         self.memory.keep(piece.bytes);
     }
 
-    /// What was copied of a segment may not be what was appended.
+    /// Forgets the pieces of a segment, because they may differ from the bytes that were appended.
     pub fn forget(&mut self, segment: SegmentId) {
         while let Some(place) = self.wanted.iter().position(|piece| piece.segment == segment) {
             self.give_up(place);

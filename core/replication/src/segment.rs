@@ -1,4 +1,4 @@
-//! One segment: what is wanted of it, and what each backup has reached.
+//! One segment: its wanted state, and the state that each of its backups has reached.
 
 use crate::Tail;
 use ramhold_base::planted::{Defect, planted};
@@ -8,38 +8,38 @@ use std::time::Duration;
 
 const BACKOFF_FIRST: Duration = Duration::from_millis(5);
 const BACKOFF_MAX: Duration = Duration::from_millis(500);
-/// The most by which the time for an answer is stretched, as a power of two.
+/// The most by which the timeout of an append is multiplied, as a power of two.
 const PATIENCE_MAX: u32 = 4;
 
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub stream: StreamId,
     pub side: bool,
-    /// It is not rolled yet: backups hold frames for it.
+    /// A held head: it is not rolled yet, and backups hold frames for it.
     pub held: bool,
-    /// Its tail right after it began: what may be sent while the head before it is still open.
+    /// The tail right after the segment began. No more may be sent while the head before it is still open.
     pub opening: Tail,
-    /// Wanted on every replica.
+    /// The epoch that is wanted on every replica.
     pub epoch: Epoch,
-    /// The last epoch that the coordinator has recorded; 0 needs no record.
+    /// The last epoch that the coordinator has recorded. Epoch 0 needs no record.
     pub recorded: Epoch,
     pub recording: bool,
-    /// Acknowledged up to here.
+    /// The length up to which the segment may have been acknowledged.
     pub floor: u32,
     pub places: Vec<Place>,
-    /// Backups not to be chosen for this segment before a time.
+    /// Backups that must not be chosen for this segment before an instant.
     pub avoided: Vec<(ServerId, Instant)>,
-    /// Closed and whole on all places.
+    /// The segment is closed, and whole on all places.
     pub complete: bool,
-    /// It was that once, so what it lacks now was lost.
+    /// The segment was complete once. A replica that is missing now was lost.
     pub was_complete: bool,
-    /// Something waits for it to be whole, other than its safety: it is not in the head order yet.
+    /// A side segment for which a recovery or a cleaning pass waits: replicas that it lacks are made at once.
     pub awaited: bool,
-    /// Some backup may have closed it, and one that is lost by now too.
+    /// Some backup may have closed the segment, perhaps one that is lost by now.
     pub closing: bool,
-    /// It has no replicas for now, so that others may have their frames.
+    /// The segment has no replicas for now, so that others may have the frames.
     pub put_off: bool,
-    /// Since when no failure domain is left for one of its replicas.
+    /// The instant since when no failure domain is left for one of the replicas.
     pub none_fits_since: Option<Instant>,
 }
 
@@ -51,30 +51,30 @@ pub(crate) struct Place {
     pub sent: u32,
     pub sent_epoch: Option<Epoch>,
     pub sent_close: bool,
-    /// Certified there.
+    /// The length that the backup has certified.
     pub certified: u32,
     pub epoch: Option<Epoch>,
     pub closed: bool,
-    /// On the device there, at the wanted epoch; of a closed replica all or nothing.
+    /// The length that is on the backup's device, at the wanted epoch. A closed replica is flushed as a whole or not.
     pub flushed: u32,
-    /// It is not asked for what is flushed before this.
+    /// The backup is not probed for `flushed` before this instant.
     pub probe_at: Instant,
     pub in_flight: u16,
-    /// Answers of earlier attempts do not count for `in_flight`.
+    /// Answers to earlier attempts do not count for `in_flight`.
     pub attempt: u32,
-    /// The attempt with which the present backup was chosen, or the replica opened anew: earlier answers are about
+    /// The attempt with which the present backup was chosen, or the replica was opened anew. Earlier answers are about
     /// another replica.
     pub born: u32,
     /// The epoch at which the replica was opened last.
     pub opened: Option<Epoch>,
     pub retry_at: Instant,
     pub backoff: Duration,
-    /// How often in a row no answer came in time: each time the next is given twice as long, so that a backup that is
-    /// merely slow is not buried under repetitions.
+    /// The number of timeouts in a row. Each one doubles the next timeout, so that a backup that is only slow is not
+    /// flooded with repetitions.
     pub patience: u32,
-    /// When the first of the messages that are unanswered since was sent.
+    /// The instant when the first message was sent after which no answer has come.
     pub silent_since: Option<Instant>,
-    /// When the newest append was sent that the backup has accepted.
+    /// The instant when the newest append was sent that the backup has accepted.
     pub granted: Option<Instant>,
 }
 
@@ -100,17 +100,17 @@ impl Segment {
         }
     }
 
-    /// All replicas hold at least `length` certified bytes at the wanted epoch.
+    /// Whether all replicas hold at least `length` certified bytes at the wanted epoch.
     pub fn holds(&self, length: u32) -> bool {
         self.places.iter().all(|p| p.epoch == Some(self.epoch) && p.certified >= length)
     }
 
-    /// All replicas are closed at the wanted epoch, and that epoch needs no record or has it.
+    /// Whether all replicas are closed at the wanted epoch, and that epoch is recorded or needs no record.
     pub fn is_durably_closed(&self, length: u32) -> bool {
         self.holds(length) && self.places.iter().all(|p| p.closed) && self.recorded == self.epoch
     }
 
-    /// Replicas that are closed and whole.
+    /// The number of replicas that are closed and whole.
     pub fn replicas_left(&self) -> usize {
         self.places.iter().filter(|place| place.closed).count()
     }
@@ -123,7 +123,7 @@ impl Segment {
         self.avoided.iter().filter(|(_, until)| *until > now).map(|(id, _)| *id).collect()
     }
 
-    /// Raises the epoch: every replica has to be told, and the coordinator.
+    /// Raises the epoch. Every replica must be told, and the coordinator.
     pub fn raise_epoch(&mut self) {
         self.epoch = self.epoch.next();
         for place in &mut self.places {
@@ -158,8 +158,8 @@ impl Place {
         }
     }
 
-    /// Takes in what an answer tells. Answers come in any order: one from before the closing, or of an older epoch, says
-    /// nothing of what the device has now.
+    /// Takes in an answer. Answers come in any order: one from before the closing, or of an older epoch, does not tell
+    /// what the device has now.
     pub fn reached(&mut self, reached: &AppendReply, wanted_epoch: Epoch) {
         self.certified = self.certified.max(reached.certified);
         self.epoch = self.epoch.max(Some(reached.epoch));
@@ -172,19 +172,20 @@ impl Place {
         }
         self.sent = self.sent.max(self.certified);
         if self.closed && self.epoch == Some(wanted_epoch) {
-            // Also when it tells what was sent before the last rewinding: nothing is missing. The segment may be shorter
-            // here by now, and a second closing, of less than the replica has, would be refused.
+            // Nothing is missing, even if the answer is to a message from before the last `rewind`. The segment may be
+            // shorter in DRAM by now, and a second closing, with fewer bytes than the replica has, would be refused.
             (self.sent_epoch, self.sent_close) = (self.epoch, true);
         }
     }
 
-    /// Closed there, and the device has it as that.
+    /// Whether the replica is closed, and is on the device as a closed one.
     pub fn is_flushed(&self) -> bool {
         self.closed && self.flushed >= self.certified
     }
 
-    /// A message that opens the replica is about to be sent. Where nothing is known of one opened at a lower epoch, this
-    /// makes another one in its place, which has nothing of what late answers may tell of that.
+    /// Notes that a message that opens the replica is about to be sent. If an earlier such message had another epoch
+    /// and nothing is known of its replica, this message makes another replica in its place. Late answers about the
+    /// earlier replica do not hold for the new one.
     pub fn opens(&mut self, epoch: Epoch) {
         let is_another = self.epoch.is_none() && self.opened.is_some_and(|before| before != epoch);
         if is_another && !planted(Defect::OpenedAnewUnnoticed) {
@@ -193,13 +194,13 @@ impl Place {
         self.opened = Some(epoch);
     }
 
-    /// Empties the place; answers to what was sent before are not its own any more.
+    /// Empties the place. Answers to earlier messages no longer count for it.
     pub fn reset(&mut self) {
         let attempt = self.attempt + 1;
         *self = Place { attempt, born: attempt, ..Place::empty() };
     }
 
-    /// Goes back to what is known to be reached and sends again from there, after a pause.
+    /// Goes back to the certified length, and sends again from there after a pause.
     pub fn rewind(&mut self, now: Instant) {
         self.rewind_to(self.certified);
         self.retry_at = now + self.backoff;
@@ -214,7 +215,7 @@ impl Place {
         self.sent_close = self.closed;
     }
 
-    /// No answer came in time.
+    /// Notes that no answer came in time.
     pub fn unanswered(&mut self, now: Instant) {
         self.patience = (self.patience + 1).min(PATIENCE_MAX);
         self.rewind(now);
@@ -241,7 +242,7 @@ mod tests {
             AppendReply { length: 5156, certified: 5156, epoch: Epoch(0), closed: true, flushed: 5156 };
         place.reached(&closed, Epoch(0));
         assert_eq!((place.sent, place.sent_epoch, place.sent_close), (5156, Some(Epoch(0)), true));
-        // The epoch was raised meanwhile: the backup has yet to be told.
+        // The epoch was raised meanwhile, and the backup has not been told yet.
         let mut place = Place { in_flight: 1, ..Place::empty() };
         place.reached(&closed, Epoch(1));
         assert_eq!((place.sent_epoch, place.sent_close), (None, false));

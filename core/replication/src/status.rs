@@ -1,4 +1,4 @@
-//! What can be seen of the replication.
+//! The status of the replication, for operators and audits.
 
 use crate::Replicator;
 use ramhold_base::{Epoch, Position, SegmentId, ServerId, StreamId};
@@ -8,10 +8,10 @@ use ramhold_wire::shortage::Shortage;
 use ramhold_wire::status::StreamStatus;
 use ramhold_wire::{Standing, View};
 
-/// Backups without room that a status names.
+/// The most backups without room that a status names.
 const REFUSING_NAMED_MAX: usize = 8;
 
-/// One replica as the master sees it, for state audits.
+/// One replica as seen by the master, for state audits.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplicaSeen {
     pub stream: StreamId,
@@ -27,12 +27,12 @@ impl Replicator {
         self.streams.iter().map(|(id, s)| (*id, s.durability, s.replicas))
     }
 
-    /// How many replicas a stream's segments have.
+    /// The number of replicas of each segment of a stream.
     pub fn replica_count(&self, stream: StreamId) -> u8 {
         self.streams.get(&stream).map_or(0, |s| s.replicas)
     }
 
-    /// One stream's state for the operator; `appended` is its end in DRAM.
+    /// The state of all streams for the operator. `unreplicated` tells the bytes of a stream that are not on R backups.
     pub fn status(&self, view: &View, unreplicated: impl Fn(StreamId) -> u64) -> Vec<StreamStatus> {
         self.streams
             .iter()
@@ -52,12 +52,12 @@ impl Replicator {
             .collect()
     }
 
-    /// Why acknowledgements of a stream wait, if for anything that an operator can change.
+    /// The reason why acknowledgements of a stream wait, if it is one that an operator can change.
     pub fn waits_for(&self, stream: StreamId, view: &View) -> Option<String> {
         let entry = &self.streams[&stream];
         let head = entry.order.front()?;
         let segment = &self.segments[head];
-        // A stream whose head is full waits for the next one.
+        // A stream whose head is full waits for the next head.
         if entry.order.iter().take(2).any(|id| self.refusals.contains_key(id)) {
             return Some(self.waits_for_room(view));
         }
@@ -73,12 +73,12 @@ impl Replicator {
         None
     }
 
-    /// The failure domains that a stream's replicas lack, if they do.
+    /// The shortage of failure domains for a stream's replicas, if there is one.
     pub fn shortage(&self, stream: StreamId, view: &View) -> Option<Shortage> {
         shortage(view, self.replica_count(stream), self.config.local_allowed)
     }
 
-    /// That backups have no room for another replica, which of them, and why.
+    /// A text that says which backups have no room for another replica, and why.
     fn waits_for_room(&self, view: &View) -> String {
         let known = self.full.iter().filter(|(backup, _)| view.list.standing(**backup) == Standing::Up);
         let reasons = known.take(REFUSING_NAMED_MAX).map(|(backup, full)| match full {
@@ -88,7 +88,7 @@ impl Replicator {
         format!("a backup with room for another replica{}", reasons.collect::<String>())
     }
 
-    /// Whether every segment has all its replicas, whole.
+    /// Whether all segments have all their replicas, whole.
     pub fn is_fully_replicated(&self) -> bool {
         self.segments.iter().all(|(id, s)| {
             s.complete
@@ -101,7 +101,7 @@ impl Replicator {
         self.segments.keys().flat_map(|id| self.replicas_of(*id))
     }
 
-    /// The replicas of one segment; none when it is not replicated here.
+    /// The replicas of one segment. None if it is not replicated here.
     pub fn replicas_of(&self, id: SegmentId) -> impl Iterator<Item = ReplicaSeen> {
         self.segments.get(&id).into_iter().flat_map(move |s| {
             s.places.iter().filter_map(move |p| {
@@ -127,7 +127,7 @@ impl Replicator {
             );
             let heads = [stream.order.front(), stream.order.get(1)].map(|id| id.map(|id| &self.segments[id]));
             if let [Some(head), Some(next)] = heads {
-                // With epoch 0 it has lost nothing that it held.
+                // With epoch 0 the next head has not lost any replica that held something.
                 assert!(
                     !head.closing || next.epoch > Epoch(0) || next.holds(next.opening.length),
                     "a head is closed only when the next is open"

@@ -1,4 +1,4 @@
-//! One stream: its heads that are not durably closed or not flushed, oldest first, and how far it is both.
+//! One stream: its heads that are not durably closed or not flushed, and its durable and flushed positions.
 
 use ramhold_base::{Instant, Position, SegmentId};
 use ramhold_wire::membership::Durability;
@@ -8,25 +8,26 @@ use std::collections::VecDeque;
 pub(crate) struct Stream {
     pub durability: Durability,
     pub replicas: u8,
-    /// The coordinator has an entry for it.
+    /// The coordinator has an entry for the stream.
     pub registered: bool,
     pub registering: bool,
-    /// The coordinator is not asked for a registration or record before this.
+    /// The coordinator is not asked for a registration or record before this instant.
     pub ask_at: Instant,
-    /// No head before this one counts to the coordinator.
+    /// The head that the coordinator has recorded: no segment before it counts as the head.
     pub recorded: SegmentId,
-    /// The newest segment whose replicas are to be freed and that was a head: a newer one must be recorded before.
+    /// The newest former head whose replicas are to be freed. A newer head must be recorded before.
     pub retired: SegmentId,
-    /// The first is the head that recovery would choose, the second the next one; later ones are not sent yet.
+    /// The head order, oldest first: the head that recovery would choose, and the next head. Later ones are not sent
+    /// yet.
     pub order: VecDeque<SegmentId>,
     pub durable: Position,
-    /// Heads that are not known to be on all devices as a whole, oldest first; a durably closed one may be among them.
+    /// Heads that are not known to be on all devices as a whole, oldest first. Some may be durably closed.
     pub unflushed: VecDeque<SegmentId>,
     pub flushed: Position,
 }
 
 impl Stream {
-    /// Whether the coordinator would take replicas of this segment for those of a head, if it found them open.
+    /// Whether the coordinator would take open replicas of this segment for those of a head.
     pub fn may_be_head(&self, segment: SegmentId) -> bool {
         segment >= self.recorded
     }

@@ -231,8 +231,8 @@ pub fn now(extent: Extent) -> Figure {
     Figure { name: "now", plans, tell: Box::new(tell) }
 }
 
-/// A restart of redis-server from its append-only file, bytes of log a second: 534 MiB in 1.16 s (docs/performance.md,
-/// Recovery beside Redis), on the processor of the profile 2026.
+/// A restart of redis-server from its append-only file, bytes of log a second: 534 MiB in 1.16 s
+/// (docs/measurements/recovery.md, Recovery beside Redis), on the processor of the profile 2026.
 const REDIS_RATE: f64 = 534.0 * 1024.0 * 1024.0 / 1.16;
 
 /// What must be shown, as far as the tables have it: what, wanted, measured, and whether it is met.

@@ -1,4 +1,4 @@
-//! The record of a client's lease, with what its updates came to.
+//! The record of a client's lease, with the results of its updates.
 //!
 //! Invariant: sequences rise, and none is below the floor.
 //!
@@ -9,18 +9,18 @@ use minicbor::{Decode, Encode};
 use ramhold_base::{DivisionId, LeaseId, Sequence, Status, TableId};
 use ramhold_wire::shortage::Shortage;
 
-/// A client's lease that is not over, and what its updates came to.
+/// A client's lease that is not over, with the results of its updates.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct LeaseRecord {
     #[n(0)]
     pub id: LeaseId,
     #[n(1)]
     pub term_millis: u64,
-    /// Its client needs nothing below.
+    /// The client needs no result below this sequence.
     #[n(2)]
     #[cbor(default)]
     pub floor: Sequence,
-    /// Rising, none below the floor.
+    /// Rising by sequence, none below the floor.
     #[n(3)]
     #[cbor(default)]
     pub updates: Vec<UpdateRecord>,
@@ -31,7 +31,7 @@ impl LeaseRecord {
         LeaseRecord { id, term_millis, floor: Sequence::NONE, updates: Vec::new() }
     }
 
-    /// What is wrong with it, if it cannot be used.
+    /// The reason why this record cannot be used, if there is one.
     pub(super) fn check(&self) -> Result<(), &'static str> {
         let rises = self.updates.windows(2).all(|pair| pair[0].sequence < pair[1].sequence);
         let is_below = self.updates.first().is_some_and(|update| update.sequence < self.floor);
@@ -41,7 +41,7 @@ impl LeaseRecord {
         Ok(())
     }
 
-    /// Where the result of this number stands, or would stand.
+    /// The index at which the result of this sequence stands, or would stand.
     pub fn find(&self, sequence: Sequence) -> Result<usize, usize> {
         self.updates.binary_search_by_key(&sequence, |update| update.sequence)
     }
@@ -55,7 +55,7 @@ pub struct UpdateRecord {
     pub result: UpdateResult,
 }
 
-/// What an update came to, for good; the table may not be as far yet.
+/// The final result of an update; the table may not have come as far yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum UpdateResult {
     #[n(0)]
@@ -70,10 +70,10 @@ pub enum UpdateResult {
     TableDropped(#[n(0)] TableId),
     #[n(3)]
     LossAcknowledged,
-    /// Its division, and how many tablets it has by it.
+    /// The table's division, and the number of tablets that it has by that division.
     #[n(4)]
     TableDivided(#[n(0)] TableId, #[n(1)] DivisionId, #[n(2)] u32),
-    /// Its tablets may not be as far yet.
+    /// The table's tablets may not have come as far yet.
     #[n(5)]
     TableAltered(#[n(0)] TableId),
     /// Refused with `TooFewBackups`.

@@ -1,4 +1,4 @@
-//! Buckets of one cache line, and what the bits of a slot say.
+//! Buckets of one cache line, and the meaning of the bits of a slot.
 //!
 //! ```text
 //!   63          44 43 42 41                     0
@@ -18,7 +18,7 @@ pub(super) const PLACE_BITS: u32 = 42;
 pub(super) const TAG_SHIFT: u32 = PLACE_BITS + 2;
 pub(super) const TAG_BITS: u32 = 64 - TAG_SHIFT;
 pub(super) const BUCKET_BYTES: u64 = size_of::<Bucket>() as u64;
-/// Buckets allocated at once, as a power of two: 256 KiB, so that zeroing them is no pause, little is idle, and yet a
+/// Buckets allocated at once, as a power of two: 256 KiB. So zeroing them is no pause, and little memory is idle. Yet a
 /// chunk is large enough for allocators to give it back to the system when it is freed.
 pub(super) const CHUNK_SHIFT_MAX: u32 = 12;
 const PLACE_MASK: u64 = (1 << PLACE_BITS) - 1;
@@ -26,7 +26,7 @@ const WHAT_SHIFT: u32 = PLACE_BITS;
 
 const _: () = assert!(BUCKET_BYTES == 64);
 
-/// What a slot refers to.
+/// The sort of entry that a slot refers to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum What {
     Object,
@@ -48,10 +48,10 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    /// Slots that hold something, which are the first ones.
+    /// The number of slots in use, which are the first ones.
     #[inline]
     pub(super) fn filled(&self) -> usize {
-        // How many is as good as random: counted, nothing has to be guessed.
+        // The number is practically random. Counting all slots leaves the processor no branch to predict.
         self.slots.iter().map(|slot| usize::from(*slot != 0)).sum()
     }
 }
@@ -92,7 +92,7 @@ pub(super) fn is_entry(slot: u64) -> bool {
     matches!(content(slot), Content::Entry(..))
 }
 
-/// Whether a slot is the entry of this reference.
+/// Whether a slot holds this reference.
 #[inline]
 pub(super) fn is_entry_of(slot: u64, at: Reference) -> bool {
     slot & PLACE_MASK == at.0 && is_entry(slot)

@@ -1,12 +1,13 @@
-//! Knows which buckets hold an object whose time to live is over, without looking at the others.
+//! Finds buckets with objects whose time to live is over, without reading the other buckets.
 //!
 //! Every base bucket has a *bound*: no object in its chain ends earlier. A bound may be too early, because overwriting
-//! or removing an object leaves it alone; a look at the bucket makes it exact. So each bucket costs eight bytes however
-//! often its objects are written, and a look in vain is paid for by the write that ended the object's first life.
+//! or removing an object leaves the bound alone; reading the bucket makes it exact. So each bucket costs eight bytes,
+//! however often its objects are written. A bucket is read in vain at most once for each overwrite or removal of an
+//! object with an end.
 //!
-//! Bounds stand in chunks, with the earliest bound of each group of buckets and of each chunk beside them: finding a
-//! bucket that is due reads three short runs of memory. A chunk without any bound does not exist, so nothing is paid for
-//! tables whose objects live for ever.
+//! Bounds are kept in chunks, with the earliest bound of each group of buckets and of each chunk beside them. So
+//! finding a bucket that is due reads three short runs of memory. A chunk without any bound does not exist, so tables
+//! whose objects never end cost nothing.
 //!
 //! Invariant: the earliest bounds of groups, chunks and the whole are exactly those of their buckets.
 //!
@@ -14,7 +15,7 @@
 
 use ramhold_base::ClusterTime;
 
-/// Buckets whose earliest bound is kept beside them.
+/// Buckets of a group, whose earliest bound is kept beside them.
 const GROUP_BUCKETS: usize = 64;
 const NEVER: ClusterTime = ClusterTime(u64::MAX);
 
@@ -44,7 +45,7 @@ pub(super) struct Ends {
 }
 
 impl Ends {
-    /// Bounds in chunks of so many buckets, as a power of two.
+    /// Bounds in chunks of `2^chunk_shift` buckets.
     pub(super) fn new(chunk_shift: u32) -> Ends {
         Ends { chunks: Vec::new(), chunk_shift, firsts: Vec::new(), first: NEVER }
     }
@@ -74,19 +75,19 @@ impl Ends {
         Some(((at << self.chunk_shift) + group * GROUP_BUCKETS + bucket) as u64)
     }
 
-    /// An object that ends at `end` comes into this bucket.
+    /// Notes that an object that ends at `end` comes into this bucket.
     pub(super) fn lower(&mut self, number: u64, end: ClusterTime) {
         if end < self.bound(number) {
             self.put(number, end);
         }
     }
 
-    /// No object in this bucket ends before `end`; `None`: none ends at all.
+    /// Notes that no object in this bucket ends before `end`. `None` if no object ends at all.
     pub(super) fn set(&mut self, number: u64, end: Option<ClusterTime>) {
         self.put(number, end.unwrap_or(NEVER));
     }
 
-    /// Some of a bucket's entries have moved to another one, which held none.
+    /// Notes that some of a bucket's entries have moved to another bucket, which held none.
     #[inline]
     pub(super) fn split(&mut self, from: u64, to: u64) {
         if self.first != NEVER {
@@ -94,7 +95,7 @@ impl Ends {
         }
     }
 
-    /// All of a bucket's entries have moved to another one.
+    /// Notes that all of a bucket's entries have moved to another bucket.
     #[inline]
     pub(super) fn merge(&mut self, from: u64, to: u64) {
         if self.first != NEVER {
@@ -155,7 +156,7 @@ impl Ends {
     }
 }
 
-/// The earliest of `all`, one of which was `before` and is `bound` now; `earliest` was the earliest until then.
+/// The earliest of `all`, after one of them has changed from `before` to `bound`. `earliest` was the earliest before.
 fn earliest_with(
     earliest: ClusterTime,
     before: ClusterTime,

@@ -1,30 +1,32 @@
-//! The buckets that chains go on in: which are in use, and which memory can be given back.
+//! The overflow buckets of chains: which of them are in use, and which memory can be given back.
 //!
-//! The lowest free bucket of the lowest chunk that has one is taken first, so that use gathers at the front. What
-//! lies behind `number_wanted` is to be moved forward by whoever knows the chains; a last chunk without a bucket in
-//! use can then be released. A bit per bucket says what is in use: two thousandths of the memory.
+//! The lowest free bucket of the lowest chunk that has one is taken first, so that the buckets in use gather at the
+//! front. Buckets from `number_wanted` on are to be moved forward by the caller, which knows the chains. A last chunk
+//! without a bucket in use can then be released. One bit per bucket tells whether it is in use, which takes two
+//! thousandths of the memory.
 //!
-//! Not here: what the buckets hold, and who leads to them.
+//! Not here: the contents of the buckets, and the links that lead to them.
 
 use super::bucket::{Bucket, Buckets, CHUNK_SHIFT_MAX};
 
 const CHUNK_WORDS: usize = (1 << CHUNK_SHIFT_MAX) / 64;
-/// The part of what is in use that may stand free beside the last chunk: chunks shall not come and go all the time.
+/// Free buckets beside those of the last chunk may be one in this many of the buckets in use, so that chunks do not
+/// come and go all the time.
 const SPARE_PART: u64 = 16;
 
 pub(super) struct Overflow {
     buckets: Buckets,
     chunks: Vec<Chunk>,
-    /// Which chunks have a free bucket: a bit each.
+    /// One bit for each chunk: whether it has a free bucket.
     roomy: Vec<u64>,
-    /// All words of `roomy` before this are zero.
+    /// All words of `roomy` before this one are zero.
     roomy_first: usize,
     used_count: u64,
 }
 
 struct Chunk {
     used_count: u64,
-    /// Which buckets are in use: a bit each. Beyond a chunk's end all bits are set.
+    /// One bit for each bucket: whether it is in use. Beyond a chunk's end all bits are set.
     used: [u64; CHUNK_WORDS],
 }
 
@@ -40,7 +42,7 @@ impl Overflow {
         }
     }
 
-    /// Buckets, in use or not.
+    /// The number of buckets, in use or not.
     pub(super) fn count(&self) -> u64 {
         self.buckets.count()
     }
@@ -65,7 +67,7 @@ impl Overflow {
         self.set_roomy(number);
     }
 
-    /// A bucket that is not in use, emptied; `None` when there is none.
+    /// Takes a bucket that is not in use, emptied. `None` if there is none.
     pub(super) fn take(&mut self) -> Option<u64> {
         let words = &self.roomy[self.roomy_first..];
         self.roomy_first += words.iter().position(|word| *word != 0)?;
@@ -96,7 +98,7 @@ impl Overflow {
         self.set_roomy(chunk_number);
     }
 
-    /// Buckets from this number on should move forward, where there is room for all of them.
+    /// Buckets from this number on should move forward. Below it there is room for all of them.
     pub(super) fn number_wanted(&self) -> u64 {
         self.chunk_count_wanted() << self.buckets.chunk_shift()
     }

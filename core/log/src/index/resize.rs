@@ -1,18 +1,20 @@
-//! Makes the table larger and smaller on line, a bucket at a time, and moves its memory together.
+//! Makes the table larger and smaller online, one bucket at a time, and compacts its memory.
 //!
-//! An insertion that passes the load splits one bucket; a removal that falls below a lower one merges the last bucket
-//! back into the one that it was split from: the tag keeps the bits, so neither touches the log. Between the two loads
-//! nothing happens, so that a count that goes up and down moves nothing.
+//! An insertion that makes the load exceed `LOAD_MAX` splits one bucket. A removal that makes the load fall below
+//! `LOAD_MIN` merges the last bucket back into the one that it was split from. The tag keeps the bits, so neither
+//! touches the log. Between the two loads nothing happens, so a count that goes up and down a little moves nothing.
 //!
-//! Whoever takes in many entries grows the table by the batch, ahead of what is expected to come: the chains of several
-//! buckets are fetched together, and most are split while they are short. What was expected in vain is merged again.
+//! A caller that takes in many entries grows the table by the batch, ahead of the expected entries. So the chains of
+//! several buckets are fetched together, and most are split while they are short. If the expected entries do not come,
+//! buckets are merged again.
 //!
-//! Chains lead to overflow buckets, but nothing leads back. So a hand goes round the base buckets, one a step while
-//! too much memory stands free, and moves what lies behind the wanted memory forward; when it is round, the
-//! chunks behind are free.
+//! Chains lead to overflow buckets, but nothing leads from an overflow bucket to its chain. So while too much memory is
+//! free, a hand goes round the base buckets, one per step. It moves overflow buckets that lie behind the wanted memory
+//! forward. When the hand has gone round once, the chunks behind the wanted memory are free.
 //!
-//! What is taken out pays for the steps; those that a walk takes out are paid at its next step or with what comes next.
-//! Every step is bounded: chains have a maximum, and two that together would pass it are not merged.
+//! Removed entries pay for the steps. The steps that a walk's removals pay for are taken in the walk's next step, or by
+//! later insertions and removals. Every step is bounded: chains have a maximum, and two chains that together would
+//! exceed it are not merged.
 
 use super::bucket::{BUCKET_BYTES, Bucket, LINK_SLOT, SLOT_COUNT, TAG_BITS, TAG_SHIFT, link, link_of};
 use super::{CHAIN_BUCKETS_MAX, Index, Place, overflow_count_of};
@@ -20,15 +22,15 @@ use crate::prefetch::fetch;
 use std::ops::Range;
 
 /// Entries per bucket above which the table grows. With eight, four buckets of ten have overflowed and an entry takes
-/// 11.4 to 11.8 bytes; with less, slots stand empty, with more, look-ups walk.
+/// 11.4 to 11.8 bytes. With fewer, slots stay empty; with more, look-ups follow links.
 const LOAD_MAX: u64 = 8;
-/// Entries per bucket below which the table shrinks. An eighth below `LOAD_MAX`: a count must change as much to make
-/// the table turn round.
+/// Entries per bucket below which the table shrinks. It is an eighth below `LOAD_MAX`, so the number of entries must
+/// change by an eighth before growing turns into shrinking.
 const LOAD_MIN: u64 = 7;
 /// Buckets whose chains are fetched together before they are split.
 const TOGETHER: u64 = 16;
 
-/// The last bucket of a chain that is being written, and how many of its slots are filled.
+/// The last bucket of a chain that is being written, and the number of its slots that are filled.
 struct End {
     place: Place,
     bucket: Bucket,
@@ -42,8 +44,8 @@ impl End {
 }
 
 impl Index {
-    /// Splits the next bucket when there are too many entries, unless memory or the tag's bits have run out: then
-    /// chains grow instead.
+    /// Splits the next bucket when there are too many entries. If memory or the tag's bits have run out, chains grow
+    /// instead.
     #[inline]
     pub(super) fn grow_step(&mut self) {
         if self.entry_count > LOAD_MAX * self.bucket_count() {
@@ -51,7 +53,7 @@ impl Index {
         }
     }
 
-    /// Whether there are memory and a bit of the tag for splitting the next bucket.
+    /// Whether there is memory, and an unused bit of the tag, for splitting the next bucket.
     fn may_split(&self) -> bool {
         self.level - self.level_first < TAG_BITS
             && (self.bucket_count() < self.base.count() || self.may_grow())
@@ -75,7 +77,8 @@ impl Index {
             self.level += 1;
             self.split_next = 0;
         }
-        // Two chains of the same entries never need more overflow buckets than the one of before, which are free now.
+        // Two chains of the same entries never need more overflow buckets than the one chain before, whose overflow
+        // buckets are free now.
         let mut ends = [End::new(source), End::new(target)];
         for slot in slots.drain(..) {
             let end = &mut ends[(slot >> (TAG_SHIFT + tag_bit) & 1) as usize];
@@ -99,25 +102,26 @@ impl Index {
         end.bucket.slots[0] = displaced;
     }
 
-    /// So many entries are expected to be there in the end: the table grows ahead of them (`make_way`), and becomes no
-    /// smaller than they want it. What is larger than that is to be merged again.
+    /// Tells the index how many entries it is expected to have in the end. The table grows ahead of them (`make_way`),
+    /// and does not become smaller than they need. Buckets beyond that are to be merged again.
     pub(crate) fn expect(&mut self, entry_count: u64) {
         self.expected_count = entry_count;
         let bucket_count_max = entry_count.max(self.entry_count).div_ceil(LOAD_MIN);
         self.steps_owed = self.steps_owed.max(self.bucket_count().saturating_sub(bucket_count_max));
     }
 
-    /// Makes the table as large as it will be with so many entries more, and for each of them a bucket larger at most, as
-    /// far as more are expected: splitting a bucket that holds little yet costs little, and chains stay short meanwhile.
+    /// Makes the table as large as it will be with `count` more entries. If still more entries are expected, the table
+    /// grows ahead for them, by at most one bucket for each of the `count` entries: splitting a bucket that holds
+    /// little costs little, and chains stay short meanwhile.
     pub(crate) fn make_way(&mut self, count: u64) {
         self.grow_for(self.entry_count + count);
-        // What is not buckets of the table must do for their overflow, as many entries as may come.
+        // The rest of the memory must suffice for overflow buckets, however many entries come.
         if self.base.count() * BUCKET_BYTES + self.chunk_bytes() <= self.bytes_max / 3 * 2 {
             self.grow_for(self.expected_count.min(LOAD_MAX * (self.bucket_count() + count)));
         }
     }
 
-    /// Makes the table as large as so many entries will want it, as far as memory goes.
+    /// Makes the table as large as `entry_count` entries need it, as far as memory allows.
     pub(crate) fn grow_for(&mut self, entry_count: u64) {
         while entry_count > LOAD_MAX * self.bucket_count() && self.may_split() {
             let count = entry_count.div_ceil(LOAD_MAX) - self.bucket_count();
@@ -129,7 +133,7 @@ impl Index {
         }
     }
 
-    /// Has the chains of these buckets fetched together, but for what comes after their second buckets.
+    /// Begins to fetch the first two buckets of each of these chains, all together.
     fn fetch_chains(&self, numbers: Range<u64>) {
         numbers.clone().for_each(|number| fetch(self.base.at(number)));
         numbers.for_each(|number| {
@@ -139,7 +143,7 @@ impl Index {
         });
     }
 
-    /// Takes the steps of shrinking that are owed, at most `steps_max`. False: no more are.
+    /// Takes the steps of shrinking that are owed, at most `steps_max`. False if no more are owed.
     #[inline]
     pub(crate) fn shrink(&mut self, steps_max: u64) -> bool {
         if self.steps_owed > 0 {
@@ -158,7 +162,8 @@ impl Index {
         }
     }
 
-    /// Makes the table smaller by a bucket and its memory by a chunk, if they are too large. False: nothing to do.
+    /// Makes the table smaller by a bucket and its memory by a chunk, if they are too large. False if there was nothing
+    /// to do.
     fn shrink_step(&mut self) -> bool {
         let merged = self.merge_last();
         let is_scattered = self.overflow.count() > self.overflow.number_wanted();
@@ -173,8 +178,8 @@ impl Index {
         self.bytes() + self.chunk_bytes() <= self.bytes_max
     }
 
-    /// Merges the last bucket into the one that it was split from, when there are too few entries, unless there is no
-    /// memory for the links of the longer chain or that would be too long.
+    /// Merges the last bucket into the one that it was split from, if there are too few entries. Does nothing if there
+    /// is no memory for the overflow buckets of the longer chain, or if that chain would be too long.
     fn merge_last(&mut self) -> bool {
         let count = self.bucket_count();
         if self.entry_count.max(self.expected_count) >= LOAD_MIN * count || count == 1 << self.level_first {
@@ -212,7 +217,7 @@ impl Index {
         true
     }
 
-    /// Moves the overflow buckets of one chain that lie behind the wanted memory to where use gathers.
+    /// Moves those overflow buckets of one chain that lie behind the wanted memory forward.
     fn move_chain_forward(&mut self) {
         let wanted = self.overflow.number_wanted();
         self.hand = if self.hand < self.bucket_count() { self.hand } else { 0 };
@@ -248,7 +253,7 @@ impl Index {
             bucket = *self.overflow.at(next);
             self.overflow.give_back(next);
         }
-        // All of it, and what is empty taken off again: nothing to be guessed.
+        // All slots are copied and the empty ones dropped again, so that the processor has no branch to predict.
         let empty = SLOT_COUNT - bucket.filled();
         slots.extend_from_slice(&bucket.slots);
         slots.truncate(slots.len() - empty);

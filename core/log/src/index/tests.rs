@@ -9,7 +9,7 @@ fn insert(index: &mut Index, hash: u64, at: u64) {
     try_insert(index, hash, at).unwrap();
 }
 
-/// In one of the two ways.
+/// Inserts in one of the two ways, by `vacancy` or by `prepare`.
 fn try_insert(index: &mut Index, hash: u64, at: u64) -> Result<(), IndexFull> {
     if at.is_multiple_of(2)
         && let Some(vacancy) = index.vacancy(hash)?
@@ -23,7 +23,7 @@ fn try_insert(index: &mut Index, hash: u64, at: u64) -> Result<(), IndexFull> {
     Ok(())
 }
 
-/// What a walk sees that begins now and is not disturbed.
+/// The references that an undisturbed walk sees that begins now.
 fn walk(index: &mut Index, step: u64) -> Vec<u64> {
     let mut seen = Vec::new();
     let mut cursor = Some(Cursor::default());
@@ -37,7 +37,7 @@ fn walk(index: &mut Index, step: u64) -> Vec<u64> {
     seen
 }
 
-/// What one model test does.
+/// The parameters of one model test.
 struct Scenario {
     seed: u64,
     bytes_max: u64,
@@ -104,7 +104,7 @@ fn agrees_with_a_map(scenario: &Scenario) {
     assert_eq!(index.entry_count(), model.len() as u64);
     assert_eq!(refused > 0, is_refused, "refused {refused}");
     assert!(shrunk > 0 || has_not_grown);
-    // What was refused works again after removals.
+    // A refused insertion works again after removals.
     for (at, hash) in std::mem::take(&mut model) {
         index.remove(hash, Reference(at));
     }
@@ -149,7 +149,7 @@ fn an_entry_takes_less_than_twelve_bytes_at_any_size_from_a_million() {
     let mut index = Index::new(1 << 30, 1 << 40);
     let mut rng = Rng::new(1);
     let mut worst = 0;
-    // A doubling of the table: what an entry takes repeats from there.
+    // The count more than doubles once: from one doubling of the table to the next, the bytes per entry repeat.
     for at in 0..2_200_000 {
         insert(&mut index, rng.u64(), at);
         if at > 1_000_000 && at % 10_000 == 0 {
@@ -160,8 +160,8 @@ fn an_entry_takes_less_than_twelve_bytes_at_any_size_from_a_million() {
     assert!(worst < 12_000, "{worst}");
 }
 
-/// Thousandths of a byte of the index per entry, without the last chunk of the buckets and of the overflow: these are of
-/// the same size whatever the index holds, and half empty on average.
+/// Thousandths of a byte of the index per entry, without the last chunk of the base buckets and that of the overflow
+/// buckets: these have the same size whatever the index holds, and are half empty on average.
 fn per_entry(index: &Index) -> u64 {
     (index.bytes() - 2 * (BUCKET_BYTES << CHUNK_SHIFT_MAX)) * 1000 / index.entry_count()
 }
@@ -173,7 +173,7 @@ fn what_is_expected_is_grown_for_and_given_back_if_it_does_not_come() {
     let mut rng = Rng::new(3);
     let mut entries: Vec<(u64, u64)> = Vec::new();
     for round in 0..4_u64 {
-        // Four come of five that are expected, then two, then all, then none.
+        // Four of five expected entries come, then two of five, then all, then none.
         let (coming, expected): (u64, u64) =
             [(400_000, 500_000), (200_000, 500_000), (300_000, 300_000), (0, 900_000)][round as usize];
         for batch in 0..(coming / 32).max(4000) {
@@ -271,7 +271,7 @@ fn memory_falls_when_a_walk_takes_entries_out() {
         }
         cursor = next;
     }
-    // What the last step's removals have paid for is done by what comes next.
+    // The steps that the last removals have paid for are taken by the insertions that follow.
     assert!(index.steps_owed > 0);
     (500_000..502_500).for_each(|at| insert(&mut index, rng.u64(), at * 10));
     assert_eq!(index.steps_owed, 0);
@@ -301,7 +301,7 @@ fn a_count_that_goes_up_and_down_by_a_tenth_moves_nothing() {
 /// A hash and its reference.
 type Entry = (u64, u64);
 
-/// Walks with `step` buckets at a time and `change`s the index between; what stays must be seen.
+/// Walks with `step` buckets at a time and `change`s the index between steps. Every entry that stays must be seen.
 fn walk_sees_what_stays(seed: u64, step: u64, change: impl Fn(&mut Index, &mut Rng, &mut Vec<Entry>)) {
     println!("seed {seed}, {step} buckets at a time");
     let mut rng = Rng::new(seed);
@@ -385,7 +385,7 @@ fn chains_stay_short_under_hashes_that_an_attacker_chooses_without_the_secret() 
             for number in 0..1_000_000 {
                 let hash = index_hash(secret, TableId(7), KeyHash(pattern(number)));
                 insert(&mut index, hash, number);
-                // The loads of a round: its begin, its middle and its end.
+                // The loads at the begin, in the middle and at the end of one doubling of the table.
                 if [600_000, 700_000, 800_000, 900_000, 999_999].contains(&number) {
                     let chains = (0..index.bucket_count()).map(|bucket| index.chain_entry_count(bucket));
                     longest = longest.max(1 + chains.map(overflow_count_of).max().unwrap());

@@ -1,11 +1,12 @@
-//! Plain objects that stand side by side where they come from, copied together.
+//! Copies plain objects together that are adjacent in their source.
 //!
-//! Each of them is led to by the index at once, at the place where it will be; the bytes of all follow in one piece. The
-//! checksum of the segment is worked out from theirs, which have just been verified: no byte is read again for it.
+//! The index leads to each object at once, at the place where it will be. The bytes of all objects of a run are copied
+//! later in one piece. The checksum of the segment is computed from the checksums of the objects, which have just been
+//! verified, so no byte is read again for it.
 //!
 //! Invariants:
-//! - nothing is read at a place that a run leads to before it is copied: a key that may be one of the run's ends it;
-//! - what a run leads to lies in the room that its segment has already.
+//! - nothing is read at a place of a run before the run is copied: a key that may be one of the run's ends the run;
+//! - the places of a run lie in the room that its segment already has.
 
 use super::Coming;
 use crate::index::bucket::What;
@@ -20,21 +21,21 @@ pub(super) struct Run {
     side: SideId,
     slot: Slot,
     segment: SegmentId,
-    /// Where it starts in the segment.
+    /// The offset in the segment at which the run starts.
     offset: u32,
-    /// Bytes for which the segment has room from there.
+    /// Bytes for which the segment has room from `offset` on.
     room: u32,
-    /// Where it stands in what is taken in.
+    /// Where the run begins and ends in the bytes that are taken in.
     start: usize,
     end: usize,
     entry_count: u32,
-    /// What the checksum of the segment will be.
+    /// The checksum that the segment will have.
     crc: u32,
 }
 
 impl Log {
-    /// Leads the key of a plain object to where it will be, at the end of a run. False: the key may be here already, and
-    /// nothing has changed.
+    /// Makes the index lead from the key of a plain object to its future place, at the end of a run. False if the key
+    /// may be in this log already; then nothing has changed.
     #[inline]
     pub(super) fn lead(
         &mut self,
@@ -83,7 +84,7 @@ impl Log {
         })
     }
 
-    /// Copies what the index leads to already.
+    /// Copies the objects of a run, to which the index leads already.
     pub(super) fn copy_run(&mut self, run: &mut Option<Run>, bytes: &[u8]) {
         let Some(run) = run.take() else { return };
         self.memory.append_checked(run.slot, &bytes[run.start..run.end], run.entry_count, run.crc);
@@ -99,7 +100,7 @@ impl Run {
         (self.end - self.start) as u32
     }
 
-    /// Whether this is its next entry.
+    /// Whether this entry can be the next one of the run.
     #[inline]
     fn takes(&self, coming: &Coming) -> bool {
         coming.start == self.end && coming.side == self.side && self.len() + coming.entry_bytes() <= self.room

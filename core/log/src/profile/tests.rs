@@ -1,4 +1,4 @@
-//! Profiles beside the entries that they count.
+//! Profiles compared with the entries that they count.
 
 use super::*;
 use ramhold_base::Rng;
@@ -16,7 +16,7 @@ struct Model {
     filled: u64,
 }
 
-/// Half of all hashes anywhere, half close together, as of keys with few tags.
+/// Half of the hashes are anywhere, half close together, as those of keys with few tags.
 fn hash(rng: &mut Rng) -> KeyHash {
     KeyHash(if rng.chance(1, 2) { rng.u64() } else { 0x1234_5600_0000_0000 | rng.u64() >> 26 })
 }
@@ -47,7 +47,7 @@ impl Model {
         entry
     }
 
-    /// All, but for what is in a segment that is older than the profile.
+    /// The weight of all entries but those in segments that are older than the profile.
     fn exact(&self, first: u64, last: u64) -> Weight {
         let root = self.profiles.root(TABLE).map(|place| self.profiles.roots[place].array);
         let birth = root.map_or(SegmentId(u64::MAX), |array| self.profiles.arrays[array].birth);
@@ -122,8 +122,8 @@ fn what_is_not_known_is_what_buckets_may_hold_and_open_segments() {
             model.append(hash, 50);
         }
         let rows = model.rows(1);
-        // Of each bucket on the way down to the edge of a stretch: its bound and what the segment had room for that was
-        // open when its array was made.
+        // For each bucket on the path to the edge of a stretch: its bound, and the room of the segment that was open
+        // when the array below the bucket was made.
         let slack = BUCKET_BYTES + 50 + SEGMENT_BYTES;
         for _ in 0..200 {
             let edge = hash(&mut rng);
