@@ -1,16 +1,16 @@
-//! Looks ahead in what a connection has sent: which keys will be asked for.
+//! Looks ahead in the bytes that a connection has sent, to guess which keys will be asked for.
 //!
-//! Only a guess, for whoever wants to have memory fetched: the second word of each array, up to the first thing that is
-//! not one. Nothing is checked that does not decide where the next request begins.
+//! The guess serves only to fetch memory early. It is the second word of each array, up to the first bytes
+//! that are no array. Only the bytes that decide where the next request begins are checked.
 //!
 //! Not here: requests as they will be carried out (`parse`).
 
-/// The second words of the requests that have come, one after another.
+/// The second words of the requests that have come, in order.
 pub(crate) struct Ahead<'a> {
     bytes: &'a [u8],
 }
 
-/// Digits of a length that is worth looking at.
+/// Digits of a number that is worth reading; a longer number ends the guess.
 const DIGIT_COUNT_MAX: usize = 8;
 
 impl<'a> Ahead<'a> {
@@ -18,7 +18,7 @@ impl<'a> Ahead<'a> {
         Ahead { bytes }
     }
 
-    /// The number of a line that begins with `mark`; goes on behind it.
+    /// Reads the number of a line that begins with `mark`, and goes on behind the line.
     fn number(&mut self, mark: u8) -> Option<usize> {
         let [first, rest @ ..] = self.bytes else { return None };
         if *first != mark {
@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(ahead(b"*2\r\n$3\r\nGET\r\n$99999999999999999999\r\n"), [&b""[..]; 0]);
     }
 
-    // Whatever comes, it ends.
+    // The iterator ends, whatever bytes come.
     proptest! {
         #[test]
         fn anything_may_come(bytes in proptest::collection::vec(prop_oneof![Just(b'*'), Just(b'$'), Just(b'\r'), Just(b'\n'), b'0'..=b'3', any::<u8>()], 0..200)) {

@@ -1,39 +1,40 @@
-//! What a row of the table of commands says; arity checks, `COMMAND`, access classes and the documentation come of it.
+//! The type of a row of the table of commands. Arity checks, `COMMAND`, access classes and the documentation
+//! follow from the rows.
 //!
-//! Not here: the rows (`commands`), what the front does itself (`front`).
+//! Not here: the rows (`commands`), the commands that the front carries out itself (`front`).
 
 use crate::{Call, Stop};
 
 /// A command, or one of a container's subcommands.
 #[derive(Debug)]
 pub struct Command {
-    /// Lower case; of a subcommand without its container.
+    /// In lower case; for a subcommand, without the name of its container.
     pub name: &'static str,
-    /// Arguments with the name: exactly so many, or at least so many when negative. A subcommand's count its container's
-    /// name too.
+    /// Number of arguments, the name included: exactly this number, or at least its absolute value if it is
+    /// negative. For a subcommand, the name of its container counts, too.
     pub arity: i32,
     pub flags: Flags,
     pub keys: KeyPlaces,
-    /// What is done with the keys, in the words of Redis's key specifications: one entry for all of them, or one for each,
-    /// of which the last also holds for those behind it.
+    /// The access to the keys, in the words of Redis's key specifications: one entry for all keys, or one for
+    /// each key. In the second case the last entry also holds for the keys behind it.
     pub access: &'static [&'static str],
     pub group: &'static str,
-    /// The version of Redis that had it first.
+    /// The first version of Redis that had the command.
     pub since: &'static str,
     pub complexity: &'static str,
-    /// What follows the name.
+    /// The arguments behind the name.
     pub usage: &'static str,
     /// One sentence.
     pub summary: &'static str,
     /// Hints for clients of clusters, in the words of Redis.
     pub tips: &'static [&'static str],
-    /// Where it differs from Redis, for the documentation; empty: nowhere.
+    /// The differences from Redis, for the documentation. Empty: there are none.
     pub note: &'static str,
     pub run: Run,
 }
 
 impl Command {
-    /// What a row need not say.
+    /// The fields that a row need not give.
     pub(crate) const BASE: Command = Command {
         name: "",
         arity: 1,
@@ -51,7 +52,7 @@ impl Command {
     };
 }
 
-/// Bits of `COMMAND`'s third field, and what follows from them.
+/// Bits of `COMMAND`'s third field, and bits for access classes that do not follow from the others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Flags(pub u32);
 
@@ -59,7 +60,7 @@ impl Flags {
     pub const NONE: Flags = Flags(0);
     pub const WRITE: Flags = Flags(1);
     pub const READONLY: Flags = Flags(1 << 1);
-    /// May need memory: refused when there is none.
+    /// May need memory; refused when there is none.
     pub const DENYOOM: Flags = Flags(1 << 2);
     pub const ADMIN: Flags = Flags(1 << 3);
     pub const PUBSUB: Flags = Flags(1 << 4);
@@ -75,15 +76,15 @@ impl Flags {
     pub const BLOCKING: Flags = Flags(1 << 14);
     pub const ALLOW_BUSY: Flags = Flags(1 << 15);
     pub const SENTINEL: Flags = Flags(1 << 16);
-    /// Access class `@dangerous` beside what group and flags give.
+    /// Access class `@dangerous`, beside the classes that group and flags give.
     pub const DANGEROUS: Flags = Flags(1 << 17);
     /// Access class `@keyspace`.
     pub const KEYSPACE: Flags = Flags(1 << 18);
     /// Access class `@connection`.
     pub const CONNECTION: Flags = Flags(1 << 19);
-    /// Access class `@admin` without the flag.
+    /// Access class `@admin` without the flag `ADMIN`.
     pub const ADMINISTRATIVE: Flags = Flags(1 << 20);
-    /// At any time: of Redis also while it loads or has lost its master.
+    /// Allowed at any time; in Redis also while it loads or has lost its master.
     pub const ANYTIME: Flags = Flags::LOADING.with(Flags::STALE);
 
     pub const fn with(self, other: Flags) -> Flags {
@@ -95,8 +96,8 @@ impl Flags {
     }
 }
 
-/// Where the keys are among the arguments: from `first` every `step`th up to `last`, which counts from the end when
-/// negative. All 0: there are none.
+/// The places of the keys among the arguments: every `step`th argument from `first` to `last`. A negative
+/// `last` counts from the end. All fields are 0 if there are no keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeyPlaces {
     pub first: i32,
@@ -109,13 +110,13 @@ impl KeyPlaces {
     pub const ONE: KeyPlaces = KeyPlaces { first: 1, last: 1, step: 1 };
     pub const TWO: KeyPlaces = KeyPlaces { first: 1, last: 2, step: 1 };
     pub const ALL: KeyPlaces = KeyPlaces { first: 1, last: -1, step: 1 };
-    /// Each followed by its value.
+    /// Each key is followed by its value.
     pub const PAIRS: KeyPlaces = KeyPlaces { first: 1, last: -1, step: 2 };
-    /// Behind a word that says what to do.
+    /// The keys stand behind a word that says what to do.
     pub const SECOND: KeyPlaces = KeyPlaces { first: 2, last: 2, step: 1 };
     pub const FROM_SECOND: KeyPlaces = KeyPlaces { first: 2, last: -1, step: 1 };
 
-    /// The keys among these arguments, of which there are as many as the arity demands.
+    /// The keys among these arguments. Their number must be as the arity demands.
     pub fn of<'a>(self, args: &'a [&'a [u8]]) -> impl Iterator<Item = &'a [u8]> {
         let count = args.len() as i32;
         let last = if self.last < 0 { count + self.last } else { self.last.min(count - 1) };
@@ -125,16 +126,17 @@ impl KeyPlaces {
     }
 }
 
-/// A command about keys: reads and changes them through the call's transaction and writes one reply. It decides that it
-/// succeeds before it changes anything.
+/// Carries out a command about keys: it reads and changes keys through the call's transaction, and writes one
+/// reply. A handler makes sure that it succeeds before it changes anything.
 pub type Handler = fn(&mut Call<'_>) -> Result<(), Stop>;
 
 #[derive(Clone, Copy, Debug)]
 pub enum Run {
-    /// Atomic over its keys: those of several slots are refused with `CROSSSLOT`.
+    /// Atomic over the keys. Keys of several slots are refused with `CROSSSLOT`.
     Keys(Handler),
-    /// Outside a transaction the front carries out the plain form of it by operations of the servers, over any keys of the
-    /// cluster, each by itself; within one, and where its form is not plain, the handler does.
+    /// Outside a transaction, the front carries out the plain form of the command by operations of the
+    /// servers: over any keys of the cluster, each key by itself. The handler carries out every other form
+    /// (also an `MSET` whose keys are written together), and all forms within a transaction.
     Fast(Fast, Handler),
     /// About the connection, the process or the cluster.
     Front(Front),
@@ -142,7 +144,7 @@ pub enum Run {
     Container(&'static [Command]),
 }
 
-/// Commands which operations of the servers carry out as they are.
+/// Commands whose plain form operations of the servers carry out as it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fast {
     Get,
@@ -160,7 +162,7 @@ pub enum Fast {
     Exists,
 }
 
-/// What the front does itself.
+/// Commands that the front carries out itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Front {
     Ping,
@@ -240,10 +242,10 @@ pub enum Front {
     ReadWrite,
 }
 
-/// The row of a command, whatever the case of its name.
+/// The row of a command. The case of the name does not matter.
 pub fn find(name: &[u8]) -> Option<&'static Command> {
     let mut at = name_hash(name);
-    // Half of the places are empty.
+    // At least half of the places are empty, so the search ends.
     while let Some(number) = usize::from(PLACES[at % PLACE_COUNT]).checked_sub(1) {
         let row = &crate::commands::ALL[number];
         if row.name.as_bytes().eq_ignore_ascii_case(name) {
@@ -254,7 +256,7 @@ pub fn find(name: &[u8]) -> Option<&'static Command> {
     None
 }
 
-/// For finding rows by their name: a hash table with the rows' numbers plus one, made when this is compiled.
+/// Hash table that finds rows by their name, made at compile time. It holds the rows' numbers plus one.
 static PLACES: [u16; PLACE_COUNT] = {
     let mut places = [0; PLACE_COUNT];
     let mut number = 0;
@@ -272,7 +274,7 @@ static PLACES: [u16; PLACE_COUNT] = {
 
 const PLACE_COUNT: usize = 512;
 
-/// Of the letters of a name, whatever their case.
+/// Hash of a name's length and of its first eight letters, whatever their case.
 const fn name_hash(name: &[u8]) -> usize {
     let (mut hash, mut at) = (name.len(), 0);
     while at < name.len() && at < 8 {
@@ -283,7 +285,7 @@ const fn name_hash(name: &[u8]) -> usize {
 }
 
 impl Command {
-    /// The row of a container's subcommand, whatever the case of its name.
+    /// The row of a container's subcommand. The case of the name does not matter.
     pub fn subcommand(&self, name: &[u8]) -> Option<&'static Command> {
         match self.run {
             Run::Container(commands) => find_in(commands, name),
@@ -297,7 +299,7 @@ impl Command {
     }
 }
 
-/// `rows` are in the order of their names.
+/// `rows` must be in the order of their names.
 fn find_in(rows: &'static [Command], name: &[u8]) -> Option<&'static Command> {
     let mut lower = [0u8; 32];
     let lower = lower.get_mut(..name.len())?;

@@ -1,4 +1,5 @@
-//! The one table of commands, in the order of their names; which row a request is about, or why there is none.
+//! The one table of commands, in the order of their names. Finds a request's row, or the reason why there is
+//! none.
 
 mod bitfield;
 mod bits;
@@ -123,8 +124,8 @@ pub const ALL: &[Command] = &[
     transactions::WATCH,
 ];
 
-/// The row of a request: its command's, or its subcommand's if the command is a container. It has as many arguments as
-/// the row demands, and no key that is too large. `args` is not empty.
+/// The row of a request: that of its command, or of its subcommand if the command is a container. The request
+/// then has as many arguments as the row demands, and no key that is too large. `args` must not be empty.
 pub fn resolve(args: &[&[u8]]) -> Result<&'static Command, Fault> {
     let row = find(args[0]).ok_or_else(|| unknown_command(args))?;
     if let Run::Container(_) = row.run {
@@ -152,7 +153,8 @@ fn check_keys(row: &'static Command, args: &[&[u8]]) -> Result<&'static Command,
 /// Bytes of a client's words that an error repeats.
 const REPEATED_BYTES_MAX: usize = 128;
 
-/// For a name that is no command's. It begins as Redis's error does, which clients look at, and then says what there is.
+/// The error for a name that no command has. It begins as Redis's error does, because clients look at that,
+/// and then says which commands there are.
 pub fn unknown_command(args: &[&[u8]]) -> Fault {
     let name = crate::fault::shown(repeated(args[0], REPEATED_BYTES_MAX));
     let version = env!("CARGO_PKG_VERSION");
@@ -162,14 +164,14 @@ pub fn unknown_command(args: &[&[u8]]) -> Fault {
     ))
 }
 
-/// What Redis says when a container has no such subcommand.
+/// Redis's error for a container that has no such subcommand.
 pub fn unknown_subcommand(args: &[&[u8]]) -> Fault {
     let container = crate::fault::shown(args[0]).to_ascii_uppercase();
     let name = crate::fault::shown(repeated(args[1], REPEATED_BYTES_MAX));
     Fault::said(format!("ERR unknown subcommand '{name}'. Try {container} HELP."))
 }
 
-/// The beginning of `word`, up to a zero.
+/// The beginning of `word`: at most `bytes_max` bytes, up to a zero byte.
 fn repeated(word: &[u8], bytes_max: usize) -> &[u8] {
     let word = &word[..word.len().min(bytes_max)];
     word.split(|byte| *byte == 0).next().unwrap_or(word)

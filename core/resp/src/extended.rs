@@ -1,11 +1,13 @@
-//! Numbers as `INCRBYFLOAT` of Redis counts with: 64 bits of mantissa, 15 of exponent, rounded to the nearest, ties to
-//! even (the `long double` of x86). In doubles the sums of money and the like would come out otherwise.
+//! Numbers as Redis's `INCRBYFLOAT` computes with them: 64 bits of mantissa, 15 bits of exponent, rounded to
+//! nearest, ties to even (the `long double` of x86). Doubles would give other results for sums of money and
+//! the like.
 //!
-//! Not here: any other arithmetic; nothing else in Ramhold decides with fractions.
+//! Not here: any other arithmetic. Nothing else in Ramhold decides with fractions.
 
 use crate::whole::Whole;
 
-/// `magnitude * 2^exponent`. The magnitude's highest bit is set, unless the exponent is the least.
+/// `magnitude * 2^exponent`. The magnitude's highest bit is set, unless the exponent is the least
+/// (`EXPONENT_MIN`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Extended {
     negative: bool,
@@ -23,16 +25,16 @@ const EXPONENT_MIN: i32 = -16_445;
 const EXPONENT_MAX: i32 = 16_320;
 /// Bytes of the longest text that Redis reads as such a number.
 const TEXT_BYTES_MAX: usize = 5 * 1024 - 1;
-/// Decimal exponents beyond this, of a number with that many digits, are too large or too small for any.
+/// Decimal exponents beyond this bound are too large or too small for any number of that many digits.
 const DECIMAL_EXPONENT_MAX: i64 = 11_000;
-/// The same of exponents of two.
+/// The same bound for exponents of two.
 const BINARY_EXPONENT_MAX: i64 = 40_000;
-/// Digits that are written behind the point.
+/// Digits that are written behind the decimal point.
 const DECIMALS: usize = 17;
 
 impl Extended {
-    /// Reads what C's `strtold` reads, to the last byte; none: it is no number, or one that cannot be told from zero or
-    /// infinity though it is neither.
+    /// Reads a text that C's `strtold` would read to its last byte. `None`: the text is no number, or its
+    /// number cannot be told from zero or infinity though it is neither.
     pub fn parse(text: &[u8]) -> Option<Parsed> {
         if text.len() > TEXT_BYTES_MAX {
             return None;
@@ -47,7 +49,7 @@ impl Extended {
             b"inf" | b"infinity" => return Some(Parsed::Infinite),
             [b'0', b'x', digits @ ..] => {
                 let (digits, exponent) = digits_and_exponent(digits, 16, b'p')?;
-                // Each digit behind the point is four bits.
+                // Each hexadecimal digit behind the point is four bits.
                 let exponent = exponent.in_digits.checked_mul(4)?.checked_add(exponent.written)?;
                 let exponent = exponent.clamp(-BINARY_EXPONENT_MAX, BINARY_EXPONENT_MAX) as i32;
                 Extended::nearest(negative, digits, Whole::from(1), exponent)
@@ -67,12 +69,13 @@ impl Extended {
         .map(Parsed::Finite)
     }
 
-    /// `dividend / divisor * 2^exponent`.
+    /// The number nearest to `dividend / divisor * 2^exponent`. `None`: it is too large, or too small to be
+    /// told from zero.
     fn nearest(negative: bool, mut dividend: Whole, mut divisor: Whole, exponent: i32) -> Option<Extended> {
         if dividend.is_zero() {
             return Some(Extended { negative, magnitude: 0, exponent: EXPONENT_MIN });
         }
-        // So that the quotient has 65 or 66 bits: one or two more than are kept.
+        // This shift gives the quotient 65 or 66 bits, which are one or two more than are kept.
         let shift = 65 - (dividend.bit_count() as i32 - divisor.bit_count() as i32);
         if shift > 0 {
             dividend.shift_left(shift as usize);
@@ -93,7 +96,7 @@ impl Extended {
         (rounded.magnitude > 0).then_some(rounded)
     }
 
-    /// `bits * 2^exponent`, and a little more if `more`. None: it is too large.
+    /// Rounds `bits * 2^exponent`, or a little more than that if `more`. `None`: the number is too large.
     fn rounded(negative: bool, bits: u128, exponent: i32, more: bool) -> Option<Extended> {
         let surplus = (128 - bits.leading_zeros() as i32 - 64).max(EXPONENT_MIN - exponent);
         if surplus <= 0 {
@@ -107,7 +110,7 @@ impl Extended {
         }
         let (mut kept, cut, half) = match surplus {
             ..128 => (bits >> surplus, bits & ((1 << surplus) - 1), 1 << (surplus - 1)),
-            // Less than half of the least.
+            // The number is less than half of the least one.
             _ => (0, 0, 1),
         };
         if cut > half || cut == half && (more || kept & 1 == 1) {
@@ -121,11 +124,11 @@ impl Extended {
         (exponent <= EXPONENT_MAX).then_some(Extended { negative, magnitude: kept as u64, exponent })
     }
 
-    /// None: the sum is too large.
+    /// `None`: the sum is too large.
     pub fn sum(self, other: Extended) -> Option<Extended> {
         let size = |number: &Extended| (number.exponent, number.magnitude);
         let (large, small) = if size(&self) >= size(&other) { (self, other) } else { (other, self) };
-        // Room for a carry above, and for what the smaller one has below.
+        // Bits of room: above them for a carry, below them for the low bits of the smaller number.
         const ROOM: i32 = 62;
         let distance = (large.exponent - small.exponent).unsigned_abs();
         let one = u128::from(large.magnitude) << ROOM;
@@ -141,7 +144,8 @@ impl Extended {
         Extended::rounded(large.negative, bits, large.exponent - ROOM, more)
     }
 
-    /// As a decimal number without an exponent, rounded to 17 digits behind the point, without zeros at its end.
+    /// Writes a decimal number without an exponent, rounded to `DECIMALS` (17) digits behind the point,
+    /// without zeros at its end.
     pub fn text(self) -> String {
         let digits = match self.exponent {
             0.. => {
@@ -168,13 +172,14 @@ impl Extended {
     }
 }
 
-/// Where the point is: how many digits more there are before it, and what is written behind the digits.
+/// The parts of an exponent: the number of digits behind the point (as a negative number), and the exponent
+/// written behind the digits.
 struct Exponent {
     in_digits: i64,
     written: i64,
 }
 
-/// Digits with or without a point, and an exponent behind `mark`.
+/// Reads digits, with or without a point, and an exponent behind `mark`.
 fn digits_and_exponent(text: &[u8], base: u32, mark: u8) -> Option<(Whole, Exponent)> {
     let marked = text.iter().position(|byte| *byte == mark);
     let (digits, written) = match marked {
@@ -196,7 +201,7 @@ fn digits_and_exponent(text: &[u8], base: u32, mark: u8) -> Option<(Whole, Expon
     Some((whole, Exponent { in_digits: -(behind.len() as i64), written }))
 }
 
-/// A decimal number with or without a sign; one that is far too large counts as very large.
+/// Reads a decimal number, with or without a sign. A number that is far too large counts as very large.
 fn exponent(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),

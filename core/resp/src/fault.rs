@@ -1,9 +1,9 @@
-//! Errors as Redis words them: clients compare the first word, people read the rest.
+//! Errors in the words of Redis: clients compare the first word, and people read the rest.
 
 use std::borrow::Cow;
 
-/// One error line, without the leading `-` and without a line break. Each character stands for one byte, so that what came
-/// from a client goes back to it as it was; see `shown`.
+/// One error line, without the leading `-` and without a line break. Each character stands for one byte, so
+/// that a client's bytes go back to it unchanged; see `shown`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fault(pub Cow<'static, str>);
 
@@ -42,7 +42,7 @@ impl Fault {
         Fault(Cow::Borrowed(text))
     }
 
-    /// `text` may hold bytes of a client: line breaks are taken out of it, as Redis does.
+    /// `text` may hold bytes of a client. Line breaks in it become spaces, as in Redis.
     pub fn said(text: impl Into<String>) -> Fault {
         let text: String = text.into();
         if text.contains(['\r', '\n']) {
@@ -60,15 +60,15 @@ impl Fault {
     }
 }
 
-/// Bytes of a client, for an error: a character for each byte.
+/// A client's bytes as they stand in an error: one character for each byte.
 pub fn shown(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| char::from(*byte)).collect()
 }
 
-/// Why a handler did not come to an end.
+/// The reason why a handler stopped before its end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Stop {
-    /// It has to see keys that are not known yet; it runs again, from its beginning, when they are.
+    /// The handler needs keys that are not known yet. When they are known, it runs again from its beginning.
     Need,
     Fault(Fault),
 }

@@ -1,16 +1,19 @@
-//! Carries out commands: connections, their order, and the way to objects.
+//! Carries out commands: connections, the order of their requests, and the way to objects.
 //!
-//! A request is taken off a connection's bytes when it can begin, and becomes a running command until its reply is there.
-//! Replies leave in the order of their requests. Objects whose tablets are in this process are asked for directly
-//! (`Host`), all others, and whatever the direct way refuses, through a client session of the process's own.
+//! The front takes a request off a connection's bytes when the request can begin. The request is then a
+//! running command until its reply is there. Replies leave in the order of their requests. The front asks
+//! this process directly (`Host`) for objects whose tablets are here. All other requests go through a client
+//! session of the process's own, and so do those that the direct way refuses but another server or a later
+//! attempt may carry out.
 //!
-//! Order: requests of a connection have their effects as if each had waited for the one before. What the host carries out
-//! at once is in order by itself; a request that touches a key of one that is still under way is not begun before that
-//! is over, nor is one that is `exclusive` among others.
+//! Order: requests of a connection take effect as if each had waited for the one before it. Requests that the
+//! host carries out at once are in order by themselves. A request waits for an earlier one that is still
+//! under way if they have a key in common and one of them may change it. An `exclusive` request runs alone on
+//! its connection.
 //!
 //! Invariants:
 //! - every whole request gets one reply, in order, unless the connection ends first;
-//! - what a connection holds is bounded: bytes that are not taken stay in the socket.
+//! - the bytes that a connection holds are bounded: bytes that are not taken stay in the socket.
 //!
 //! Not here: what commands mean (`commands`), sockets (io).
 
@@ -56,48 +59,51 @@ use tables::Databases;
 use tickets::{Part, Tickets};
 pub use together::CrossSlot;
 
-/// The top byte of the session's rpc ids in a server process, and of those of questions to other fronts and masters.
+/// The top byte of rpc ids: `CALLS_ROLE` for the client session of a server process, `PEERS_ROLE` for calls
+/// to other fronts and to masters.
 pub const CALLS_ROLE: u8 = 5;
 pub const PEERS_ROLE: u8 = 6;
 
-/// Why an answer of another server is awaited.
+/// The reason why the front awaits an answer of another server.
 #[derive(Clone, Copy, Debug)]
 enum Awaited {
-    /// A command waits for what the server's subscribers heard, or are.
+    /// A command waits for how many of the server's subscribers heard a message, or for what they listen to.
     Listeners { conn: ConnId, seq: u64 },
-    /// Its master was told of the session's lease.
+    /// The server's master was told of the session's lease.
     Met { server: ServerId, lease: LeaseId },
 }
 
-/// What the process around the front does for it.
+/// The services of the process around the front.
 pub trait Host {
-    /// Treats a request about an object of this process, if it is one; the answer comes now or later among
-    /// `swap_answers`. `NotServed`-like refusals come as statuses.
+    /// Treats a request about an object of this process, if the object is one. The answer comes among
+    /// `swap_answers`, at once or later. Refusals like `NotServed` come as statuses.
     fn treat(&mut self, now: Instant, request: &LocalRequest<'_>, ticket: u64, effects: &mut Effects);
-    /// Requests about these keys follow: their memory can be fetched at once.
+    /// Says that requests about these keys follow, so that the host can already fetch their memory.
     fn prefetch(&self, table: TableId, keys: &mut dyn Iterator<Item = &[u8]>);
-    /// After some requests, of so many bytes together.
+    /// Ends a series of requests that have `bytes` bytes together.
     fn finish(&mut self, now: Instant, bytes: u64, effects: &mut Effects);
     fn swap_answers(&mut self, answers: &mut LocalAnswers);
     /// Milliseconds since 1970, as the cluster counts them.
     fn time(&self, now: Instant) -> u64;
     fn status(&self, now: Instant) -> ProcessStatus;
-    /// How many objects of each table are in this process; none: nobody knows, since some were lost.
+    /// Number of objects of each table in this process. `None`: the number is unknown, because objects were
+    /// lost.
     fn objects_by_table(&self) -> FastMap<TableId, Option<u64>>;
-    /// First and last hashes of the table's tablets that this process serves, from the lowest on.
+    /// First and last hash of each of the table's tablets that this process serves, in ascending order.
     fn ranges_served(&self, table: TableId) -> Vec<(KeyHash, KeyHash)>;
-    /// Whether this process may still refuse commands for tablets that it serves, until the coordinator has said that
-    /// they are its own.
+    /// Whether this process may still refuse commands for tablets that it serves, because the coordinator has
+    /// not yet said that they are its own.
     fn has_unconfirmed(&self) -> bool;
     fn me(&self) -> ServerId;
     fn cluster(&self) -> u64;
-    /// The servers of the cluster that serve, and where.
+    /// The servers of the cluster that serve, with their addresses.
     fn servers(&self) -> Vec<(ServerId, SocketAddr)>;
-    /// Those of them that keep data.
+    /// The servers of `servers` that keep data, with their addresses.
     fn masters(&self) -> Vec<(ServerId, SocketAddr)>;
-    /// Where a server hears clients of Redis Cluster alone; none: it has no such port.
+    /// The address at which a server hears clients of Redis Cluster alone. `None`: the server has no such
+    /// port.
     fn cluster_address(&self, server: ServerId) -> Option<SocketAddr>;
-    /// For a request to another server.
+    /// The header of a request to another server.
     fn to_server(&self, server: ServerId) -> Header;
 }
 
@@ -113,26 +119,28 @@ pub struct Process {
 pub struct RespConfig {
     /// Databases that a connection may select.
     pub databases: u16,
-    /// The table of a database, where it is not `db<n>`.
+    /// Tables of the databases whose table is not `db<n>`.
     pub tables: Vec<(u16, String)>,
-    /// What connections must give with `AUTH` or `HELLO`; none: nothing.
+    /// The password that connections must give with `AUTH` or `HELLO`. `None`: no password.
     pub password: Option<String>,
-    /// The port of ours for clients of Redis Cluster: whoever comes to it goes over the keys of each server by itself.
+    /// This server's port for clients of Redis Cluster. Clients that come to it walk over the keys of each
+    /// server separately.
     pub cluster_port: Option<u16>,
     pub limits: Limits,
-    /// Commands of one connection that run at once, and bytes of their requests.
+    /// Commands of one connection that run at once, and bytes of their requests and replies.
     pub running_count_max: usize,
     pub running_bytes_max: usize,
-    /// How long a command is tried.
+    /// The time for which a command is tried.
     pub deadline: Duration,
-    /// A connection that has asked for nothing for so long is ended, unless it listens to channels; none: never.
+    /// A connection that has asked for nothing for this long is closed, unless it has commands under way or
+    /// listens to channels. `None`: never.
     pub idle: Option<Duration>,
     /// Commands that take at least this long are kept in the slow log.
     pub slow: Duration,
     pub slow_count_max: usize,
-    /// Commands that take at least this long are told by `LATENCY`; 0: none.
+    /// Commands that take at least this long are told by `LATENCY`. 0: none are.
     pub latency_threshold: Duration,
-    /// The treatment of keys that are to take effect together and have different slots.
+    /// The treatment of commands and transactions whose keys have different slots.
     pub cross_slot: CrossSlot,
     /// Facts of the process for `INFO`.
     pub process: Process,
@@ -145,7 +153,7 @@ impl RespConfig {
     pub fn new(coordinator: SocketAddr) -> RespConfig {
         let mut session = SessionConfig::new(vec![coordinator]);
         session.role = CALLS_ROLE;
-        // The connections' own bounds count.
+        // The bounds of the connections count instead.
         session.operation_count_max = 1 << 20;
         RespConfig {
             databases: 16,
@@ -173,24 +181,26 @@ impl RespConfig {
     }
 }
 
-/// Requests of one connection that are looked ahead to at once; more would push each other out of the caches.
+/// Keys whose memory is fetched ahead at once; more would push each other out of the caches.
 const AHEAD_COUNT_MAX: usize = 256;
 
-/// What a connection may send before it has given its password (Z9).
+/// Limits of a request on a connection that has not given its password yet (Z9).
 const LIMITS_BEFORE_AUTH: Limits = Limits { args: 8, arg_bytes: 4 * 1024, bytes: 16 * 1024 };
-/// What a connection may be told before that; replies that nobody fetches must not fill the memory (Z9).
+/// Bytes of replies on a connection before it has given its password. Replies that nobody fetches must not
+/// fill the memory (Z9).
 const STRANGER_BYTES_MAX: usize = 64 * 1024;
 
-/// Bytes of one reply, and of what a command reads.
+/// Bytes of one reply, and of the values that one command reads.
 const REPLY_BYTES_MAX: usize = 32 * 1024 * 1024;
 const REPLY_TOO_LARGE: Fault =
     Fault::fixed("ERR a command reads and answers at most 33554432 bytes: ask for less at once");
-/// Bytes of replies of one connection that wait for those before them; less than what a connection is closed for.
+/// Bytes of one connection's replies that wait for earlier ones. The bound is below the bytes that wait to be
+/// sent when a connection is closed for them.
 const REPLIES_BYTES_MAX: usize = 48 * 1024 * 1024;
 const TOO_MANY_REPLIES: Fault =
     Fault::fixed("ERR replies of 50331648 bytes wait to be sent: ask for less at once");
 
-/// A pattern's bytes: what matching takes grows with it (Z18).
+/// Bytes of a pattern. The cost of matching grows with the pattern's length (Z18).
 const PATTERN_BYTES_MAX: usize = 1024;
 const PATTERN_TOO_LONG: Fault = Fault::fixed("ERR a pattern has at most 1024 bytes");
 
@@ -200,18 +210,18 @@ pub struct RespStats {
     pub commands: u64,
     pub connections: u64,
     pub faults: u64,
-    /// Keys that read-only commands asked for, and found or not.
+    /// Keys that read-only commands asked for, and found (`hits`) or did not find (`misses`).
     pub hits: u64,
     pub misses: u64,
     /// Operations that went through the session.
     pub posted: u64,
-    /// Handlers that began again, since what they had read was changed meanwhile.
+    /// Transactions that began again, because a key that they had read was changed meanwhile.
     pub retried: u64,
-    /// `EXEC`s refused for a watched key.
+    /// `EXEC`s that gave up because a watched key had changed.
     pub watch_failed: u64,
-    /// How often a connection was left unheard for what it had under way.
+    /// How often a connection was left unheard because of the commands that it had under way.
     pub held: u64,
-    /// Connections ended because they did not give the password, or asked for nothing.
+    /// Connections that were closed because they did not give the password, or asked for nothing.
     pub idled: u64,
     /// Commands that waited for the table of their database.
     pub table_waits: u64,
@@ -221,37 +231,37 @@ pub struct RespStats {
 pub struct Resp {
     config: RespConfig,
     session: Session,
-    /// In boxes, since a connection is taken out while its bytes are looked at.
+    /// Boxed, because a connection is taken out of the map while its bytes are looked at.
     connections: FastMap<ConnId, Box<Connection>>,
     client_last: u64,
     databases: Databases,
     tickets: Tickets,
     /// Operations that go out together at the end of the step.
     posted: Vec<(Operation, Part)>,
-    /// Connections of which something has ended, to be looked at before the step ends.
+    /// Connections whose oldest command has ended. They are looked at before the step ends.
     touched: Vec<ConnId>,
     answers: LocalAnswers,
-    /// Answers for others that came with one that was asked for just then.
+    /// Answers to earlier requests that came together with the answer to a later one.
     late: Vec<(u64, Status, Vec<u8>)>,
-    /// Of keys, to see which commands concern the same.
+    /// Hashes keys, to see which commands concern the same key.
     hasher: PlacementHasher,
-    /// Bytes of requests given to the host since it was told to finish.
+    /// Bytes of requests given to the host since it was last told to finish. `None`: no requests were given.
     local_bytes: Option<u64>,
-    /// Replies of the present connection, and memory for them.
+    /// Replies of the connection that is being treated; the memory is kept for the next one.
     out: Vec<u8>,
     stats: RespStats,
     waits: Latencies,
     slow: about::SlowLog,
     latency: latency::Latency,
     subscribers: subscriptions::Subscribers,
-    /// Messages of transactions that have had their effect, to go out before the step ends.
+    /// Messages of transactions that have taken effect. They go out before the step ends.
     publications: Vec<ramhold_wire::pubsub::Publish>,
-    /// What other servers were asked and have not answered.
+    /// Calls to other servers that are not answered yet.
     calls: Calls<Awaited>,
     ready: ready::Ready,
     rng: Rng,
     now: Instant,
-    /// When connections are looked through for those that say nothing; none: nobody is there who could be one.
+    /// The time of the next check for silent connections. `None`: there is no connection that could be one.
     sweep_at: Option<Instant>,
 }
 
@@ -290,7 +300,7 @@ impl Resp {
         self.stats
     }
 
-    /// How long replies took that were not written in the step in which their command came.
+    /// Latencies of the replies that were not written in the step in which their command came.
     pub fn waits(&self) -> &Latencies {
         &self.waits
     }
@@ -301,10 +311,12 @@ impl Resp {
 
     pub fn deadline(&self) -> Option<Instant> {
         let at = earliest(earliest(self.session.deadline(), self.calls.deadline()), self.sweep_at);
-        earliest(at, Some(self.ready.deadline()))
+        let overdue = self.tickets.oldest_wait().map(|since| since + self.config.deadline);
+        earliest(at, earliest(overdue, Some(self.ready.deadline())))
     }
 
-    /// The keys that a connection will ask for, as far as can be guessed from what has come.
+    /// Tells `key` the keys that a connection will probably ask for, as far as its bytes so far let one guess
+    /// them.
     pub fn ahead(&self, from: ConnId, bytes: &[u8], mut key: impl FnMut(TableId, &[u8])) {
         let table = self.connections.get(&from).and_then(|connection| self.databases.table(connection.db));
         if let Some(table) = table {
@@ -312,7 +324,8 @@ impl Resp {
         }
     }
 
-    /// A connection begins to speak: from where, and to where.
+    /// A connection begins to speak. `addresses`: the address of the other side, and the address of this
+    /// process that the connection came to.
     pub fn on_met(&mut self, now: Instant, conn: ConnId, addresses: Option<(SocketAddr, SocketAddr)>) {
         self.meet(now, conn);
         if let Some(connection) = self.connections.get_mut(&conn) {
@@ -333,7 +346,7 @@ impl Resp {
         }
     }
 
-    /// Bytes of a connection; says in `effects.taken` what it takes.
+    /// Takes requests off a connection's bytes. `effects.taken` says how many bytes are taken.
     pub fn on_bytes(
         &mut self,
         now: Instant,
@@ -350,13 +363,14 @@ impl Resp {
     }
 
     pub fn on_closed(&mut self, conn: ConnId) {
-        // What it has begun goes on; nobody is told.
+        // Commands that the connection has begun go on, and nobody is told of their end.
         if let Some(mut connection) = self.connections.remove(&conn) {
             self.subscribers.leave_all(conn, &mut connection.subscriptions);
         }
     }
 
-    /// An answer for the session, or that a connection which it uses is gone, or the time that it waits for.
+    /// Takes an answer for the session or for a call to another server, the loss of a connection that they
+    /// use, or the time that they wait for.
     pub fn on_session(
         &mut self,
         now: Instant,
@@ -368,17 +382,18 @@ impl Resp {
         self.sweep(now, effects);
         self.on_calls(now, &input);
         self.look_ready(now, host, effects);
+        self.end_overdue(now, host, effects);
         self.session.step(now, input, effects);
         self.finish(now, host, effects);
     }
 
-    /// After a step of the host in which answers may have become due.
+    /// Takes answers that may have become due in a step of the host.
     pub fn on_host(&mut self, now: Instant, host: &mut impl Host, effects: &mut Effects) {
         self.now = now;
         self.finish(now, host, effects);
     }
 
-    /// Carries on whatever can go on, until nothing can.
+    /// Advances everything that can go on, until nothing can.
     fn finish(&mut self, now: Instant, host: &mut impl Host, effects: &mut Effects) {
         loop {
             self.take_answers(now, host, effects);
@@ -405,6 +420,14 @@ impl Resp {
                 continue;
             }
             return;
+        }
+    }
+
+    /// Ends what the host has not answered in time. A write that was taken in just before its stream lost a backup waits
+    /// until there is another one, which may be never.
+    fn end_overdue(&mut self, now: Instant, host: &mut impl Host, effects: &mut Effects) {
+        while let Some((waited, part, kind)) = self.tickets.overdue(now, self.config.deadline) {
+            self.on_answer(now, part, Answer::of_silence(kind, waited), host, effects);
         }
     }
 
@@ -448,7 +471,7 @@ impl Resp {
         }
     }
 
-    /// Sends the replies of a connection that are next, and hears it again.
+    /// Sends the next replies of a connection that are ready, and hears the connection again.
     fn release(&mut self, now: Instant, conn: ConnId, host: &impl Host, effects: &mut Effects) {
         let Some(connection) = self.connections.get_mut(&conn) else { return };
         let mut out = std::mem::take(&mut self.out);
@@ -486,7 +509,7 @@ fn send(conn: ConnId, bytes: &[u8], effects: &mut Effects) {
     }
 }
 
-/// What a refusal says to a Redis client.
+/// The error that tells a Redis client of a refusal.
 fn fault_of(status: Status, detail: &str) -> Fault {
     match status {
         Status::KeyTooLarge => Fault::KEY_TOO_LARGE,

@@ -1,7 +1,7 @@
-//! Redis's patterns: `*`, `?`, `[a-z]`, `[^a-z]`, and `\` before what is meant as it is.
+//! Redis's patterns: `*`, `?`, `[a-z]`, `[^a-z]`, and `\` before a character that stands for itself.
 //!
-//! Every part of a pattern but `*` takes one byte. So a mismatch needs to go back to the last `*` only, and no pattern
-//! costs more than its length times that of the text (Z18).
+//! Every part of a pattern except `*` takes exactly one byte. So after a mismatch it is enough to go back to
+//! the last `*`, and no pattern costs more than its length times the length of the text (Z18).
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Case {
@@ -9,10 +9,10 @@ pub enum Case {
     Ignored,
 }
 
-/// Whether the whole text is as the pattern says.
+/// Whether the pattern matches the whole text.
 pub fn matches(pattern: &[u8], text: &[u8], case: Case) -> bool {
     let (mut at, mut seen) = (0, 0);
-    // Where to go on behind the last star, and how much of the text it takes at least.
+    // The place behind the last star, and the end of the text that the star takes at least.
     let mut star: Option<(usize, usize)> = None;
     while seen < text.len() {
         if pattern.get(at) == Some(&b'*') {
@@ -37,7 +37,7 @@ pub fn matches(pattern: &[u8], text: &[u8], case: Case) -> bool {
     pattern[at..].iter().all(|byte| *byte == b'*')
 }
 
-/// The length of the pattern's first part, if it takes this byte.
+/// The length of the pattern's first part, if that part takes this byte.
 fn one(pattern: &[u8], byte: u8, case: Case) -> Option<usize> {
     let fold = |byte: u8| match case {
         Case::Matters => byte,
@@ -55,7 +55,8 @@ fn one(pattern: &[u8], byte: u8, case: Case) -> Option<usize> {
     }
 }
 
-/// The length of a class behind its bracket, and whether the byte is in it. One without an end ends with the pattern.
+/// The length of a class behind its opening bracket, and whether the byte is in the class. A class without a
+/// closing bracket ends with the pattern.
 fn in_class(class: &[u8], byte: u8, fold: impl Fn(u8) -> u8) -> (usize, bool) {
     let negated = class.first() == Some(&b'^');
     let mut at = usize::from(negated);
@@ -69,7 +70,7 @@ fn in_class(class: &[u8], byte: u8, fold: impl Fn(u8) -> u8) -> (usize, bool) {
             }
             [b']', ..] => return (at + 1, found != negated),
             [first, b'-', last, ..] => {
-                // Bytes are signed in Redis, and so are its ranges.
+                // Redis compares signed bytes, so its ranges are ranges of signed bytes.
                 let [first, last, byte] = [*first, *last, byte].map(|byte| fold(byte) as i8);
                 found |= (first.min(last)..=first.max(last)).contains(&byte);
                 at += 3;

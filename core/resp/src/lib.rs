@@ -1,10 +1,11 @@
-//! The Redis protocol on every server: existing clients and tools work (J1).
+//! The Redis protocol on every server, so that existing clients and tools work (J1).
 //!
-//! A connection's bytes become requests (`parse`), a request finds its row in the one table of commands (`command`,
-//! `commands`), and its handler is a plain function over the keys that it names (`transaction`): what it has read decides
-//! what it answers and what it wants changed. The front (`front`) fetches what handlers read, from this process or from
-//! whoever owns the key, writes what they want changed under the condition that what they read is still so, and begins
-//! again when it is not. So every command is atomic without a lock, and no command needs an operation of its own in the
+//! The parser (`parse`) turns a connection's bytes into requests. Each request has a row in the one table of
+//! commands (`command`, `commands`). The handler in that row is a plain function over the keys that the
+//! request names (`transaction`): the values that the handler has read decide its reply and the changes that
+//! it wants. The front (`front`) fetches these values, from this process or from the owner of the key. Then
+//! the front writes the changes under the condition that everything read is still so, and begins again if it
+//! is not. So every command is atomic without a lock, and no command needs an operation of its own in the
 //! servers.
 //!
 //! Not here: objects, replication, exactly-once (master, client).

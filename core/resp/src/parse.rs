@@ -1,57 +1,60 @@
-//! Requests out of bytes: arrays of strings, and lines for those who type (`PING`).
+//! Reads requests out of bytes: arrays of strings, and lines for people who type (`PING`).
 //!
-//! The parser looks at the bytes that have come so far, from the start of a request on, and remembers how far it got, so
-//! that a request which comes in many parts is looked at once. It keeps places, no bytes: what has come is held by
-//! whoever feeds it, and nothing is taken from memory for a length that is only claimed.
+//! The parser looks at the bytes that have come so far, from the start of a request on. It remembers how far
+//! it got, so that a request which comes in many parts is looked at once. It keeps positions, not the bytes
+//! themselves: the caller holds the bytes that have come. A length that is only claimed takes no memory.
 //!
 //! Invariant: the same bytes give the same requests, wherever they were cut.
 
 use crate::Fault;
 use std::ops::Range;
 
-/// What a request may have at most.
+/// Limits of one request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     pub args: usize,
-    /// Of one argument.
+    /// Bytes of one argument.
     pub arg_bytes: usize,
-    /// Of the whole request, with its framing.
+    /// Bytes of the whole request, with its framing.
     pub bytes: usize,
 }
 
-/// Bytes of one line that is no array.
+/// Bytes of a request that is a line and no array.
 const LINE_BYTES_MAX: usize = 64 * 1024;
-/// A number's digits and sign; longer ones are no number.
+/// Digits and sign of a number; a longer text is no number.
 const NUMBER_BYTES_MAX: usize = 20;
-/// Memory kept from one request for the next: places of arguments, and bytes of quoted words. What a larger one took is
-/// given back behind it, or every connection would hold as much as the largest request that it ever brought.
+/// Memory kept from one request for the next: positions of arguments, and bytes of quoted words. Memory that
+/// a larger request took beyond that is given back after it. Otherwise every connection would hold as much as
+/// the largest request that it ever sent.
 const KEPT_ARGS: usize = 1024;
 const KEPT_BYTES: usize = 4096;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Parsed {
-    /// The request ends after so many bytes; its arguments are in `Parser::args`. None: an empty one, with no answer.
+    /// The request ends after this number of bytes, and `Parser::args` gives its arguments. A request without
+    /// arguments is empty and gets no answer.
     Whole(usize),
     /// More bytes are needed.
     Part,
-    /// The connection cannot go on: where the next request begins is unknown.
+    /// The connection cannot go on, because the start of the next request is unknown.
     Bad(Fault),
 }
 
-/// How far the request at the front has been looked at.
+/// The parser's progress in the request at the front of the bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Parser {
     args: Vec<Range<usize>>,
-    /// What lines hold that are quoted, unescaped; places behind the line's bytes lie in here.
+    /// The words of a line with quotes, unescaped. If this is not empty, `args` holds positions in here, and
+    /// not in the bytes of the request.
     unescaped: Vec<u8>,
-    /// Arguments still to come; none: nothing is known of the request yet.
+    /// Arguments still to come. `None`: nothing is known of the request yet.
     missing: Option<usize>,
     at: usize,
 }
 
 impl Parser {
-    /// Looks at what has come of a request. After `Whole` the arguments stand until the next call, which begins anew
-    /// behind them.
+    /// Looks at the bytes of a request that have come. After `Whole`, the arguments stand until the next
+    /// call, which begins with the bytes behind the request.
     pub fn parse(&mut self, bytes: &[u8], limits: &Limits) -> Parsed {
         match self.try_parse(bytes, limits) {
             Ok(Some(end)) => {
@@ -64,7 +67,7 @@ impl Parser {
         }
     }
 
-    /// The arguments of the request that was whole just now.
+    /// The arguments of the request for which `parse` has just returned `Whole`.
     pub fn args<'a>(&'a self, bytes: &'a [u8], out: &mut Vec<&'a [u8]>) {
         out.clear();
         let unescaped = &self.unescaped;
@@ -139,7 +142,7 @@ impl Parser {
         Ok(Some(self.at))
     }
 
-    /// A request as one line of words, as people type it.
+    /// Reads a request that is one line of words, as people type it.
     fn line(&mut self, bytes: &[u8], limits: &Limits) -> Result<Option<usize>, Fault> {
         let Some(offset) = bytes[self.at..].iter().position(|byte| *byte == b'\n') else {
             self.at = bytes.len();
@@ -154,7 +157,7 @@ impl Parser {
         }
         let line = &bytes[..end];
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        // To Redis a line ends at a zero, too.
+        // In Redis, a zero byte ends a line, too.
         let line = line.split(|byte| *byte == 0).next().unwrap_or(line);
         self.words(line).ok_or(Fault::fixed("ERR Protocol error: unbalanced quotes in request"))?;
         if self.args.len() > limits.args || self.args.iter().any(|arg| arg.len() > limits.arg_bytes) {
@@ -163,7 +166,7 @@ impl Parser {
         Ok(Some(end + 1))
     }
 
-    /// Splits a line at white space. `"…"` knows escapes, `'…'` only that of its own end.
+    /// Splits a line at white space. `"…"` knows escapes; `'…'` knows only the escape of its own quote.
     fn words(&mut self, line: &[u8]) -> Option<()> {
         let quoted = line.iter().any(|byte| matches!(byte, b'"' | b'\''));
         let mut at = 0;
@@ -186,13 +189,14 @@ impl Parser {
             at = self.word(line, at)?;
             self.args.push(start..self.unescaped.len());
             if self.unescaped.is_empty() {
-                // An empty word only: its place must not be looked for in the line.
+                // So far there is only an empty word. This byte ensures that its position is not looked for
+                // in the line.
                 self.unescaped.push(0);
             }
         }
     }
 
-    /// Unescapes the word at `at`; where it ends.
+    /// Unescapes the word at `at`, and returns its end.
     fn word(&mut self, line: &[u8], mut at: usize) -> Option<usize> {
         let mut quote = None;
         loop {
@@ -225,7 +229,7 @@ impl Parser {
                     self.unescaped.push(b'\'');
                 }
                 (Some(open), Some(byte)) if open == byte => {
-                    // What follows a closing quote must be white space.
+                    // A closing quote must be followed by white space or by the end of the line.
                     at += 1;
                     let ends = line.get(at).is_none_or(|byte| byte.is_ascii_whitespace() || *byte == 0x0B);
                     return ends.then_some(at);
@@ -237,7 +241,8 @@ impl Parser {
     }
 }
 
-/// The number of a line that starts at `at`, and where the next one starts. None: the line has not come whole.
+/// Reads the number on the line that starts at `at`, and returns it with the start of the next line. `None`:
+/// the line has not come whole.
 fn number(bytes: &[u8], at: usize, complaint: &'static str) -> Result<Option<(i64, usize)>, Fault> {
     let rest = &bytes[at..];
     let seen = &rest[..rest.len().min(NUMBER_BYTES_MAX + 2)];
@@ -252,7 +257,8 @@ fn number(bytes: &[u8], at: usize, complaint: &'static str) -> Result<Option<(i6
     }
 }
 
-/// An integer in its one spelling, as Redis reads it: no sign but a minus before what is not 0, no zero in front.
+/// Reads an integer in its one spelling, as Redis does: no sign but a minus before a number other than 0, and
+/// no leading zero.
 pub fn integer(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
@@ -270,7 +276,7 @@ pub fn integer(text: &[u8]) -> Option<i64> {
         if !digit.is_ascii_digit() {
             return None;
         }
-        // Downwards, because there is one negative number more.
+        // Counts downwards, because there is one more negative number than there are positive ones.
         value = value.checked_mul(10)?.checked_sub(i64::from(digit - b'0'))?;
     }
     if negative { Some(value) } else { value.checked_neg() }
@@ -310,7 +316,7 @@ mod tests {
         words.iter().map(|word| word.as_bytes().to_vec()).collect()
     }
 
-    // J1: what clients send, and what people type.
+    // J1: requests as clients send them, and lines as people type them.
     #[test]
     fn requests_are_read() {
         let table: &[(&str, &[&[&str]])] = &[
@@ -328,7 +334,7 @@ mod tests {
         }
     }
 
-    // Z1: what is no request ends the connection with a word why, and takes no memory.
+    // Z1: bytes that are no request end the connection with an error that says why, and take no memory.
     #[test]
     fn nonsense_is_refused() {
         let table = [

@@ -1,7 +1,7 @@
-//! Replies, written straight into the bytes that go out, in the connection's version of the protocol.
+//! Writes replies straight into the bytes that go out, in the connection's version of the protocol.
 //!
-//! What RESP3 has types for and RESP2 has not is written in RESP2 as Redis does it: maps as flat arrays, sets and pushes
-//! as arrays, doubles as strings, truths as 0 and 1.
+//! RESP3 has types that RESP2 lacks. In RESP2 their values are written as Redis does it: maps as flat arrays,
+//! sets and pushes as arrays, doubles as strings, booleans as 0 and 1.
 
 use crate::Fault;
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ pub enum Protocol {
     Resp3,
 }
 
-/// Writes one reply; whoever writes an aggregate's head writes its elements after it.
+/// Writes one reply. After the head of an aggregate, the caller writes its elements.
 pub struct Reply<'a> {
     out: &'a mut Vec<u8>,
     protocol: Protocol,
@@ -24,7 +24,7 @@ impl<'a> Reply<'a> {
         Reply { out, protocol }
     }
 
-    /// The same bytes again, for a part of the reply that another function writes.
+    /// A writer to the same bytes, for a part of the reply that another function writes.
     pub fn by_ref(&mut self) -> Reply<'_> {
         Reply { out: self.out, protocol: self.protocol }
     }
@@ -41,7 +41,7 @@ impl<'a> Reply<'a> {
         self.out.is_empty()
     }
 
-    /// Takes back what was written behind `len`.
+    /// Takes back the bytes that were written behind `len`.
     pub fn truncate(&mut self, len: usize) {
         self.out.truncate(len);
     }
@@ -52,7 +52,7 @@ impl<'a> Reply<'a> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// A status line; `text` has no line break.
+    /// A status line; `text` must not have a line break.
     pub fn simple(&mut self, text: &str) {
         self.out.push(b'+');
         self.out.extend_from_slice(text.as_bytes());
@@ -65,7 +65,7 @@ impl<'a> Reply<'a> {
 
     pub fn fault(&mut self, fault: &Fault) {
         self.out.push(b'-');
-        // What is no byte was not said by a client.
+        // A character that is no byte does not come from a client.
         self.out.extend(fault.0.chars().map(|said| u8::try_from(said).unwrap_or(b'?')));
         self.out.extend_from_slice(b"\r\n");
     }
@@ -103,7 +103,7 @@ impl<'a> Reply<'a> {
         });
     }
 
-    /// What stands for an array that is not there.
+    /// The null that stands for an absent array.
     pub fn null_array(&mut self) {
         self.out.extend_from_slice(match self.protocol {
             Protocol::Resp2 => b"*-1\r\n",
@@ -115,7 +115,7 @@ impl<'a> Reply<'a> {
         self.head(b'*', count as i64);
     }
 
-    /// `count` pairs, keys and values in turn.
+    /// The head of a map of `count` pairs; keys and values follow in turn.
     pub fn map(&mut self, count: usize) {
         match self.protocol {
             Protocol::Resp2 => self.head(b'*', 2 * count as i64),
@@ -130,7 +130,7 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// A message that answers no request.
+    /// The head of a message that answers no request.
     pub fn push(&mut self, count: usize) {
         match self.protocol {
             Protocol::Resp2 => self.head(b'*', count as i64),
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(out, b"-ERR '\xff\x00\xc3\xa9'\r\n");
     }
 
-    // J1: what each version of the protocol has for each kind of reply.
+    // J1: the form that each version of the protocol has for each kind of reply.
     #[test]
     fn each_protocol_has_its_own_types() {
         type Write = fn(&mut Reply<'_>);

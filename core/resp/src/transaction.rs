@@ -1,10 +1,11 @@
-//! What a command sees of the keys, and what it wants changed.
+//! The keys as a command sees them, and the changes that it wants.
 //!
-//! Nothing is written here: the front carries out the changes, under the condition that every key which was seen is still
-//! as it was seen. A handler that wants to see a key that is not known yet stops with `Stop::Need` and is run again when
-//! it is; so it changes nothing outside its transaction, and it is the same each time.
+//! Nothing is written here: the front carries out the changes, under the condition that every key that was
+//! seen is still as it was seen. A handler that needs a key which is not known yet stops with `Stop::Need`,
+//! and runs again when the key is known. So a handler changes nothing outside its transaction, and does the
+//! same in each run.
 //!
-//! Invariant: `get` shows what was seen, changed by what was wanted since.
+//! Invariant: `get` shows the key as it was seen, with the changes wanted since.
 
 use crate::parse::integer;
 use crate::{Fault, Reply, Stop};
@@ -16,7 +17,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Object {
     pub value: Vec<u8>,
-    /// When it ends, in milliseconds since 1970; none: never.
+    /// The end of its life, in milliseconds since 1970. `None`: the object does not expire.
     pub expires: Option<u64>,
 }
 
@@ -31,7 +32,7 @@ pub type Place = (u16, Vec<u8>);
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Entry {
-    /// None: not read. `Some(None)`: there was none.
+    /// `None`: the key was not read. `Some(None)`: the key was absent.
     seen: Option<Option<(Version, Object)>>,
     change: Option<Change>,
 }
@@ -41,11 +42,11 @@ struct Entry {
 pub struct Transaction {
     entries: BTreeMap<Place, Entry>,
     needed: Vec<Place>,
-    /// Databases that there are.
+    /// Number of databases.
     pub database_count: u16,
 }
 
-/// Databases, unless the operator says otherwise; Redis has as many.
+/// Number of databases, unless the operator says otherwise; the default of Redis, too.
 pub const DATABASE_COUNT_DEFAULT: u16 = 16;
 
 impl Default for Transaction {
@@ -55,12 +56,12 @@ impl Default for Transaction {
 }
 
 impl Transaction {
-    /// One that has seen nothing yet, where there are so many databases.
+    /// A transaction that has seen nothing yet, over this number of databases.
     pub fn over(database_count: u16) -> Transaction {
         Transaction { database_count, ..Transaction::default() }
     }
 
-    /// The key as it would be if the changes so far were made; `None`: it is not there.
+    /// The key as it would be if the changes so far were made. `None`: the key is absent.
     pub fn get(&mut self, db: u16, key: &[u8]) -> Result<Option<&Object>, Stop> {
         let place = (db, key.to_vec());
         match self.entries.get(&place) {
@@ -78,7 +79,7 @@ impl Transaction {
         })
     }
 
-    /// Asks for all of these at once that are not known yet, so that they are fetched together.
+    /// Asks for all of these keys that are not known yet, so that they are fetched together.
     pub fn need<'k>(&mut self, keys: impl IntoIterator<Item = (u16, &'k [u8])>) -> Result<(), Stop> {
         let mut result = Ok(());
         for (db, key) in keys {
@@ -87,7 +88,7 @@ impl Transaction {
         result
     }
 
-    /// The version that the key had when it was read; `None`: it was not there.
+    /// The version that the key had when it was read. `None`: the key was absent.
     pub fn version(&mut self, db: u16, key: &[u8]) -> Result<Option<Version>, Stop> {
         let place = (db, key.to_vec());
         match self.entries.get(&place).and_then(|entry| entry.seen.as_ref()) {
@@ -99,12 +100,12 @@ impl Transaction {
         }
     }
 
-    /// Wants the key to hold this, whatever it holds now.
+    /// Notes as a change that the key is to hold this value, whatever it holds now.
     pub fn put(&mut self, db: u16, key: &[u8], value: Vec<u8>, expires: Option<u64>) {
         self.change(db, key, Change::Write(Object { value, expires }));
     }
 
-    /// Wants the key gone.
+    /// Notes as a change that the key is to be removed.
     pub fn remove(&mut self, db: u16, key: &[u8]) {
         self.change(db, key, Change::Remove);
     }
@@ -113,7 +114,7 @@ impl Transaction {
         self.entries.entry((db, key.to_vec())).or_default().change = Some(change);
     }
 
-    /// Tells what a key holds.
+    /// Enters an object that was read, or that the key was absent.
     pub fn learn(&mut self, place: Place, object: Option<(Version, Object)>) {
         self.entries.entry(place).or_default().seen = Some(object);
     }
@@ -123,7 +124,7 @@ impl Transaction {
         self.entries.get(place).is_some_and(|entry| entry.seen.is_some())
     }
 
-    /// What handlers asked for and was not known, each once.
+    /// Takes the keys that handlers asked for and that were not known, each once.
     pub fn take_needed(&mut self) -> Vec<Place> {
         let mut needed = std::mem::take(&mut self.needed);
         needed.sort();
@@ -131,8 +132,8 @@ impl Transaction {
         needed
     }
 
-    /// Every key that was read or is to be changed: what was seen (its version, or that it was not there), and what is
-    /// wanted.
+    /// Every key that was read or is to be changed, with the version seen (or that the key was absent) and
+    /// the change wanted.
     pub fn entries(&self) -> impl Iterator<Item = (&Place, Option<Option<Version>>, Option<&Change>)> {
         self.entries.iter().map(|(place, entry)| {
             let seen = entry.seen.as_ref().map(|seen| seen.as_ref().map(|(version, _)| *version));
@@ -144,7 +145,7 @@ impl Transaction {
         self.entries.values().any(|entry| entry.change.is_some())
     }
 
-    /// Takes back the wanted changes, and keeps what was seen: before handlers run again.
+    /// Takes back the changes wanted and keeps the objects seen, before handlers run again.
     pub fn drop_changes(&mut self) {
         for entry in self.entries.values_mut() {
             entry.change = None;
@@ -161,7 +162,7 @@ pub struct Call<'a> {
     /// Milliseconds since 1970.
     pub now: u64,
     pub keys: &'a mut Transaction,
-    /// What a handler wrote is thrown away when it stops.
+    /// Bytes that a handler has written are thrown away when it stops.
     pub reply: Reply<'a>,
 }
 
@@ -171,18 +172,18 @@ impl Call<'_> {
         self.keys.get(self.db, key)
     }
 
-    /// Asks for all of these at once that are not known yet.
+    /// Asks for all of these keys that are not known yet, so that they are fetched together.
     pub fn need(&mut self, keys: &[&[u8]]) -> Result<(), Stop> {
         self.keys.need(keys.iter().map(|key| (self.db, *key)))
     }
 
-    /// The version that the key had before the transaction; 0: it was not there.
+    /// The version that the key had before the transaction. 0: the key was absent.
     pub fn version(&mut self, key: &[u8]) -> Result<i64, Stop> {
         let version = self.keys.version(self.db, key)?;
         Ok(version.map_or(0, |version| i64::try_from(version.0).unwrap_or(i64::MAX)))
     }
 
-    /// Wants the key to hold this, or to be gone if that has ended already.
+    /// Notes as a change that the key is to hold this value, or to be removed if `expires` is over already.
     pub fn put(&mut self, key: &[u8], value: Vec<u8>, expires: Option<u64>) {
         if expires.is_some_and(|ends| ends <= self.now) {
             return self.remove(key);
@@ -194,7 +195,7 @@ impl Call<'_> {
         self.keys.remove(self.db, key);
     }
 
-    /// The integer that an argument is.
+    /// An argument as an integer.
     pub fn integer(&self, at: usize) -> Result<i64, Fault> {
         integer(self.args[at]).ok_or(Fault::NOT_AN_INTEGER)
     }
@@ -207,7 +208,7 @@ impl Call<'_> {
         index.ok_or(Fault::NO_SUCH_DATABASE)
     }
 
-    /// Refuses a value of more bytes than a value has.
+    /// Refuses a value of more than `VALUE_BYTES_MAX` bytes.
     pub fn check_value(&self, length: usize) -> Result<(), Fault> {
         if length > VALUE_BYTES_MAX { Err(Fault::VALUE_TOO_LARGE) } else { Ok(()) }
     }

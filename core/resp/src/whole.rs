@@ -1,4 +1,4 @@
-//! Natural numbers of any size, as far as reading and writing decimals needs them.
+//! Natural numbers of any size, with the operations that reading and writing decimals needs.
 
 use std::cmp::Ordering;
 
@@ -15,7 +15,7 @@ impl From<u64> for Whole {
 }
 
 impl Whole {
-    /// Digits to a base of at most 16 that fit 32 bits together.
+    /// Number of digits, to a base of at most 16, that together fit into 32 bits.
     pub const DIGITS_AT_ONCE: usize = 7;
 
     fn trim(&mut self) {
@@ -62,7 +62,7 @@ impl Whole {
         }
     }
 
-    /// Takes away what is not more.
+    /// Subtracts `other`, which must not be larger.
     pub fn subtract(&mut self, other: &Whole) {
         let mut borrow = 0i64;
         for (index, digit) in self.0.iter_mut().enumerate() {
@@ -76,7 +76,7 @@ impl Whole {
     }
 
     pub fn decimal(&self) -> String {
-        // Nine digits at a time, the lowest first.
+        // Parts of nine decimal digits each, the lowest first.
         let mut parts: Vec<u32> = Vec::new();
         for digit in self.0.iter().rev() {
             let mut carry = u64::from(*digit);

@@ -52,6 +52,31 @@ fn a_front_has_what_commands_need_before_the_first_one_comes() {
     assert!(is_ready(&mut rig));
 }
 
+// B1, J1: nothing waits for ever, and nothing waits without saying for what.
+#[test]
+fn a_command_that_this_server_cannot_answer_ends_with_the_reason() {
+    let mut rig = Rig::new();
+    rig.ask(A, "set a 1");
+    rig.shelf.delays = true;
+    assert_eq!(rig.ask(A, "set a 2\nget b\nappend c x"), "");
+    rig.pass(Duration::from_millis(9_999));
+    assert_eq!(rig.said(A), "");
+    rig.pass(Duration::from_millis(1));
+    let said = rig.said(A);
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(
+        lines[0].starts_with("-UNKNOWN it may have been done, or not: this server has waited 10.0s"),
+        "{said}"
+    );
+    assert!(lines[1].starts_with("-TRYAGAIN"), "{said}");
+    assert!(lines[2].starts_with("-TRYAGAIN"), "it has only read yet: {said}");
+    assert_eq!(lines.len(), 3);
+    // Answers that come later are for nobody, and the next command gets its own.
+    rig.release();
+    rig.shelf.delays = false;
+    assert_eq!(rig.ask(A, "get a"), "$1\r\n2\r\n");
+}
+
 // J1: a later request for the same key sees what the earlier one did, whatever steps that takes.
 #[test]
 fn requests_for_a_key_have_their_effects_in_order() {
@@ -755,7 +780,10 @@ fn who_does_not_give_the_password_is_shut_out() {
 // Z7: if that is wanted, who asks for nothing is ended, but not who waits for what was promised.
 #[test]
 fn who_asks_for_nothing_is_shut_out_when_that_is_wanted() {
-    let mut rig = Rig::with(|config| config.idle = Some(Duration::from_secs(60)));
+    let mut rig = Rig::with(|config| {
+        config.idle = Some(Duration::from_secs(60));
+        config.deadline = Duration::from_secs(1000);
+    });
     let (c, d) = (ConnId(3), ConnId(4));
     rig.ask(A, "set a 1");
     rig.ask(B, "subscribe news");

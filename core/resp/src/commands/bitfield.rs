@@ -1,4 +1,4 @@
-//! Integers of any width up to 64 bits, anywhere in a string.
+//! Integers of any width up to 64 bits, anywhere in a string (`BITFIELD`).
 
 use super::bits::offset;
 use crate::command::{Command, Flags, KeyPlaces, Run};
@@ -9,7 +9,7 @@ use crate::{Call, Fault, Stop};
 #[derive(Clone, Copy)]
 struct Field {
     is_signed: bool,
-    /// 1 to 64; at most 63 of one without a sign.
+    /// 1 to 64; at most 63 for an integer without a sign.
     bits: u8,
     /// In bits.
     offset: u64,
@@ -28,12 +28,12 @@ impl Field {
         Ok(Field { is_signed, bits, offset: offset(place, Some(bits))? })
     }
 
-    /// Bytes of the shortest string that holds it.
+    /// Bytes of the shortest string that holds the integer.
     fn end_bytes(self) -> usize {
         ((self.offset + u64::from(self.bits) - 1) / 8 + 1) as usize
     }
 
-    /// What lies behind the string is zero.
+    /// Reads the integer. Bits behind the end of the string are zero.
     fn read(self, value: &[u8]) -> i64 {
         let mut raw = 0u64;
         for at in self.offset..self.offset + u64::from(self.bits) {
@@ -55,7 +55,7 @@ impl Field {
         }
     }
 
-    /// The number as the field holds it; none: it does not fit and must not be changed.
+    /// The number as the field holds it. `None`: the number does not fit, and the field must not be changed.
     fn fit(self, number: i128, overflow: Overflow) -> Option<i64> {
         let width = u32::from(self.bits);
         let (min, max) = if self.is_signed {
@@ -77,7 +77,7 @@ impl Field {
     }
 }
 
-/// What becomes of a number that does not fit its field.
+/// The treatment of a number that does not fit its field.
 #[derive(Clone, Copy)]
 enum Overflow {
     Wrap,
@@ -92,7 +92,7 @@ enum Action {
     Increment(i64, Overflow),
 }
 
-/// The actions, in order.
+/// Reads the actions, in order.
 fn parse(words: &[&[u8]]) -> Result<Vec<(Field, Action)>, Fault> {
     let mut actions = Vec::new();
     let mut overflow = Overflow::Wrap;
@@ -179,8 +179,8 @@ fn bitfield(call: &mut Call<'_>) -> Result<(), Stop> {
             None => call.reply.null(),
         }
     }
-    // As in Redis the string is as long as the writes need it, even if none of them took place. What is so already is not
-    // written: who watches the key is not disturbed.
+    // As in Redis, the string grows as far as the writes need it, even if none of them took place. A string
+    // that is the same as before is not written, so that clients that watch the key are not disturbed.
     if is_changed {
         call.put(key, object.value, object.expires);
     }

@@ -1,4 +1,4 @@
-//! Strings as rows of bits, the first of which is the highest of the first byte.
+//! Strings as rows of bits. The first bit is the highest bit of the first byte.
 
 use super::parts::places;
 use crate::command::{Command, Flags, KeyPlaces, Run};
@@ -6,12 +6,13 @@ use crate::parse::integer;
 use crate::{Call, Fault, Stop};
 use std::ops::Range;
 
-/// Bytes of the largest string of Redis: what has its place behind them is no offset to it.
+/// Bytes of the largest string of Redis. A place behind them is no offset in Redis.
 const REDIS_STRING_BYTES_MAX: u64 = 512 * 1024 * 1024;
 
 const NOT_AN_OFFSET: Fault = Fault::fixed("ERR bit offset is not an integer or out of range");
 
-/// The place of a bit. None: Redis has none there. `field_bits`: `#3` means the third field of so many bits.
+/// Reads the place of a bit. It is a fault if Redis has no such place. With `field_bits`, `#3` means the
+/// field with the number 3, counted from 0, where each field has this number of bits.
 pub fn offset(text: &[u8], field_bits: Option<u8>) -> Result<u64, Fault> {
     let offset = match (text, field_bits) {
         ([b'#', index @ ..], Some(bits)) => integer(index).and_then(|index| index.checked_mul(bits.into())),
@@ -74,7 +75,7 @@ fn setbit(call: &mut Call<'_>) -> Result<(), Stop> {
     let shift = 7 - offset % 8;
     let before = object.value[at] >> shift & 1;
     object.value[at] = object.value[at] & !(1 << shift) | bit << shift;
-    // What is so already is not written: who watches the key is not disturbed.
+    // A bit that is so already is not written, so that clients that watch the key are not disturbed.
     if grows || before != bit {
         call.put(key, object.value, object.expires);
     }
@@ -82,7 +83,7 @@ fn setbit(call: &mut Call<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// What `start` and `end` count.
+/// The unit in which `start` and `end` count.
 #[derive(Clone, Copy, PartialEq)]
 enum Unit {
     Byte,
@@ -98,7 +99,7 @@ impl Unit {
         }
     }
 
-    /// How many there are in so many bytes.
+    /// The number of units in this number of bytes.
     fn count(self, bytes: usize) -> usize {
         match self {
             Unit::Byte => bytes,
@@ -153,7 +154,7 @@ fn bitcount(call: &mut Call<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Bits that are set among these.
+/// The number of bits that are set in this range.
 fn ones(value: &[u8], bits: Range<usize>) -> u64 {
     if bits.is_empty() {
         return 0;
@@ -204,11 +205,11 @@ fn bitpos(call: &mut Call<'_>) -> Result<(), Stop> {
         _ => return Err(Fault::SYNTAX.into()),
     };
     let Some(object) = call.keys.get(call.db, call.args[1])? else {
-        // To Redis there are zeros without end.
+        // In Redis, an absent key is zeros without end.
         call.reply.integer(if bit == 1 { -1 } else { 0 });
         return Ok(());
     };
-    // Unlike elsewhere an end before the start counts as the start if both are before the string.
+    // Unlike elsewhere, an end before the start counts as the start if both are before the string.
     let length = unit.count(object.value.len()) as i64;
     let absolute = |at: i64| (if at < 0 { at.saturating_add(length) } else { at }).max(0);
     let (first, last) = (absolute(start), absolute(end.unwrap_or(-1)).min(length - 1));
@@ -218,13 +219,13 @@ fn bitpos(call: &mut Call<'_>) -> Result<(), Stop> {
     }
     let bits = unit.bits(first as usize..last as usize + 1);
     let found = first_bit(&object.value, bits.clone(), bit as u8).map(|at| at as i64);
-    // Where no end was given, zeros follow.
+    // If no end was given, zeros follow the string.
     let behind = if bit == 0 && end.is_none() { bits.end as i64 } else { -1 };
     call.reply.integer(found.unwrap_or(behind));
     Ok(())
 }
 
-/// The first of these bits that is so.
+/// The first bit in this range that has this value.
 fn first_bit(value: &[u8], bits: Range<usize>, bit: u8) -> Option<usize> {
     let other = if bit == 1 { 0x00 } else { 0xFF };
     let mut at = bits.start;

@@ -1,4 +1,4 @@
-//! What clients of a Redis cluster ask for. The front carries these out.
+//! Commands of Redis Cluster's clients. The front carries them out.
 
 use crate::command::{Command, Flags, Front, Run};
 

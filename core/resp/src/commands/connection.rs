@@ -1,4 +1,4 @@
-//! The connection itself. The front carries these out.
+//! Commands about the connection itself. The front carries them out.
 
 use crate::command::{Command, Flags, Front, Run};
 

@@ -1,4 +1,4 @@
-//! What `COMMAND` and `HELP` say, out of the table.
+//! The replies of `COMMAND` and `HELP`, made from the table of commands.
 
 use super::{ALL, usage};
 use crate::command::{Command, Flags, KeyPlaces, Run, find};
@@ -50,7 +50,7 @@ pub fn classes(row: &Command) -> Vec<&'static str> {
     .collect()
 }
 
-/// Every row with the name of its container; subcommands behind their container.
+/// Every row, with the name of its container. Subcommands come behind their container.
 pub fn rows() -> impl Iterator<Item = (Option<&'static str>, &'static Command)> {
     ALL.iter().flat_map(|row| {
         let subcommands = subcommands(row).iter().map(|subcommand| (Some(row.name), subcommand));
@@ -70,7 +70,7 @@ pub fn full_name(container: Option<&str>, row: &Command) -> String {
     container.map_or(row.name.to_string(), |container| format!("{container}|{}", row.name))
 }
 
-/// The row that such a name means, with its container's.
+/// The row with this full name, and the name of its container.
 fn find_full(name: &[u8]) -> Option<(Option<&'static str>, &'static Command)> {
     match name.iter().position(|byte| *byte == b'|') {
         None => Some((None, find(name)?)),
@@ -130,7 +130,8 @@ fn write_words(reply: &mut Reply<'_>, before: &str, words: &[&str]) {
     }
 }
 
-/// What is done with which keys. Each entry of a row's `access` is about one key, the last about the rest.
+/// The access to each key. Each entry of a row's `access` is about one key, and the last entry also about all
+/// keys behind it.
 fn key_specifications(row: &Command) -> impl Iterator<Item = (&'static str, KeyPlaces)> {
     let keys = row.keys;
     let last_index = row.access.len().saturating_sub(1);
@@ -153,7 +154,7 @@ fn write_key_specification(reply: &mut Reply<'_>, access: &str, places: KeyPlace
     reply.bulk(b"begin_search");
     write_search(reply, "index", &[("index", places.first)]);
     reply.bulk(b"find_keys");
-    // Redis counts the last one from the first.
+    // Redis counts the last key from the first one.
     let last = if places.last < 0 { places.last } else { places.last - places.first };
     write_search(reply, "range", &[("lastkey", last), ("keystep", places.step), ("limit", 0)]);
 }
@@ -170,7 +171,7 @@ fn write_search(reply: &mut Reply<'_>, kind: &str, numbers: &[(&str, i32)]) {
     }
 }
 
-/// `COMMAND LIST`, and what follows it.
+/// `COMMAND LIST`, with the filter behind it.
 pub fn list(reply: &mut Reply<'_>, filter: &[&[u8]]) -> Result<(), Fault> {
     let words: Vec<Vec<u8>> = filter.iter().map(|word| word.to_ascii_lowercase()).collect();
     let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
@@ -194,7 +195,7 @@ pub fn list(reply: &mut Reply<'_>, filter: &[&[u8]]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// `COMMAND DOCS`: of the rows with these names, or of all.
+/// `COMMAND DOCS`: the documentation of the rows with these names, or of all rows.
 pub fn docs(reply: &mut Reply<'_>, names: &[&[u8]]) {
     let found: Vec<_> = match names {
         [] => ALL.iter().map(|row| (None, row)).collect(),
@@ -225,7 +226,7 @@ fn write_docs(reply: &mut Reply<'_>, container: Option<&str>, row: &Command) {
     }
 }
 
-/// `COMMAND GETKEYS`: which of the words of a request are keys.
+/// `COMMAND GETKEYS`: the words of a request that are keys.
 pub fn keys_of(reply: &mut Reply<'_>, request: &[&[u8]]) -> Result<(), Fault> {
     let row = request.first().and_then(|name| find(name));
     let row = match (row, request.get(1)) {

@@ -1,4 +1,4 @@
-//! Values as Redis takes them from one server to another.
+//! Values in the form in which Redis takes them from one server to another.
 
 use super::lifetime::{Since, Unit, bounded, moment};
 use crate::command::{Command, Flags, KeyPlaces, Run};
@@ -50,7 +50,7 @@ pub const RESTORE: Command = Command {
 #[derive(Default)]
 struct Options {
     replace: bool,
-    /// The time is one since 1970.
+    /// The time counts from 1970.
     absolute: bool,
 }
 

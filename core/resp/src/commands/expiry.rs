@@ -1,4 +1,4 @@
-//! When keys end.
+//! Commands about the expiry of keys.
 
 use super::lifetime::{Since, Unit, bounded, moment};
 use crate::command::{Command, Flags, KeyPlaces, Run};
@@ -80,16 +80,16 @@ fn pexpireat(call: &mut Call<'_>) -> Result<(), Stop> {
     end(call, Unit::Millis, Since::Epoch, "pexpireat")
 }
 
-/// Which ends may be replaced; none at all counts as one that never comes.
+/// The expiries that may be replaced. A key without expiry counts as one that expires later than any other.
 #[derive(Default)]
 struct Rules {
-    /// `NX`: only none.
+    /// `NX`: only if there is none.
     none: bool,
-    /// `XX`: only one that is there.
+    /// `XX`: only if there is one.
     some: bool,
-    /// `GT`: only an earlier one.
+    /// `GT`: only one that is earlier than the new one.
     later: bool,
-    /// `LT`: only a later one.
+    /// `LT`: only one that is later than the new one.
     earlier: bool,
 }
 
@@ -245,7 +245,8 @@ fn pexpiretime(call: &mut Call<'_>) -> Result<(), Stop> {
     tell(call, |ends| ends)
 }
 
-/// Answers when the key ends, in the unit that `count` gives it; -1: never; -2: there is none.
+/// Answers the expiry of the key, in the unit that `count` gives it. -1: the key does not expire. -2: there
+/// is no key.
 fn tell(call: &mut Call<'_>, count: impl Fn(u64) -> u64) -> Result<(), Stop> {
     let answer = match call.get(call.args[1])? {
         None => -2,

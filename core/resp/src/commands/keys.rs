@@ -1,4 +1,4 @@
-//! Keys, whatever they hold.
+//! Commands about keys, whatever they hold.
 
 use crate::command::{Command, Fast, Flags, Front, KeyPlaces, Run};
 use crate::{Call, Fault, Stop};
@@ -155,7 +155,8 @@ fn renamenx(call: &mut Call<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Whether the key has its new name, which it does not take from another one if `new_only`.
+/// Renames a key, and returns whether it has its new name. If `new_only`, it does not take the name from
+/// another key.
 fn rename_unless(call: &mut Call<'_>, new_only: bool) -> Result<bool, Stop> {
     let (from, to) = (call.args[1], call.args[2]);
     call.need(&call.args[1..3])?;
@@ -231,7 +232,7 @@ fn move_to(call: &mut Call<'_>) -> Result<(), Stop> {
     transfer(call, key, db, key, Target::Kept, Source::Removed)
 }
 
-/// What becomes of a key that is there already.
+/// The treatment of a key that is there already.
 #[derive(PartialEq)]
 enum Target {
     Kept,

@@ -4,7 +4,8 @@ use crate::command::{Command, Flags, KeyPlaces, Run};
 use crate::parse::integer;
 use crate::{Call, Fault, Reply, Stop};
 
-/// Lengths that are kept at once, of 4 bytes each: 16 MiB. Bounds memory, and the time for which nothing else is done.
+/// Lengths that are kept at once, of 4 bytes each: 16 MiB. This bounds the memory, and the time for which the
+/// server does nothing else.
 const CELL_COUNT_MAX: usize = 4 * 1024 * 1024;
 
 pub const LCS: Command = Command {
@@ -85,7 +86,8 @@ fn lcs(call: &mut Call<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// For every beginning of the one string and of the other the length of what is common to them.
+/// For every beginning of one string and every beginning of the other, the length of their common
+/// subsequence.
 struct Lengths {
     cells: Vec<u32>,
     row_cells: usize,
@@ -116,7 +118,7 @@ impl Lengths {
     }
 }
 
-/// A part that the strings have in common.
+/// A part that both strings have in common.
 struct Match {
     first_start: usize,
     second_start: usize,
@@ -124,7 +126,7 @@ struct Match {
 }
 
 impl Match {
-    /// Its places in the one and in the other.
+    /// Writes its places in both strings.
     fn write(&self, reply: &mut Reply<'_>) {
         for start in [self.first_start, self.second_start] {
             reply.array(2);
@@ -134,7 +136,7 @@ impl Match {
     }
 }
 
-/// What is common, and where, from the end on.
+/// The common subsequence, and where it lies in both strings, from the end on.
 fn trace(first: &[u8], second: &[u8], lengths: &Lengths) -> (Vec<u8>, Vec<Match>) {
     let (mut common, mut matches) = (Vec::new(), Vec::<Match>::new());
     let (mut at, mut other) = (first.len(), second.len());

@@ -1,4 +1,4 @@
-//! How long an object lives, as the words of commands say it.
+//! The lifetime of an object, as the options of commands give it.
 
 use crate::parse::integer;
 use crate::{Call, Fault, Stop};
@@ -10,7 +10,7 @@ pub enum Unit {
     Millis,
 }
 
-/// What counts as 0.
+/// The moment that counts as 0.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Since {
     Now,
@@ -18,10 +18,10 @@ pub enum Since {
     Epoch,
 }
 
-/// The one option about it that `SET` and `GETEX` take.
+/// The option about the lifetime in `SET` and `GETEX`, which take only one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Lifetime<'a> {
-    /// `EX`, `PX`, `EXAT`, `PXAT`: a number that is read when it is known that it matters.
+    /// `EX`, `PX`, `EXAT`, `PXAT`. The number is read when it is certain that it matters.
     Until { unit: Unit, since: Since, text: &'a [u8] },
     /// `KEEPTTL`
     Keep,
@@ -30,7 +30,7 @@ pub enum Lifetime<'a> {
 }
 
 impl<'a> Lifetime<'a> {
-    /// The option that starts with `word`. None: there is none, or it excludes the one `before`.
+    /// Reads the option that starts with `word`. `None`: there is none, or it excludes the option `before`.
     pub fn parse(word: &[u8], more: &[&'a [u8]], before: Option<Lifetime<'_>>) -> Option<Lifetime<'a>> {
         let until = |unit, since| Some(Lifetime::Until { unit, since, text: more.first()? });
         let found = match &word.to_ascii_lowercase()[..] {
@@ -50,13 +50,13 @@ impl<'a> Lifetime<'a> {
         before.is_none_or(|before| kind(before) == kind(found)).then_some(found)
     }
 
-    /// Arguments that belong to it, behind its word.
+    /// Number of arguments that belong to the option, behind its word.
     pub fn words_behind(self) -> usize {
         usize::from(matches!(self, Lifetime::Until { .. }))
     }
 }
 
-/// When an object ends that `name` gives this lifetime, in milliseconds since 1970.
+/// The end of an object to which the command `name` gives this lifetime, in milliseconds since 1970.
 pub fn ends_at(call: &Call<'_>, lifetime: Option<Lifetime<'_>>, name: &str) -> Result<Option<u64>, Stop> {
     let Some(Lifetime::Until { unit, since, text }) = lifetime else {
         return Ok(None);
@@ -69,7 +69,7 @@ pub fn ends_at(call: &Call<'_>, lifetime: Option<Lifetime<'_>>, name: &str) -> R
     Ok(Some(bounded(call, ends)?))
 }
 
-/// Milliseconds since 1970, which may be before it. None: no number can say it.
+/// A moment in milliseconds since 1970, which may be before 1970. `None`: the number is too large.
 pub fn moment(call: &Call<'_>, count: i64, unit: Unit, since: Since) -> Option<i64> {
     let millis = match unit {
         Unit::Seconds => count.checked_mul(1000)?,
@@ -81,7 +81,7 @@ pub fn moment(call: &Call<'_>, count: i64, unit: Unit, since: Since) -> Option<i
     }
 }
 
-/// A moment that an object may be meant to end at; one before 1970 is as good as 1970.
+/// The end that an object may be given. A moment before 1970 counts as 1970.
 pub fn bounded(call: &Call<'_>, ends: i64) -> Result<u64, Stop> {
     let ends = u64::try_from(ends).unwrap_or(0);
     if ends.saturating_sub(call.now) > EXPIRY_MILLIS_MAX {

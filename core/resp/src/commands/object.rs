@@ -1,19 +1,20 @@
-//! What there is to say about how a key is held.
+//! Facts about how a key is held.
 
 use crate::command::{Command, Flags, Front, KeyPlaces, Run};
 use crate::parse::integer;
 use crate::{Call, Fault, Object, Stop};
 
-/// What an object takes in its server's memory beyond key and value: its entry in the log (docs/formats/log.md), and its
-/// share of the index, which has at most so much of it.
+/// Bytes that an object takes in its server's memory beyond key and value: for its entry in the log
+/// (docs/formats/log.md), `ENTRY_EXPIRY_BYTES` more if it expires, and at most `INDEX_BYTES` as its share of
+/// the index.
 const ENTRY_BYTES: usize = 22;
 const ENTRY_EXPIRY_BYTES: usize = 8;
 const INDEX_BYTES: usize = 12;
 
-/// The integers below this are one object each in Redis, which counts its users as very many.
+/// Redis keeps one shared object for each integer below this bound, and counts its users as very many.
 const SHARED_INTEGERS: i64 = 10_000;
 
-/// Redis's longest string that lies beside its object's head.
+/// Bytes of the longest string that Redis keeps beside its object's head.
 const EMBEDDED_BYTES_MAX: usize = 44;
 
 pub const OBJECT: Command = Command {
@@ -101,7 +102,7 @@ pub const OBJECT: Command = Command {
     ..Command::BASE
 };
 
-/// The object that a subcommand is about; none: it is not there, which is answered.
+/// The object that a subcommand is about. `None`: there is none, and this has been answered.
 fn object(call: &mut Call<'_>) -> Result<Option<Object>, Stop> {
     let object = call.get(call.args[2])?.cloned();
     if object.is_none() {

@@ -121,7 +121,8 @@ fn getrange(call: &mut Call<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// The places from `start` to `end`, both included and counted from the end when negative, of `length`.
+/// The places from `start` to `end` among `length` places. Both are included, and count from the end if
+/// negative.
 pub fn places(start: i64, end: i64, length: usize) -> Range<usize> {
     let length = length as i64;
     if start < 0 && end < 0 && start > end {

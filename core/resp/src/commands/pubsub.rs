@@ -1,4 +1,4 @@
-//! Messages to whoever listens. The front carries these out.
+//! Messages to subscribers. The front carries these commands out.
 
 use crate::command::{Command, Flags, Front, Run};
 

@@ -1,4 +1,4 @@
-//! The process and the cluster behind it. The front carries these out.
+//! Commands about the process and the cluster behind it. The front carries them out.
 
 use crate::command::{Command, Flags, Front, Run};
 

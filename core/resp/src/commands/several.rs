@@ -1,4 +1,4 @@
-//! Strings of several keys at once.
+//! Commands about the strings of several keys at once.
 
 use crate::command::{Command, Fast, Flags, KeyPlaces, Run};
 use crate::{Call, Fault, Stop};
@@ -86,7 +86,7 @@ fn msetnx(call: &mut Call<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Keys and values in turn, all of which may be written.
+/// Keys and values in turn, after a check that all of them may be written.
 fn pairs<'a>(call: &Call<'a>, name: &str) -> Result<&'a [&'a [u8]], Stop> {
     let pairs = &call.args[1..];
     if !pairs.len().is_multiple_of(2) {

@@ -1,4 +1,4 @@
-//! One string as a whole: what it is set to, under which condition, and for how long.
+//! Commands about one string as a whole: its value, the condition for setting it, and its lifetime.
 
 use super::lifetime::{Lifetime, ends_at};
 use crate::command::{Command, Fast, Flags, KeyPlaces, Run};
@@ -43,13 +43,13 @@ pub const SET: Command = Command {
     ..Command::BASE
 };
 
-/// What must be so for `SET` to write.
+/// The condition under which `SET` writes.
 #[derive(Clone, Copy)]
 enum Condition<'a> {
     Absent,
     Present,
     Equal(&'a [u8]),
-    /// The version; 0: the key is not there.
+    /// The key has this version. 0: the key is absent.
     Version(&'a [u8]),
 }
 
@@ -60,8 +60,8 @@ struct Options<'a> {
     lifetime: Option<Lifetime<'a>>,
 }
 
-/// What follows `SET key value`. An option may be said again, the last one counts; two of a kind that exclude each other
-/// may not.
+/// Reads the options behind `SET key value`. An option may be repeated, and the last one counts. Two options
+/// of one kind that exclude each other may not stand together.
 fn options<'a>(args: &[&'a [u8]]) -> Result<Options<'a>, Fault> {
     let mut options = Options::default();
     let mut rest = args;

@@ -1,4 +1,4 @@
-//! Several commands as one. The front carries these out.
+//! Several commands as one. The front carries these commands out.
 
 use crate::command::{Command, Flags, Front, KeyPlaces, Run};
 

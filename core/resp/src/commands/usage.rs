@@ -1,7 +1,7 @@
-//! The arguments of a command as `COMMAND DOCS` tells them, read from the line that people read.
+//! The arguments of a command as `COMMAND DOCS` tells them, read from the usage line that people read.
 //!
-//! `word` stands for a value, `WORD` for itself and takes the values behind it, `[…]` may be left out, `<a | b>` is one of
-//! several, and `[x ...]` behind `x` means as many as one likes.
+//! `word` stands for a value. `WORD` stands for itself, and takes the values behind it. `[…]` may be left
+//! out. `<a | b>` is one of several. `[x ...]` behind `x` means any number of them.
 
 use crate::Reply;
 
@@ -28,7 +28,7 @@ impl<'a> Argument<'a> {
         Argument { shape, token: None, optional: false, multiple: false }
     }
 
-    /// One argument for several in a row.
+    /// Makes one argument out of several in a row.
     fn together(mut arguments: Vec<Argument<'a>>) -> Argument<'a> {
         match arguments.len() {
             1 => arguments.remove(0),
@@ -37,7 +37,7 @@ impl<'a> Argument<'a> {
     }
 }
 
-/// Reads what follows a command's name.
+/// Reads the usage line behind a command's name.
 pub fn arguments(usage: &str) -> Vec<Argument<'_>> {
     let mut words = words(usage);
     let arguments = sequence(&mut words);
@@ -45,7 +45,7 @@ pub fn arguments(usage: &str) -> Vec<Argument<'_>> {
     arguments
 }
 
-/// Words and brackets, the first last.
+/// The words and brackets of a line, in reverse order.
 fn words(usage: &str) -> Vec<&str> {
     let mut words = Vec::new();
     for word in usage.split(' ').filter(|word| !word.is_empty()) {
@@ -64,10 +64,10 @@ fn words(usage: &str) -> Vec<&str> {
     words
 }
 
-/// Reads up to what ends a sequence: a closing bracket, a bar, dots, or the end.
+/// Reads a sequence up to its end: a closing bracket, a bar, dots, or the end of the line.
 fn sequence<'a>(words: &mut Vec<&'a str>) -> Vec<Argument<'a>> {
     let mut found: Vec<Argument<'a>> = Vec::new();
-    // Where the values of the token before begin.
+    // The last token, and the place where its values begin.
     let mut token: Option<(&'a str, usize)> = None;
     loop {
         match words.last().copied() {
@@ -120,7 +120,7 @@ fn close<'a>(found: &mut Vec<Argument<'a>>, token: Option<(&'a str, usize)>) {
     found.push(Argument { token: Some(word), ..argument });
 }
 
-/// What is between brackets, and whether dots end it.
+/// Reads the alternatives between brackets, and whether dots end them.
 fn alternatives<'a>(words: &mut Vec<&'a str>, end: &str) -> (Argument<'a>, bool) {
     let (mut choices, mut repeats) = (Vec::new(), false);
     loop {
@@ -169,7 +169,7 @@ const INTEGERS: &[&str] = &[
     "version",
 ];
 
-/// Writes the arguments of a command that has so many key specifications.
+/// Writes the arguments of a command that has this number of key specifications.
 pub fn write(reply: &mut Reply<'_>, arguments: &[Argument<'_>], key_specification_count: usize) {
     let mut key_index = 0;
     write_all(reply, arguments, &mut || {
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
     use crate::commands::describe::rows;
 
-    /// The line again.
+    /// The usage line, written back.
     fn line(arguments: &[Argument<'_>]) -> String {
         arguments.iter().map(one).collect::<Vec<_>>().join(" ")
     }

@@ -1,4 +1,4 @@
-//! What the front tells of itself: `INFO`, `CONFIG`, `SLOWLOG`, `CLUSTER`, lines of `CLIENT LIST`.
+//! Facts about the front for its clients: `INFO`, `CONFIG`, `SLOWLOG`, and the lines of `CLIENT LIST`.
 
 use super::connection::Connection;
 use super::running::Running;
@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Whose behaviour commands have; what clients look at to know what they may send.
+/// The version of Redis whose behaviour the commands have. Clients look at it to know what they may send.
 pub const REDIS_VERSION: &str = "7.0.15";
 
 #[derive(Debug)]
@@ -32,12 +32,12 @@ pub struct SlowLog {
     entries: VecDeque<Slow>,
 }
 
-/// What of a command is kept.
+/// Arguments of a command that the slow log keeps, and bytes that it keeps of each.
 const ARGS_MAX: usize = 32;
 const ARG_BYTES_MAX: usize = 128;
 
 impl SlowLog {
-    /// A command that took long has been answered, at so many seconds since 1970.
+    /// Enters a command that took long, and was answered `at_seconds` after the beginning of 1970.
     pub fn note(
         &mut self,
         done: &Running,
@@ -146,7 +146,7 @@ fn address(address: Option<SocketAddr>) -> String {
     address.map_or_else(|| "?:0".into(), |address| address.to_string())
 }
 
-/// As which kind of server Redis's clients are to see this one.
+/// The kind of server that this one is to Redis's clients.
 pub fn mode(connection: &Connection) -> &'static str {
     if connection.is_of_cluster { "cluster" } else { "standalone" }
 }
@@ -281,7 +281,7 @@ pub fn info(
         ],
     );
     let objects = host.objects_by_table();
-    // Clients read all three. Nobody counts how many keys expire, so the others are zero.
+    // Clients read all three numbers. Nobody counts the keys that expire, so the other two are zero.
     let keyspace = resp.databases.known().into_iter().filter_map(|(db, table)| {
         let count = objects.get(&table).copied().flatten().filter(|count| *count > 0)?;
         Some((format!("db{db}"), format!("keys={count},expires=0,avg_ttl=0")))
@@ -292,7 +292,7 @@ pub fn info(
     reply.verbatim(&text);
 }
 
-/// As Redis writes bytes for people.
+/// A number of bytes as Redis writes it for people.
 fn human(bytes: u64) -> String {
     let units = [("G", 1u64 << 30), ("M", 1 << 20), ("K", 1 << 10)];
     let unit = units.into_iter().find(|(_, unit)| bytes >= *unit);
@@ -305,7 +305,7 @@ fn human(bytes: u64) -> String {
     )
 }
 
-/// The settings that there are, with their values.
+/// All settings of `CONFIG GET`, with their values.
 fn settings(config: &RespConfig) -> Vec<(&'static str, String)> {
     vec![
         ("appendonly", "no".into()),

@@ -1,4 +1,4 @@
-//! What came back from an operation, wherever it was carried out.
+//! The answer to an operation, whether the host or the session carried it out.
 
 use super::fault_of;
 use crate::{Fault, Object};
@@ -8,8 +8,9 @@ use ramhold_client_core::{Outcome, Page, Reply};
 use ramhold_wire::data::{IncrementReply, ReadReply, decode_version};
 use ramhold_wire::table::{TableDescription, TableSummary};
 use std::borrow::Cow;
+use std::time::Duration;
 
-/// What a request to the host was, which says how its answer's body reads.
+/// The kind of a request to the host. It says how to read the body of the answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     Read,
@@ -29,14 +30,14 @@ pub enum Answer<'a> {
     /// A read found nothing.
     Absent,
     Written,
-    /// Whether something was there.
+    /// Whether the key was there.
     Removed(bool),
     Sum(i64),
-    /// What the operation was to find is not what is there.
+    /// The object is not as the operation demands.
     Conflict,
-    /// Not here and now: the session finds the way.
+    /// The host cannot carry this out now: the request goes through the session.
     Elsewhere,
-    /// The table is not there (any more).
+    /// The table is not there, or no longer there.
     NoTable,
     Table(TableId),
     Described(Box<TableDescription>),
@@ -52,7 +53,7 @@ pub enum Answer<'a> {
 }
 
 impl<'a> Answer<'a> {
-    /// Of the host's.
+    /// Reads an answer of the host.
     pub fn of_local(kind: Kind, status: Status, body: &'a [u8]) -> Answer<'a> {
         match (kind, status) {
             (Kind::Read, Status::Ok) => match ReadReply::decode(body) {
@@ -88,7 +89,19 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// Of the session's.
+    /// The answer in place of one that the host has not given for so long.
+    pub fn of_silence(kind: Kind, waited: Duration) -> Answer<'static> {
+        let detail =
+            format!("this server has waited {waited:.1?} for copies on other servers; see 'ramhold status'");
+        match kind {
+            Kind::Read => Answer::Fault(fault_of(Status::Retry, &detail)),
+            Kind::Write | Kind::Remove | Kind::Increment | Kind::Commit => {
+                Answer::Fault(Fault::said(format!("UNKNOWN it may have been done, or not: {detail}")))
+            }
+        }
+    }
+
+    /// Reads an outcome of the session.
     pub fn of_outcome(outcome: Outcome) -> Answer<'static> {
         match outcome {
             Outcome::Done(reply) => Answer::of_reply(reply),
@@ -129,7 +142,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// What was read, or why it was not.
+    /// The object that was read, or the answer that says why it was not read.
     pub fn into_object(self) -> Result<Option<(Version, Object)>, Answer<'a>> {
         match self {
             Answer::Found { version, expires, value } => {

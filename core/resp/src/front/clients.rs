@@ -1,6 +1,6 @@
-//! What clients ask about their connections: `CLIENT …`.
+//! Commands of clients about their connections: `CLIENT …`.
 //!
-//! Not here: what the connections are (`connection`), lines of lists (`about`).
+//! Not here: the connections themselves (`connection`), lines of lists (`about`).
 
 use super::connection::{Connection, Queued};
 use super::immediate::is_publication;
@@ -12,7 +12,7 @@ use crate::{Fault, Front, Reply};
 use ramhold_base::ConnId;
 use std::net::SocketAddr;
 
-/// Whether it needs to know the connection that asks.
+/// Whether the command needs to know the connection that asks.
 pub(super) fn is_of_client(front: Front) -> bool {
     matches!(
         front,
@@ -28,7 +28,7 @@ pub(super) fn is_of_client(front: Front) -> bool {
 }
 
 impl Resp {
-    /// `CLIENT …`, about the own connection or all of them.
+    /// Carries out `CLIENT …`, about the asking connection or about all of them.
     pub(super) fn client(
         &mut self,
         connection: &mut Connection,
@@ -106,7 +106,8 @@ impl Resp {
         Ok(all.into_iter().map(|connection| about::client_line(connection, self.now) + "\n").collect())
     }
 
-    /// Carries out what `EXEC` left to be done with the connection, and writes the replies between the others.
+    /// Carries out the commands that `EXEC` left for the end (about the connection, and messages), and writes
+    /// their replies in between the others.
     pub(super) fn answer_aside(
         &mut self,
         connection: &mut Connection,
@@ -133,7 +134,7 @@ impl Resp {
         out.extend_from_slice(&others[written..]);
     }
 
-    /// `CLIENT KILL`: connections to this process; those to be closed now.
+    /// `CLIENT KILL`: chooses among the connections to this process, and returns those to be closed now.
     pub(super) fn kill(
         &mut self,
         own: &mut Connection,
@@ -147,7 +148,7 @@ impl Resp {
                 return Vec::new();
             }
         };
-        // The own connection ends when it has its answer.
+        // The asking connection is closed when it has its answer.
         own.closes |= !chosen.skips_own && chosen.fits(own);
         let mut ended = Vec::new();
         for (conn, connection) in self.connections.iter_mut().filter(|(_, other)| chosen.fits(other)) {
@@ -163,12 +164,12 @@ impl Resp {
     }
 }
 
-/// What `TYPE` names.
+/// The kinds of connections that `TYPE` names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Normal,
     PubSub,
-    /// Redis's connections between servers, of which there are none here.
+    /// Connections between servers of Redis. There are none here.
     OfServers,
 }
 
@@ -191,11 +192,12 @@ impl Kind {
     }
 }
 
-/// Which connections `CLIENT KILL` ends: those that fit everything that is said; of a kind of condition the last counts.
+/// The conditions of `CLIENT KILL`, which ends the connections that fit all of them. If a condition is given
+/// twice, the last one counts.
 #[derive(Debug)]
 struct Chosen {
     id: Option<u64>,
-    /// As text, as it is compared: of the other side, of ours.
+    /// Addresses are compared as text: `address` is that of the other side, `own_address` that of this side.
     address: Option<Vec<u8>>,
     own_address: Option<Vec<u8>>,
     kind: Option<Kind>,
@@ -215,7 +217,7 @@ impl Chosen {
         };
         let mut rest = options;
         if let [address] = rest {
-            // The old form, which may end the own connection and wants to find one.
+            // The old form may end the asking connection, and is an error if it finds no connection.
             chosen.address = Some(address.to_vec());
             (chosen.skips_own, chosen.is_old_form) = (false, true);
             return Ok(chosen);
@@ -228,7 +230,7 @@ impl Chosen {
                     chosen.id = Some(id.ok_or(Fault::fixed("ERR client-id should be greater than 0"))?);
                 }
                 b"type" => chosen.kind = Some(Kind::parse(value)?),
-                // There is one user, and all connections are its.
+                // There is one user, to whom all connections belong.
                 b"user" if *value == b"default" => {}
                 b"user" => return Err(Fault::said(format!("ERR No such user '{}'", shown(repeated(value))))),
                 b"addr" => chosen.address = Some(value.to_vec()),
@@ -253,12 +255,12 @@ impl Chosen {
     }
 }
 
-/// A word as an error repeats it: up to a zero.
+/// A word as an error repeats it: up to a zero byte.
 fn repeated(word: &[u8]) -> &[u8] {
     word.split(|byte| *byte == 0).next().unwrap_or(word)
 }
 
-/// Names show in lists of words and lines.
+/// Refuses names that cannot stand as one word in a list of words or in a line.
 pub(super) fn check_name(name: &[u8]) -> Result<(), Fault> {
     if name.iter().all(|byte| (b'!'..=b'~').contains(byte)) && name.len() <= 1024 {
         return Ok(());

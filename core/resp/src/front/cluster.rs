@@ -1,9 +1,10 @@
 //! `CLUSTER …`: the slots of a database's table, for clients that send each command to the server of its key.
 //!
-//! A command that goes to the wrong server is answered all the same, so the slots told here may be old.
+//! A server also answers commands for keys of other servers, so the slots told here may be out of date.
 //!
-//! Servers with a port for clients of Redis Cluster tell that one: whoever comes to it has asked for slots, and a walk
-//! over all keys that such a client begins at every server must meet each key once. See docs/protocols/resp.md.
+//! Servers that have a port for clients of Redis Cluster name that port here. A client that comes to such a
+//! port has asked for slots. Such a client walks over all keys by asking every server, and must meet each key
+//! once. See docs/protocols/resp.md.
 
 use super::Host;
 use super::answer::Answer;
@@ -14,17 +15,17 @@ use ramhold_wire::table::{TableDescription, TabletState};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-/// Whether the table has to be asked for.
+/// Whether the command needs the description of the table.
 pub fn needs_table(front: Front) -> bool {
     matches!(front, Front::ClusterSlots | Front::ClusterShards | Front::ClusterNodes)
 }
 
-/// Forty hexadecimal digits, as Redis names its nodes.
+/// The name of a node, as in Redis: forty hexadecimal digits.
 pub fn node_id(cluster: u64, server: ServerId) -> String {
     format!("{cluster:024x}{:016x}", server.0)
 }
 
-/// What needs no table.
+/// Answers the commands that need no table.
 pub fn answer(front: Front, args: &[&[u8]], mut reply: Reply<'_>, host: &mut impl Host) {
     match front {
         Front::ClusterKeySlot => reply.integer(i64::from(slot_of(args[2]))),
@@ -40,7 +41,7 @@ pub fn answer(front: Front, args: &[&[u8]], mut reply: Reply<'_>, host: &mut imp
     }
 }
 
-/// Slots from the first to the last, of a server.
+/// Slots in a row of one server, from `first` to `last`.
 struct Stretch {
     first: u16,
     last: u16,
@@ -51,7 +52,7 @@ struct Stretch {
 fn stretches(table: &TableDescription, host: &impl Host) -> Vec<Stretch> {
     let mut found: Vec<Stretch> = Vec::new();
     for tablet in &table.tablets {
-        // Whose owner is being recovered: clients ask again, or ask anybody.
+        // The owner of such a tablet is being recovered: clients ask again, or ask any server.
         let (TabletState::Serving, Some(own)) = (tablet.state, tablet.address) else { continue };
         let address = host.cluster_address(tablet.owner).unwrap_or(own.0);
         let (first, last) = (slot_of_hash(tablet.first), slot_of_hash(tablet.last));
@@ -63,7 +64,7 @@ fn stretches(table: &TableDescription, host: &impl Host) -> Vec<Stretch> {
     found
 }
 
-/// With the table of the connection's database, or why there is none.
+/// Answers from the table of the connection's database, or says why there is none.
 pub fn answer_with(front: Front, answer: Answer<'_>, mut reply: Reply<'_>, host: &mut impl Host) {
     let table = match answer {
         Answer::Described(table) if table.options.slots => table,

@@ -1,4 +1,4 @@
-//! One connection: who it is, what it has asked for, and what of that is still under way.
+//! One connection: its client, the requests that it has sent, and the commands that are still under way.
 
 use super::RespConfig;
 use super::muted::Replies;
@@ -18,32 +18,34 @@ pub struct Queued {
     pub args: Args,
 }
 
-/// Between `MULTI` and `EXEC`.
+/// The commands between `MULTI` and `EXEC`.
 #[derive(Debug, Default)]
 pub struct Multi {
     pub queued: Vec<Queued>,
     pub bytes: usize,
-    /// Something could not be queued: `EXEC` will refuse.
+    /// A command could not be queued, so `EXEC` will refuse.
     pub is_broken: bool,
 }
 
-/// What is expected of a connection's first reply: as many of these as may be under way find room in what it may hold.
+/// Bytes that a connection's first reply is expected to have. It lets so few commands begin that their
+/// replies fit into what a connection may hold, even if each is as large as a value.
 const REPLY_BYTES_EXPECTED_FIRST: usize = 192 * 1024;
 
 #[derive(Debug)]
 pub struct Connection {
     pub id: u64,
-    /// Of its other side, and the one of ours that it came to.
+    /// The address of the other side, and the address of this process that the connection came to.
     pub addresses: Option<(SocketAddr, SocketAddr)>,
-    /// It came to the port for clients of Redis Cluster.
+    /// The connection came to the port for clients of Redis Cluster.
     pub is_of_cluster: bool,
     pub name: Vec<u8>,
     pub library: (Vec<u8>, Vec<u8>),
     pub protocol: Protocol,
     pub db: u16,
-    /// Has given the password, or need not.
+    /// The client has given the password, or need not give one.
     pub is_known: bool,
-    /// How often it was met before it had given the password, and bytes that it was told so far.
+    /// Sweeps that met the connection before it had given the password, and bytes of replies that it got
+    /// until then.
     pub stranger_for: u8,
     pub stranger_bytes: usize,
     pub since: Instant,
@@ -51,16 +53,17 @@ pub struct Connection {
     pub command: &'static str,
     pub commands: u64,
     pub parser: Parser,
-    /// In the order of their requests.
+    /// Commands whose replies have not gone out, in the order of their requests.
     pub running: VecDeque<Running>,
     pub running_bytes: usize,
-    /// Of replies that wait for those before them.
+    /// Bytes of replies that wait for earlier ones.
     pub reply_bytes: usize,
-    /// Of the next reply: large at first, then as large as one of the last ones.
+    /// Bytes that the next reply is expected to have: many at first, then about as many as recent replies
+    /// had.
     pub reply_bytes_expected: usize,
-    /// Bytes were left because of what is running.
+    /// Requests were left untaken because of commands that are running.
     pub is_held: bool,
-    /// It ends when all replies are out.
+    /// The connection is closed when all replies have gone out.
     pub closes: bool,
     pub multi: Option<Multi>,
     pub watched: Vec<(Place, Option<Version>)>,
@@ -115,7 +118,8 @@ impl Connection {
         self.running.push_back(running);
     }
 
-    /// A reply has so many bytes: the next one is expected to be as large, or somewhat smaller than was expected of it.
+    /// Notes a reply of this number of bytes. The next reply is expected to be as large, or by an eighth
+    /// smaller than this one was expected to be, whichever is more.
     pub fn note_reply(&mut self, bytes: usize) {
         let expected = self.reply_bytes_expected;
         self.reply_bytes_expected = bytes.max(expected - expected.div_ceil(8));
@@ -127,13 +131,13 @@ impl Connection {
             && self.running_bytes + self.reply_bytes < config.running_bytes_max
     }
 
-    /// Where the running command with this number is.
+    /// The position of the running command with this number.
     pub fn find(&self, seq: u64) -> Option<usize> {
         let at = self.running.partition_point(|running| running.seq < seq);
         self.running.get(at).filter(|running| running.seq == seq).map(|_| at)
     }
 
-    /// The next command whose reply is there.
+    /// Takes the oldest command, if its reply is there.
     pub fn take_done(&mut self) -> Option<Running> {
         if !self.running.front()?.is_done() {
             return None;
@@ -144,12 +148,12 @@ impl Connection {
         Some(done)
     }
 
-    /// Whether something is under way beside which nothing is; then it is all there is.
+    /// Whether an exclusive command is under way. Nothing begins beside it, so it is the last command.
     pub fn runs_alone(&self) -> bool {
         self.running.back().is_some_and(|running| running.exclusive && !running.is_done())
     }
 
-    /// Whether a command with these keys may begin while others run.
+    /// Whether a command with these keys must wait for commands that are under way.
     pub fn must_wait(&self, keys: &[u64], changes: bool, exclusive: bool) -> bool {
         if planted(Defect::RespBegunEarly) && !exclusive {
             return false;
@@ -162,7 +166,8 @@ impl Connection {
         self.running.iter().any(|running| !running.is_done() && waits(running))
     }
 
-    /// As after `RESET`, and as a connection begins; its subscriptions have ended.
+    /// Sets the connection back to the state in which it began, as `RESET` does. Its subscriptions have ended
+    /// before.
     pub fn reset(&mut self, is_known: bool) {
         self.name.clear();
         self.protocol = Protocol::Resp2;

@@ -1,4 +1,4 @@
-//! Commands that operations of the servers carry out as they are: one operation for each key.
+//! Commands whose plain form operations of the servers carry out as it is: one operation for each key.
 
 use super::answer::{Answer, Kind};
 use super::tickets::Part;
@@ -14,7 +14,7 @@ use ramhold_wire::data::{IncrementRequest, KeyRequest, WriteRequest};
 use ramhold_wire::local::LocalRequest;
 use std::collections::BTreeSet;
 
-/// What one operation of a fast command came to.
+/// The result of one operation of a fast command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Got {
     Nothing,
@@ -31,24 +31,24 @@ pub struct FastWork {
     table: TableId,
     got: Vec<Got>,
     missing: usize,
-    /// Of the values that are there.
+    /// Bytes of the values that are there.
     bytes: usize,
-    /// Parts whose table was dropped before they had their effect; they go to the one that takes its place.
+    /// Parts whose table was dropped before they took effect. They go to the table that takes its place.
     homeless: Vec<usize>,
 }
 
-/// What a request means as a fast command.
+/// The meaning of a request as a fast command.
 #[derive(Debug)]
 pub enum Plain {
-    /// So many operations.
+    /// The request needs this number of operations.
     Operations(usize),
-    /// It is not in the plain form: the handler knows.
+    /// The request is not in the plain form: the handler carries it out.
     No,
     Fault(Fault),
 }
 
 impl Fast {
-    /// Whether the arguments, as many as the arity demands, are the plain form.
+    /// Whether the arguments are in the plain form. Their number must be as the arity demands.
     pub fn plain(self, args: &[&[u8]]) -> Plain {
         let count = match self {
             Fast::Get | Fast::Incr | Fast::Decr => 1,
@@ -59,7 +59,7 @@ impl Fast {
                 Err(fault) => return Plain::Fault(fault),
             },
             Fast::MGet | Fast::Del | Fast::Exists => args.len() - 1,
-            // Its handler has the words for it.
+            // The handler has the error for this.
             Fast::MSet if args.len().is_multiple_of(2) => return Plain::No,
             Fast::MSet => (args.len() - 1) / 2,
         };
@@ -76,7 +76,8 @@ impl Fast {
         Plain::Operations(count)
     }
 
-    /// Whether the keys of a plain `MSET` are written together: those of one slot are. `has_one_owner`: any keys are.
+    /// Whether the keys of a plain `MSET` are written together. Keys of one slot are; if `has_one_owner`, any
+    /// keys are.
     pub fn goes_together(self, args: &[&[u8]], has_one_owner: bool) -> bool {
         if self != Fast::MSet || args.len() == 3 {
             return false;
@@ -163,7 +164,7 @@ impl FastWork {
         self.missing == 0
     }
 
-    /// Whether each key that was read was there.
+    /// For each key that was read, whether it was there.
     pub fn lookups(&self) -> impl Iterator<Item = bool> {
         let reads = matches!(self.fast, Fast::Get | Fast::MGet | Fast::Exists);
         self.got.iter().filter(move |_| reads).filter_map(|got| match got {
@@ -199,7 +200,7 @@ impl FastWork {
     }
 
     pub fn write(&self, reply: &mut Reply<'_>) {
-        // A part that failed says so for all: the others may have had their effect.
+        // If one part has failed, the reply is its error: the other parts may have taken effect.
         for got in &self.got {
             if let Got::Fault(fault) = got {
                 return reply.fault(fault);
@@ -235,16 +236,16 @@ fn write_one(got: &Got, reply: &mut Reply<'_>) {
     }
 }
 
-/// How the beginning of a fast command ended.
+/// The result of beginning a fast command.
 pub enum Begun {
     /// The reply is written.
     Replied,
-    /// Some of its answers are still to come.
+    /// Some of the answers are still to come.
     Under(FastWork),
 }
 
 impl Resp {
-    /// Asks for every part of a fast command, of this process or through the session.
+    /// Asks for every part of a fast command, from this process or through the session.
     pub fn begin_fast(
         &mut self,
         now: Instant,
@@ -293,7 +294,7 @@ impl Resp {
                     self.posted.push((fast.operation(table, args, index), part));
                 }
                 Some(answer) => work.take(index, answer),
-                None => self.tickets.enter_local(ticket, part, fast.kind()),
+                None => self.tickets.enter_local(self.now, ticket, part, fast.kind()),
             }
             self.answers.clear();
         }
@@ -305,7 +306,7 @@ impl Resp {
         Begun::Under(work)
     }
 
-    /// The most frequent command: what is found goes from the log into the reply.
+    /// `GET`, the most frequent command: a value goes straight from the log into the reply.
     fn begin_get(
         &mut self,
         now: Instant,
@@ -337,7 +338,7 @@ impl Resp {
                 }
             },
             None => {
-                self.tickets.enter_local(ticket, part, Kind::Read);
+                self.tickets.enter_local(self.now, ticket, part, Kind::Read);
                 is_answered = false;
             }
         }
@@ -355,7 +356,7 @@ impl Resp {
         })
     }
 
-    /// One part of a fast command has been answered.
+    /// Takes the answer to one part of a fast command.
     pub fn on_fast_answer(
         &mut self,
         work: &mut FastWork,
@@ -375,7 +376,7 @@ impl Resp {
             Answer::NoTable if planted(Defect::RespDroppedIsEmpty) && work.fast.kind() == Kind::Read => {
                 work.take(index as usize, Answer::Absent);
             }
-            // The database was emptied, perhaps long ago: what is there now is in another table.
+            // The database was emptied, perhaps long ago. Its objects are in another table now.
             Answer::NoTable => {
                 if work.homeless.is_empty() {
                     self.wait_for_table(db, conn, seq);
@@ -388,7 +389,7 @@ impl Resp {
 }
 
 impl Resp {
-    /// The table that took the place of a dropped one is known: what was refused goes there.
+    /// Sends the refused parts to the table that took the place of a dropped one.
     pub fn rehouse(&mut self, work: &mut FastWork, args: &[&[u8]], table: TableId, conn: ConnId, seq: u64) {
         work.table = table;
         for index in std::mem::take(&mut work.homeless) {
@@ -398,7 +399,7 @@ impl Resp {
     }
 }
 
-/// Parts whose key a later part concerns too: they would never be seen.
+/// Parts whose key occurs again in a later part. Nobody could ever see their effect.
 fn overtaken(fast: Fast, args: &[&[u8]], count: usize) -> BTreeSet<usize> {
     let mut seen = BTreeSet::new();
     (0..count).rev().filter(|index| !seen.insert(args[fast.key_at(*index)])).collect()

@@ -1,4 +1,4 @@
-//! From bytes to running commands, and from answers to replies.
+//! Turns bytes into running commands, and answers into replies.
 
 use super::answer::Answer;
 use super::connection::{Connection, Queued};
@@ -18,21 +18,22 @@ use ramhold_base::planted::{Defect, planted};
 use ramhold_base::{ConnId, Effects, Instant, Rest, Taken};
 use ramhold_wire::local::LocalRequest;
 
-/// Requests of one connection that begin in one step, so that the others get their turn.
+/// Requests of one connection that begin in one step. The bound gives the other connections their turn.
 const REQUEST_COUNT_MAX: usize = 256;
-/// Bytes of replies after which no further request begins in a step: whoever hears the connection must see that it does not
-/// fetch them before there are more.
+/// Bytes of replies after which no further request begins in a step. The process that hears the connection
+/// must see that the client does not fetch its replies before there are more of them.
 const STEP_REPLY_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes of commands between `MULTI` and `EXEC`.
 const QUEUED_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// What a queued command takes beside its arguments: its place in a list that doubles, and two blocks of memory.
+/// Bytes that a queued command takes beside its arguments: its place in a list that doubles, and two blocks
+/// of memory.
 const QUEUED_BYTES: usize = 2 * size_of::<Queued>() + 32;
 
-/// What became of a request.
+/// The result of taking a request.
 pub(super) enum Taking {
-    /// It has begun or is over.
+    /// The request has begun or is over.
     Done,
-    /// It has to wait for what runs.
+    /// The request has to wait for running commands.
     Later,
 }
 
@@ -110,7 +111,7 @@ impl Resp {
         taken
     }
 
-    /// A reply that is there at once: straight out, or behind those that are still awaited.
+    /// Puts a reply that is there at once straight into `out`, or behind replies that are still awaited.
     pub(super) fn put_reply(&mut self, connection: &mut Connection, out: &mut Vec<u8>, reply: Vec<u8>) {
         if connection.running.is_empty() || planted(Defect::RespReplyOvertakes) {
             out.extend_from_slice(&reply);
@@ -124,7 +125,7 @@ impl Resp {
         self.tickets.next()
     }
 
-    /// One whole request.
+    /// Begins one whole request, if its order allows.
     pub(super) fn request(
         &mut self,
         now: Instant,
@@ -138,7 +139,8 @@ impl Resp {
         if args.is_empty() {
             return Taking::Done;
         }
-        // What runs alone may change what the connection is: its database, its transaction, what it watches.
+        // A command that runs alone may change the state of the connection: its database, its transaction,
+        // its watched keys.
         if connection.runs_alone() {
             return Taking::Later;
         }
@@ -203,7 +205,7 @@ impl Resp {
         connection.command = row.name;
     }
 
-    /// A command about keys.
+    /// Begins a command about keys.
     fn key_request(
         &mut self,
         now: Instant,
@@ -295,7 +297,7 @@ impl Resp {
         Taking::Done
     }
 
-    /// Has a transaction begun, on behalf of a front command.
+    /// Begins a transaction on behalf of a front command.
     pub(super) fn begin_transact(
         &mut self,
         now: Instant,
@@ -337,7 +339,7 @@ impl Resp {
         }
     }
 
-    /// Takes a command that is a transaction as far as it gets.
+    /// Advances a command that is a transaction as far as possible.
     fn advance(
         &mut self,
         now: Instant,
@@ -351,7 +353,7 @@ impl Resp {
         running.put_back(work, is_over);
     }
 
-    /// An answer for whoever waits for it.
+    /// Hands an answer to the command that waits for it, or to the part of the front that does.
     pub(super) fn on_answer(
         &mut self,
         now: Instant,
@@ -436,7 +438,7 @@ impl Resp {
         self.connections.insert(conn, connection);
     }
 
-    /// Begins a command again: the table that it waited for is known.
+    /// Begins a command again, because the table that it waited for is known now.
     pub(super) fn begin_anew(
         &mut self,
         now: Instant,
@@ -473,7 +475,7 @@ impl Resp {
                 self.ask_table(conn, seq, running.db);
                 running.work = Work::Cluster(front);
             }
-            // One whose table was dropped too.
+            // A walk that has begun already comes here if its table was dropped.
             (Work::Waiting | Work::Walk(_), Run::Front(front), Some(table)) => {
                 let args = running.args.list();
                 let served = part_of(&connection, Some(table), host);
@@ -495,7 +497,7 @@ impl Resp {
         self.put_in(conn, connection, at, running);
     }
 
-    /// A front command whose reply is to come.
+    /// Enters a front command whose reply comes later.
     pub(super) fn run_front(
         &mut self,
         connection: &mut Connection,
@@ -529,7 +531,7 @@ impl Resp {
         self.put_in(conn, connection, at, running);
     }
 
-    /// Has the host treat a request. Its answer, if it comes at once, is in `self.answers`.
+    /// Has the host treat a request. If the answer comes at once, it is in `self.answers`.
     pub(super) fn ask_host(
         &mut self,
         now: Instant,
@@ -557,7 +559,7 @@ impl Resp {
 }
 
 impl Running {
-    /// Stands in the queue for a command that is being carried on.
+    /// Stands in the queue for a command that was taken out to be advanced.
     fn placeholder(seq: u64) -> Running {
         Running { work: Work::Waiting, ..Running::done(seq, Instant::ZERO, Vec::new()) }
     }
@@ -607,7 +609,7 @@ impl Command {
     }
 }
 
-/// An `EXEC` that is refused ends its transaction, and says so.
+/// The error of an `EXEC` that is refused. The refusal ends the transaction.
 fn aborted(connection: &mut Connection, fault: &Fault) -> Fault {
     connection.multi = None;
     connection.watched.clear();
@@ -615,18 +617,18 @@ fn aborted(connection: &mut Connection, fault: &Fault) -> Fault {
     Fault::said(format!("EXECABORT Transaction discarded because of: {why}"))
 }
 
-/// Whether a command is not queued between `MULTI` and `EXEC`.
+/// Whether a command is carried out, and not queued, between `MULTI` and `EXEC`.
 fn passes_multi(row: &Command) -> bool {
     let Run::Front(front) = row.run else { return false };
     matches!(front, Front::Multi | Front::Exec | Front::Discard | Front::Watch | Front::Quit | Front::Reset)
 }
 
-/// Hashes of a command's keys, whatever their database: MOVE and COPY concern two.
+/// Hashes of a command's keys. The database is left out, because MOVE and COPY concern two databases.
 fn hashes(hasher: &PlacementHasher, row: &Command, args: &[&[u8]]) -> Vec<u64> {
     row.keys.of(args).map(|key| hasher.hash(key).0).collect()
 }
 
-/// The memory of a list for another one.
+/// Empties a list, so that another list can use its memory.
 fn recycled<'a>(mut list: Vec<&[u8]>) -> Vec<&'a [u8]> {
     list.clear();
     list.into_iter().map(|_| -> &'a [u8] { unreachable!("it is empty") }).collect()

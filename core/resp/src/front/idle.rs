@@ -1,8 +1,10 @@
-//! Connections that say nothing: strangers who do not give the password, and, if that is wanted, whoever asks for nothing.
+//! Closes silent connections: strangers that do not give the password, and, if the operator wants it, clients
+//! that ask for nothing.
 //!
-//! Connections are looked through once a second while there is a reason to; so a connection costs no timer of its own.
+//! All connections are checked once a second (`SWEEP_INTERVAL`) while there is a reason to. So a connection
+//! costs no timer of its own.
 //!
-//! Not here: who connects and never brings a whole request, or stops within one (io/runtime).
+//! Not here: connections that never bring a whole request, or stop within one (io/runtime).
 
 use super::Resp;
 use super::connection::Connection;
@@ -10,12 +12,12 @@ use ramhold_base::{Effect, Effects, Instant};
 use std::time::Duration;
 
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
-/// How often a connection is met as a stranger's before it is ended: ten seconds to give the password. There is room for a
-/// bounded number of connections, which strangers must not fill.
+/// Sweeps that meet a stranger before its connection is closed: it has ten seconds to give the password.
+/// There is room for a bounded number of connections, and strangers must not fill it.
 const STRANGER_SWEEPS: u8 = 10;
 
 impl Resp {
-    /// After a connection came.
+    /// Plans the next sweep, after a connection came.
     pub(super) fn await_sweep(&mut self, now: Instant) {
         let is_wanted = self.config.password.is_some() || self.config.idle.is_some();
         if is_wanted && self.sweep_at.is_none() {
@@ -43,7 +45,7 @@ impl Resp {
 }
 
 impl Connection {
-    /// Whether nothing is owed to it and it has not asked to be told things later.
+    /// Whether no reply is owed to the client and it has no subscription.
     fn may_idle_out(&self) -> bool {
         self.running.is_empty() && !self.is_subscribed()
     }

@@ -1,4 +1,5 @@
-//! Commands about the connection and the process, which are answered at once, and those that lead to others.
+//! Commands about the connection and the process, which are answered at once, and commands that begin other
+//! work.
 
 use super::clients::{check_name, is_of_client};
 use super::connection::{Connection, Multi, Queued};
@@ -159,7 +160,8 @@ impl Resp {
         Taking::Done
     }
 
-    /// Whether `EXEC` can carry it out among others: it is answered at once and changes nothing but its own connection.
+    /// Whether `EXEC` can carry out the command among others: the command is answered at once, and changes
+    /// nothing but its own connection.
     pub(super) fn answers_within(front: Front) -> bool {
         !matches!(
             front,
@@ -178,7 +180,8 @@ impl Resp {
             && (!is_pubsub(front) || is_publication(front))
     }
 
-    /// A command of a connection that is being carried on, within `EXEC`.
+    /// Answers a command within `EXEC`. A stand-in takes the place of its connection, which is taken out
+    /// meanwhile.
     pub(super) fn answer_within(
         &mut self,
         _conn: ConnId,
@@ -231,7 +234,7 @@ impl Resp {
                 (Some(_), Some(timeout)) if timeout < 0 => {
                     reply.fault(&Fault::fixed("ERR timeout is negative"))
                 }
-                // What was acknowledged is on all its backups already.
+                // Acknowledged writes are on all their backups already.
                 (Some(_), Some(_)) => reply.integer(i64::from(self.copies(host))),
                 _ => reply.fault(&Fault::NOT_AN_INTEGER),
             },
@@ -297,11 +300,11 @@ impl Resp {
         }
     }
 
-    /// `DEBUG`: what makes sense here, and nothing that harms.
+    /// `DEBUG`: the subcommands that make sense here and do no harm.
     fn debug(&mut self, args: &[&[u8]], mut reply: Reply<'_>) {
         match args[1].to_ascii_lowercase().as_slice() {
             b"sleep" => reply.fault(&Fault::fixed("ERR a server does not sleep: stop it with SIGSTOP")),
-            // For tests of clients: how they take an error.
+            // Tests of clients ask for this to see how the client takes an error.
             b"error" if args.len() == 3 => reply.fault(&Fault::said(shown(args[2]))),
             b"jmap" | b"quicklist-packed-threshold" | b"set-active-expire" => reply.ok(),
             other => {
@@ -311,7 +314,7 @@ impl Resp {
         }
     }
 
-    /// On how many backups what is acknowledged lies.
+    /// Number of backups that have the acknowledged writes.
     fn copies(&self, host: &mut impl Host) -> u32 {
         let streams = host.status(self.now).streams;
         streams.iter().map(|stream| u32::from(stream.replicas)).max().unwrap_or(0)
@@ -333,7 +336,7 @@ impl Resp {
         let Some(wanted) = &self.config.password else {
             let text = "ERR AUTH <password> called without any password configured for the default user. Are you \
                         sure your configuration is correct?";
-            // With a name Redis looks the user up, and its default user has no password.
+            // If a name is given, Redis looks the user up, and its default user has no password.
             return if given.len() == 1 {
                 Err(Fault::fixed(text))
             } else if user == b"default" {
@@ -380,7 +383,7 @@ impl Resp {
                 (b"setname", [given, more @ ..]) => {
                     rest = more;
                     fault = check_name(given).err();
-                    // Whatever comes of the words behind it.
+                    // The name counts, whatever becomes of the options behind it.
                     if fault.is_none() {
                         connection.name = given.to_vec();
                     }
@@ -419,7 +422,7 @@ impl Resp {
         reply.array(0);
     }
 
-    /// What follows for the connection from a transaction that is over.
+    /// Applies to the connection what follows from a transaction that is over.
     pub(super) fn after_transact(&mut self, connection: &mut Connection, running: &mut Running) {
         let Some(work) = running.finished.take() else { return };
         match (&work.purpose, &work.after) {
@@ -469,12 +472,13 @@ fn is_pubsub(front: Front) -> bool {
     )
 }
 
-/// Whether it sends a message, which goes out when a transaction has had its effect.
+/// Whether the command sends a message. In a transaction the message goes out when the transaction has taken
+/// effect.
 pub(super) fn is_publication(front: Front) -> bool {
     matches!(front, Front::Publish | Front::SPublish)
 }
 
-/// Takes the same time wherever the first difference is.
+/// Compares in the same time, wherever the first difference is.
 fn is_same(wanted: &[u8], given: &[u8]) -> bool {
     let differs = |at: usize| wanted[at] ^ given.get(at).copied().unwrap_or(!wanted[at]);
     (0..wanted.len()).fold(u8::from(wanted.len() != given.len()), |sum, at| sum | differs(at)) == 0

@@ -1,11 +1,12 @@
-//! Commands over all keys of a database: they walk its table, a page at a time, or drop it and make it anew.
+//! Commands over all keys of a database: they walk over its table a page at a time, or empty it.
 //!
-//! A `SCAN` cursor is a number that any server understands: the slot where the walk stands, the slot up to which it has
-//! been shown in part, and how far (the masters' order of keys, which is the same on all). It rounds down, so an object
-//! may come twice, as Redis allows; none that is there all the time is left out.
+//! A `SCAN` cursor is a number that any server understands. It holds the slot where the walk stands, the last
+//! slot of the stretch that has been shown in part, and the position up to which that stretch has been shown
+//! (in the masters' order of keys, which is the same on all). The position is rounded down, so an object may
+//! come twice, as Redis allows. An object that is there all the time is never left out.
 //!
-//! Clients of Redis Cluster walk at every server: theirs go over the tablets of the server that is asked, and over no
-//! others.
+//! Clients of Redis Cluster walk by asking every server. Their walks go over the tablets of the server that
+//! is asked, and over no others.
 
 use super::answer::Answer;
 use super::connection::Connection;
@@ -18,12 +19,13 @@ use crate::{Fault, Front, Reply};
 use ramhold_base::{KeyHash, Status, TableId};
 use ramhold_client_core::{Operation, PageLimits, ScanCursor, TableCount};
 
-/// What `KEYS` answers at most.
+/// Bytes of keys that `KEYS` answers at most.
 const KEYS_BYTES_MAX: usize = REPLY_BYTES_MAX;
-/// What a `SCAN` looks at when it does not say how much.
+/// Objects that a `SCAN` looks at when it gives no `COUNT`.
 const SCAN_COUNT: u32 = 10;
 
-/// In a short cursor: up to the table's last slot. Above it is the first slot, below it the position.
+/// The bits of a short cursor for the last slot, set to the table's last slot. The bits above them hold the
+/// first slot, those below them the position.
 const SHORT_LAST_SLOT: u64 = 0x3FFF << 36;
 
 #[derive(Debug)]
@@ -37,18 +39,19 @@ enum Kind {
         shows: bool,
         start: u64,
     },
-    /// Whether the walk has begun again from the beginning.
+    /// `has_wrapped`: the walk has gone on at the beginning of the table.
     Random {
         has_wrapped: bool,
     },
     Size(TableCount),
-    /// The same of the own part: where tablets begin that are not counted yet.
+    /// The size of this server's part. `left`: the first hashes of tablets that are not counted yet.
     PartSize {
         left: Vec<KeyHash>,
     },
-    /// The same, by looking at every key: objects were lost, and nobody knows how many.
+    /// The size, by looking at every key, because objects were lost and their number is unknown, or because
+    /// tablets were joined behind the count.
     Tally,
-    /// Tables that are to be dropped before the reply; the last is being dropped.
+    /// Tables that are still to be emptied before the reply.
     Flush {
         left: Vec<TableId>,
         is_listed: bool,
@@ -59,14 +62,15 @@ enum Kind {
 pub struct Walk {
     kind: Kind,
     table: TableId,
-    /// The only hashes that it goes over, from the lowest range on; none: all.
+    /// The only ranges of hashes that the walk goes over, in ascending order. `None`: it goes over all
+    /// hashes.
     part: Option<Vec<(KeyHash, KeyHash)>>,
     found: Vec<Vec<u8>>,
     found_bytes: usize,
     count: u64,
 }
 
-/// What a walk does next.
+/// The next step of a walk.
 enum Next {
     Ask(Operation),
     Over,
@@ -123,7 +127,7 @@ impl Walk {
         Some(if *first > cursor.first() { ScanCursor::at(self.table, *first) } else { cursor })
     }
 
-    /// The first thing to ask for. `random`: any number.
+    /// The first request of a walk. `random` may be any number.
     fn begin(&mut self, random: u64) -> Next {
         match &mut self.kind {
             Kind::Flush { left, .. } => match left.pop() {
@@ -135,8 +139,9 @@ impl Walk {
                 self.ask(cursor)
             }
             Kind::Random { .. } => {
-                // From any slot to the end of the table, and there from any position: where keys are few, a walk from the
-                // first position would always meet the same one.
+                // The walk goes over the hashes from any slot to the end of the table, and begins among them
+                // at any position. If keys are few, a walk from the first position would always meet the same
+                // one.
                 let behind = self.within(ScanCursor::from_short(self.table, random | SHORT_LAST_SLOT));
                 self.ask(behind.unwrap_or_else(|| ScanCursor::new(self.table)))
             }
@@ -187,7 +192,7 @@ impl Walk {
         };
         if let Kind::Scan { start, .. } = self.kind {
             let short = next.to_short();
-            // A page may end where the rounded number does not tell it from its beginning.
+            // A page may end so close to its beginning that the rounded number cannot tell the two apart.
             if short != 0 && short != start {
                 self.count = short;
                 return Ok(Next::Over);
@@ -229,7 +234,7 @@ impl Walk {
     }
 }
 
-/// The part of a table that a connection's walks go over; none: all of it.
+/// The part of a table that a connection's walks go over. `None`: all of the table.
 pub(super) fn part_of(
     connection: &Connection,
     table: Option<TableId>,
@@ -252,7 +257,7 @@ fn scan(args: &[&[u8]]) -> Result<Kind, Fault> {
                 given if given < 1 => return Err(Fault::SYNTAX),
                 given => count = u32::try_from(given).unwrap_or(u32::MAX),
             },
-            // All there are, for now.
+            // There are no other types so far.
             b"type" => shows = value.eq_ignore_ascii_case(b"string"),
             _ => return Err(Fault::SYNTAX),
         }
@@ -276,7 +281,7 @@ fn check_flush(args: &[&[u8]]) -> Result<(), Fault> {
 }
 
 impl Resp {
-    /// Asks for the first part of a walk. True when there is none, and its reply is there.
+    /// Asks for the first part of a walk. Returns true if there is none; the reply is then written.
     pub(super) fn begin_walk(&mut self, walk: &mut Walk, part: Part, reply: &mut Reply<'_>) -> bool {
         match walk.begin(self.rng.u64()) {
             Next::Ask(operation) => {
@@ -290,7 +295,7 @@ impl Resp {
         }
     }
 
-    /// An answer to a part of a walk. True when its reply is there.
+    /// Takes an answer to a part of a walk. Returns true if the reply of the walk is written.
     pub(super) fn on_walk_answer(
         &mut self,
         running: &mut Running,
@@ -328,7 +333,8 @@ impl Resp {
                 self.flush_on(walk)
             }
             Answer::NoTable => {
-                // Emptied, perhaps long ago: it begins anew in the table that is there now.
+                // The database was emptied, perhaps long ago. The walk begins anew in the table that is there
+                // now.
                 if let Part::Command { conn, seq, .. } = part {
                     self.databases.forget_one(running.db, walk.table);
                     self.wait_for_table(running.db, conn, seq);
@@ -339,7 +345,8 @@ impl Resp {
                 if matches!(walk.kind, Kind::Size(_) | Kind::PartSize { .. })
                     && [Status::Corrupt, Status::NotAllowed].iter().any(|s| fault == fault_of(*s, "")) =>
             {
-                // Nobody knows the number of a tablet that has lost objects; or tablets were joined behind the count.
+                // The number of objects is unknown for a tablet that has lost some; or tablets were joined
+                // behind the count.
                 (walk.kind, walk.count) = (Kind::Tally, 0);
                 Ok(walk.begin(0))
             }

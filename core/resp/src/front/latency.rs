@@ -1,30 +1,30 @@
-//! What `LATENCY` tells: commands that took long to answer, by kind and second.
+//! Samples for `LATENCY`: commands that took long to answer, by kind and second.
 //!
-//! Nothing is kept while `latency-monitor-threshold` is 0, as it is at the start. Commands that are answered in the step in
-//! which they came are not timed.
+//! Nothing is kept while `latency-monitor-threshold` is 0, which is its value at the start. Commands that are
+//! answered in the step in which they came are not timed.
 //!
-//! Invariant: at most `SAMPLES_MAX` samples of each kind, the oldest go first.
+//! Invariant: there are at most `SAMPLES_MAX` samples of each kind; the oldest go first.
 
 use crate::{Command, Fault, Flags, Front, Reply};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// As many as Redis keeps.
+/// Redis keeps as many.
 const SAMPLES_MAX: usize = 160;
 
 #[derive(Clone, Copy, Debug)]
 struct Sample {
-    /// Since 1970.
+    /// Seconds since 1970.
     seconds: u64,
-    /// The longest of that second.
+    /// The longest time of that second.
     millis: u64,
 }
 
 #[derive(Debug, Default)]
 struct Event {
     samples: VecDeque<Sample>,
-    /// The longest since the last reset.
+    /// The longest time since the last reset.
     millis_max: u64,
 }
 
@@ -34,7 +34,7 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// A command was answered at `seconds` since 1970.
+    /// Notes a command that was answered at `seconds` since 1970.
     pub fn note(&mut self, row: &Command, took: Duration, seconds: u64) {
         let name = if row.flags.has(Flags::FAST) { "fast-command" } else { "command" };
         let event = self.events.entry(name).or_default();

@@ -1,6 +1,7 @@
 //! Replies that a client does not want: `CLIENT REPLY`.
 //!
-//! The request has its effect all the same, and its place among those that are under way; only the bytes are left out.
+//! A request whose reply is left out takes effect all the same, and keeps its place among the requests under
+//! way. Only the bytes of the reply are left out.
 
 use super::connection::Connection;
 use super::flow::Taking;
@@ -12,15 +13,15 @@ use ramhold_base::{ConnId, Effects, Instant};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Replies {
     Sent,
-    /// That of the next request is left out.
+    /// The reply to the next request is left out.
     NextSkipped,
     /// The request whose reply is left out is being treated.
     Skipped,
-    /// None is sent; messages of subscriptions are.
+    /// No replies are sent; messages of subscriptions are.
     Off,
 }
 
-/// `CLIENT REPLY` itself.
+/// Carries out `CLIENT REPLY` itself.
 pub(super) fn choose(connection: &mut Connection, word: &[u8], reply: &mut Reply<'_>) {
     match word.to_ascii_lowercase().as_slice() {
         b"on" => {
@@ -35,7 +36,7 @@ pub(super) fn choose(connection: &mut Connection, word: &[u8], reply: &mut Reply
 }
 
 impl Resp {
-    /// One whole request, without its reply if the client does not want one (`CLIENT REPLY`).
+    /// Begins one whole request, and leaves out its reply if the client does not want one (`CLIENT REPLY`).
     pub(super) fn request_muted(
         &mut self,
         now: Instant,
@@ -58,7 +59,8 @@ impl Resp {
             connection.replies = before;
             return Taking::Later;
         }
-        // What `CLIENT REPLY` itself says, it says; so do subscriptions, which are messages.
+        // `CLIENT REPLY` decides on its own reply. Confirmations of subscriptions are messages, so they are
+        // sent.
         let is_wanted = match connection.replies {
             Replies::Sent | Replies::NextSkipped => true,
             Replies::Skipped | Replies::Off => {
@@ -76,7 +78,7 @@ impl Resp {
     }
 }
 
-/// Whether its replies are pushed, as messages are.
+/// Whether the command's replies are pushed, as messages are.
 fn confirms(row: &Command) -> bool {
     let Run::Front(front) = row.run else { return false };
     matches!(

@@ -1,11 +1,13 @@
-//! Messages for whoever listens, across the cluster.
+//! Messages to subscribers, across the cluster.
 //!
-//! Each server knows the subscribers that are connected to it. Who publishes has all servers told, and hears from each how
-//! many there were; who asks with `PUBSUB` what is listened to hears of those of all servers. A message is told at most once, as in Redis: a subscriber that is away, or whose server is, misses it.
-//! Messages to shard channels take the same way, since a subscriber may be connected to any server.
+//! Each server knows the subscribers that are connected to it. The server of a publisher has all servers
+//! told, and hears from each how many subscribers heard the message. The server of a client that asks with
+//! `PUBSUB` collects the names that clients of all servers listen to. A message is told at most once, as in
+//! Redis: a subscriber misses it if the subscriber or its server is away. Messages to shard channels take the
+//! same way, because a subscriber may be connected to any server.
 //!
-//! A transaction's messages go out when its commit is done. `EXEC` then does not wait for other servers: it tells how many
-//! subscribers this server has.
+//! The messages of a transaction go out when its commit is done. `EXEC` then does not wait for other servers:
+//! it tells how many subscribers this server has.
 
 use super::connection::Connection;
 use super::flow::Taking;
@@ -24,11 +26,11 @@ use ramhold_wire::{calls, decode, frame, request};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How long a server is waited for that should say how many heard.
+/// Time for which another server's answer is awaited.
 const WITHIN: Duration = Duration::from_secs(1);
 const TOO_LONG: Fault = Fault::fixed("ERR the channels that are asked for have at most 1048576 bytes");
 
-/// A message or question that other servers have not all answered.
+/// A message or question that not all other servers have answered yet.
 #[derive(Debug)]
 pub struct Asked {
     front: Front,
@@ -46,7 +48,7 @@ enum Gathered {
 }
 
 impl Gathered {
-    /// Adds a server's answer; none: it does not answer.
+    /// Adds a server's answer. `None`: the server does not answer.
     fn add(&mut self, body: Option<&[u8]>) {
         let Some(body) = body else { return };
         match self {
@@ -174,8 +176,8 @@ impl Resp {
         Taking::Done
     }
 
-    /// A message of a transaction that has had its effect; how many subscribers this server has for it. It goes out at the
-    /// end of the step.
+    /// Notes a message of a transaction that has taken effect; the message goes out at the end of the step.
+    /// Returns the number of subscribers that this server has for it.
     pub(super) fn publish_after(&mut self, front: Front, args: &[&[u8]]) -> u64 {
         let kind = kind_of(front);
         self.publications.push(message(kind, args));
@@ -189,7 +191,8 @@ impl Resp {
         }
     }
 
-    /// Has the other servers told or asked; how many there are. `(conn, seq)`: whose command waits for what they say.
+    /// Has the other servers told or asked, and returns their number. `(conn, seq)`: the command that waits
+    /// for their answers.
     fn tell_others(
         &mut self,
         now: Instant,
@@ -207,7 +210,8 @@ impl Resp {
         others.len()
     }
 
-    /// A message for the subscribers of this server; how many there are. `own`: a connection that is being treated.
+    /// Sends a message to the subscribers of this server, and returns their number. `own`: the connection
+    /// that is being treated.
     fn tell(&self, message: &Message, own: Option<(ConnId, &Connection)>, effects: &mut Effects) -> u64 {
         let mut count = 0;
         let protocol = |conn: &ConnId| match own {
@@ -225,7 +229,7 @@ impl Resp {
         count
     }
 
-    /// Another server's client has published something.
+    /// Takes a message that a client of another server has published.
     pub fn on_publish(&mut self, message: &Message, effects: &mut Effects) -> Published {
         Published { heard: self.tell(message, None, effects) }
     }
@@ -257,7 +261,7 @@ impl Resp {
         }
     }
 
-    /// Answers of other servers to what was published or asked, or that none will come.
+    /// Takes the answers of other servers to calls of this one, or the news that none will come.
     pub(super) fn on_calls(&mut self, now: Instant, input: &Input<'_>) {
         let mut over = Vec::new();
         match input {
@@ -313,7 +317,7 @@ impl Resp {
     }
 }
 
-/// Waits for no answer; no connection of a process has this number.
+/// Stands for a command when none waits for answers. No connection of a process has this number.
 const NOBODY: (ConnId, u64) = (ConnId(u64::MAX), 0);
 
 fn question(front: Front, kind: Kind, args: &[&[u8]]) -> Listeners {

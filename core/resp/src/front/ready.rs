@@ -1,10 +1,11 @@
-//! Keeps the front able to serve without the coordinator, also commands of which none was sent through it yet.
+//! Keeps the front able to serve without the coordinator, even if no command has been sent through it yet.
 //!
-//! The coordinator is asked for the table of database 0 and for a lease before a command needs them, and the masters are
-//! told of the lease before a write comes (`LeaseMeet`); this process's own one too, since what the direct way refuses goes
-//! through the session. So when the coordinator is away, a server that was never asked anything serves as well as one that
-//! is in use. Whatever is missing is looked for again within seconds; what is there is asked for again about once a minute,
-//! since tablets move and masters forget leases. With N servers these are N^2 small requests a minute.
+//! The front asks the coordinator for the table of database 0 and for a lease before a command needs them. It
+//! tells the masters of the lease before a write comes (`LeaseMeet`). It also tells this process's own
+//! master, because requests that the direct way refuses go through the session. So when the coordinator is
+//! away, a server that was never asked anything serves as well as one that is in use. The front looks again
+//! within seconds for anything that is missing. It asks again about once a minute for what is there, because
+//! tablets move and masters forget leases. With N servers these are N^2 small requests a minute.
 //!
 //! Invariant: nothing here makes a table, and no command waits for anything here.
 //!
@@ -21,31 +22,33 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// The pause after a table that is not there, or not served as a whole: doubled up to this.
+/// Longest pause after an answer that the table is not there, or not served as a whole. The pause doubles up
+/// to this.
 const TABLE_PAUSE_MAX: Duration = Duration::from_secs(8);
-/// From one time to the next that something is asked for that is there: seconds, drawn for each. Far less than the term of
-/// the lease, after which masters forget it.
+/// Seconds from one time to the next that the front asks for something that is there, drawn anew each time.
+/// They are far fewer than the term of the lease, after which masters forget it.
 const AGAIN_SECONDS: (u64, u64) = (45, 75);
 const MEET_TIMEOUT: Duration = Duration::from_secs(1);
-/// A master asks the coordinator about a lease that it meets, and mostly knows it a moment later: the first pause, doubled
-/// up to `LOOK_INTERVAL`.
+/// First pause before a master is told of the lease again; the pause doubles up to `LOOK_INTERVAL`. A master
+/// that meets a lease asks the coordinator about it, and mostly knows it a moment later.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
-/// Masters told at a time, and the pause after so many.
+/// Masters that are told at a time, and the pause before the next ones are told.
 const MEET_COUNT_MAX: usize = 64;
 const MEET_PAUSE: Duration = Duration::from_millis(10);
-/// The database that commands of new connections are for.
+/// The database of new connections.
 const DATABASE: u16 = 0;
 
 #[derive(Debug, Default)]
 pub(super) struct Ready {
-    /// The next look for the table and the lease.
+    /// Time of the next look for the table and the lease.
     at: Instant,
-    /// All tablets of the database's table had an owner that serves them when they were described last: the owners.
+    /// The owners of the tablets of the database's table, if all tablets had an owner that served them when
+    /// they were last described.
     owners: Option<Vec<ServerId>>,
     table_is_asked: bool,
     table_again: Instant,
     table_pause: Duration,
-    /// The next look for masters that are to be told of the lease.
+    /// Time of the next look for masters that are to be told of the lease.
     meet_at: Instant,
     met: BTreeMap<ServerId, Met>,
 }
@@ -53,7 +56,7 @@ pub(super) struct Ready {
 /// One master's knowledge of the lease.
 #[derive(Clone, Copy, Debug, Default)]
 struct Met {
-    /// The lease that the master has said it knows; none: it has not.
+    /// The lease that the master has said it knows, or none.
     lease: LeaseId,
     is_asked: bool,
     again: Instant,
@@ -67,7 +70,7 @@ impl Ready {
 }
 
 impl Resp {
-    /// Whether commands on database 0 need nothing from the coordinator: what `INFO` says.
+    /// Whether commands on database 0 need nothing from the coordinator. `INFO` tells it.
     pub(super) fn is_ready_without_coordinator(&self, host: &impl Host) -> bool {
         let Some(lease) = self.session.live_lease(self.now) else { return false };
         let Some(owners) = &self.ready.owners else { return false };
@@ -82,7 +85,7 @@ impl Resp {
     pub(super) fn look_ready(&mut self, now: Instant, host: &impl Host, effects: &mut Effects) {
         if self.ready.at <= now {
             self.ready.at = now + LOOK_INTERVAL;
-            // None: it is not in the cluster yet.
+            // Without a server id, this server is not in the cluster yet.
             if !host.me().is_none() {
                 self.ask_ready_table(now);
                 self.session.keep_lease(now, effects);
@@ -97,7 +100,7 @@ impl Resp {
     }
 
     fn ask_ready_table(&mut self, now: Instant) {
-        // It is gone or was never there, and may have been made anew by others.
+        // The table was dropped or was never there, and another server may have made it anew.
         let is_missing = self.databases.table(DATABASE).is_none() && self.ready.table_pause.is_zero();
         if !self.ready.table_is_asked && (is_missing || self.ready.table_again <= now) {
             self.ready.table_is_asked = true;
@@ -131,7 +134,7 @@ impl Resp {
         }
     }
 
-    /// The answer of a master that was told of the lease; none: it did not come.
+    /// Takes the answer of a master that was told of the lease. `None`: no answer came.
     pub(super) fn on_met_master(
         &mut self,
         now: Instant,
@@ -144,11 +147,11 @@ impl Resp {
         let pause = (2 * met.pause).clamp(RETRY_PAUSE, LOOK_INTERVAL);
         match status {
             Some(Status::Ok) => *met = Met { lease, again, ..Met::default() },
-            // It knows the lease no longer, or not yet, and asks the coordinator.
+            // The master no longer knows the lease, or does not know it yet, and asks the coordinator.
             Some(Status::Retry | Status::LeaseOver | Status::TooMany) => {
                 *met = Met { again: now + pause, pause, ..Met::default() };
             }
-            // What it knew it may know still.
+            // The master may still know the lease that it knew.
             _ => *met = Met { is_asked: false, again: now + LOOK_INTERVAL, ..*met },
         }
         self.ready.meet_at = self.ready.meet_at.min(met.again);
@@ -157,7 +160,7 @@ impl Resp {
         }
     }
 
-    /// The description of the database's table.
+    /// Takes the description of the database's table.
     pub(super) fn on_ready_answer(&mut self, now: Instant, answer: &Answer<'_>) {
         self.ready.table_is_asked = false;
         let is_known = match answer {
@@ -172,7 +175,7 @@ impl Resp {
                 self.ready.owners = None;
                 false
             }
-            // The coordinator is away: what is known serves.
+            // The coordinator is away: the front serves with what it knows.
             _ => false,
         };
         if is_known {

@@ -1,4 +1,4 @@
-//! A command that has begun and whose reply is not out.
+//! A command that has begun, and whose reply has not gone out.
 
 use super::fast::FastWork;
 use super::keyspace::Walk;
@@ -7,7 +7,7 @@ use super::transact::Transact;
 use crate::{Command, Front};
 use ramhold_base::Instant;
 
-/// Arguments of a request, kept.
+/// A copy of a request's arguments.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Args {
     bytes: Vec<u8>,
@@ -46,38 +46,38 @@ impl Args {
 pub enum Work {
     /// The reply is there.
     Done,
-    /// Until the table of a database is known; then it begins anew.
+    /// The command waits until the table of a database is known, and then begins anew.
     Waiting,
     Fast(FastWork),
     Transact(Box<Transact>),
     Walk(Box<Walk>),
-    /// Other servers are told or asked something.
+    /// Other servers have been told or asked something.
     Others(Asked),
-    /// `CLUSTER …`, which tells of the table.
+    /// `CLUSTER …`, which needs the description of the table.
     Cluster(Front),
 }
 
 #[derive(Debug)]
 pub struct Running {
-    /// Grows from command to command.
+    /// Number of the command. It grows from command to command.
     pub seq: u64,
     pub row: &'static Command,
     pub db: u16,
     pub started: Instant,
     pub args: Args,
-    /// Hashes of the keys that it concerns: two of the same hash count as the same key.
+    /// Hashes of the keys that the command concerns. Two keys with the same hash count as the same key.
     pub keys: Vec<u64>,
-    /// Whether it may change them.
+    /// Whether the command may change these keys.
     pub changes: bool,
-    /// Nothing of its connection runs beside it.
+    /// Nothing of the connection runs beside this command.
     pub exclusive: bool,
     pub work: Work,
-    /// What its reply may take, as far as anybody can know before it is there.
+    /// Bytes that the reply may take for each key, as far as this can be known before the reply is there.
     pub reply_bytes_expected: usize,
     pub reply: Vec<u8>,
-    /// The client does not want the reply: see `CLIENT REPLY`.
+    /// The client does not want the reply; see `CLIENT REPLY`.
     pub is_muted: bool,
-    /// The transaction that it was, for what follows from it.
+    /// The transaction of this command, once it is over, for what follows from it.
     pub finished: Option<Box<Transact>>,
 }
 
@@ -86,12 +86,12 @@ impl Running {
         matches!(self.work, Work::Done)
     }
 
-    /// Of memory that it counts for while it runs.
+    /// Bytes of memory that the command counts for while it runs.
     pub fn bytes(&self) -> usize {
         self.args.bytes() + 64 + self.reply_bytes_expected * self.keys.len().max(1)
     }
 
-    /// A reply that has to wait for those before it.
+    /// A command whose reply is there, and has to wait for earlier ones.
     pub fn done(seq: u64, started: Instant, reply: Vec<u8>) -> Running {
         Running {
             seq,
@@ -111,7 +111,7 @@ impl Running {
     }
 }
 
-/// Of a reply whose command is over.
+/// The row of a reply whose command is over.
 const NO_COMMAND: Command = Command::BASE;
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ pub enum Kind {
 
 const KINDS: [Kind; 3] = [Kind::Channels, Kind::Patterns, Kind::ShardChannels];
 
-/// One of something for each kind.
+/// One value for each kind.
 #[derive(Debug, Default)]
 struct PerKind<T>([T; 3]);
 
@@ -51,11 +51,11 @@ impl<T> PerKind<T> {
     }
 }
 
-/// A connection's own.
+/// The subscriptions of one connection.
 #[derive(Debug, Default)]
 pub struct Subscriptions {
     names: PerKind<BTreeSet<Vec<u8>>>,
-    /// Of all names.
+    /// Bytes of all names together.
     bytes: usize,
 }
 
@@ -68,7 +68,8 @@ impl Subscriptions {
         self.names.of(kind)
     }
 
-    /// How many a confirmation tells: channels and patterns are counted together, shard channels by themselves.
+    /// The number that a confirmation tells. Channels and patterns are counted together, shard channels by
+    /// themselves.
     pub fn told(&self, kind: Kind) -> usize {
         match kind {
             Kind::Channels | Kind::Patterns => {
@@ -101,14 +102,14 @@ impl Subscriptions {
     }
 }
 
-/// Who listens to what, of this server's connections.
+/// The subscribers of each name, among the connections of this server.
 #[derive(Debug, Default)]
 pub struct Subscribers {
     listeners: PerKind<BTreeMap<Vec<u8>, BTreeSet<ConnId>>>,
 }
 
 impl Subscribers {
-    /// The fault says why the connection may listen to no more.
+    /// Adds a subscription. The fault says why the connection may listen to no more.
     pub fn enter(
         &mut self,
         conn: ConnId,
@@ -132,7 +133,7 @@ impl Subscribers {
         }
     }
 
-    /// The connection listens to nothing any more.
+    /// Ends all subscriptions of a connection.
     pub fn leave_all(&mut self, conn: ConnId, own: &mut Subscriptions) {
         for kind in KINDS {
             for name in own.names(kind).clone() {
@@ -150,7 +151,8 @@ impl Subscribers {
         self.listeners.of(kind).get(name).map_or(0, BTreeSet::len)
     }
 
-    /// Who is told a message to a channel, and by which pattern; none: by the channel's own name.
+    /// The connections that are told a message to a channel, each with the pattern that fits the channel.
+    /// `None`: the connection listens to the channel's own name.
     pub fn of<'a>(
         &'a self,
         kind: Kind,

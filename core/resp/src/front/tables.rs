@@ -1,4 +1,4 @@
-//! Which table a database is: looked up by name when it is first used, and made when there is none.
+//! The table of each database: looked up by name when the database is first used, and made if there is none.
 
 use super::answer::Answer;
 use super::tickets::Part;
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub struct Databases {
     known: FastMap<u16, TableId>,
-    /// Commands that wait until it is known.
+    /// Commands that wait until the table is known.
     asking: FastMap<u16, Vec<(ConnId, u64)>>,
 }
 
@@ -23,7 +23,7 @@ impl Databases {
         self.known.get(&db).copied()
     }
 
-    /// Those whose table is known.
+    /// The databases whose table is known.
     pub fn known(&self) -> BTreeMap<u16, TableId> {
         self.known.iter().map(|(db, table)| (*db, *table)).collect()
     }
@@ -36,7 +36,7 @@ impl Databases {
         self.known.remove(&db);
     }
 
-    /// Forgets a database if this is still what is known of it.
+    /// Forgets the table of a database, if it is still this one.
     pub fn forget_one(&mut self, db: u16, table: TableId) {
         if self.table(db) == Some(table) {
             self.known.remove(&db);
@@ -87,7 +87,7 @@ impl Resp {
                 self.databases.known.insert(db, description.table);
             }
             Answer::NoTable => {
-                // The cluster's default says how many copies there are.
+                // The cluster's default decides the number of replicas.
                 let options =
                     TableOptions { durability: Durability::Buffered, replicas: 3, tablets: 0, slots: true };
                 let operation = Operation::CreateTable {
@@ -97,7 +97,7 @@ impl Resp {
                 };
                 return self.posted.push((operation, Part::Database(db)));
             }
-            // Somebody else was faster.
+            // Another server has made the table meanwhile.
             Answer::TableExists => return self.describe(db),
             _ => {}
         }

@@ -1,18 +1,23 @@
-//! Who waits for which answer.
+//! Remembers for each awaited answer whom it is for.
 
 use super::answer::Kind;
-use ramhold_base::ConnId;
 use ramhold_base::map::FastMap;
+use ramhold_base::{ConnId, Instant};
 use ramhold_client_core::OperationId;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Waits of answered requests that are kept until they are swept out together.
+const WAITS_SPARE: usize = 1024;
 
 /// Whom an answer is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
     /// The `index`th part of a running command, in its `attempt`.
     Command { conn: ConnId, seq: u64, index: u32, attempt: u32 },
-    /// Who wants to know the table of a database.
+    /// The commands that wait for the table of a database.
     Database(u16),
-    /// Nobody yet: what commands will need.
+    /// No command: the answer prepares for commands to come (`ready`).
     Ready,
 }
 
@@ -20,6 +25,8 @@ pub enum Part {
 pub struct Tickets {
     last: u64,
     local: FastMap<u64, (Part, Kind)>,
+    /// When requests to the host began to wait, oldest first; also of requests that are answered by now.
+    waits: VecDeque<(Instant, u64)>,
     operations: FastMap<OperationId, Part>,
 }
 
@@ -29,8 +36,34 @@ impl Tickets {
         self.last
     }
 
-    pub fn enter_local(&mut self, ticket: u64, part: Part, kind: Kind) {
+    /// A request to the host waits from now on.
+    pub fn enter_local(&mut self, now: Instant, ticket: u64, part: Part, kind: Kind) {
+        self.forget_answered();
+        self.waits.push_back((now, ticket));
         self.local.insert(ticket, (part, kind));
+    }
+
+    /// Takes out a request that has waited for `patience`, and tells how long it has waited.
+    pub fn overdue(&mut self, now: Instant, patience: Duration) -> Option<(Duration, Part, Kind)> {
+        self.forget_answered();
+        let (since, ticket) = *self.waits.front().filter(|(since, _)| *since + patience <= now)?;
+        let (part, kind) = self.local.remove(&ticket)?;
+        Some((now.since(since), part, kind))
+    }
+
+    /// When the request that waits longest may have begun to wait.
+    pub fn oldest_wait(&self) -> Option<Instant> {
+        self.waits.front().map(|(since, _)| *since)
+    }
+
+    /// Requests are mostly answered in the order in which they came. One that waits for long must not keep those behind.
+    fn forget_answered(&mut self) {
+        while self.waits.front().is_some_and(|(_, ticket)| !self.local.contains_key(ticket)) {
+            self.waits.pop_front();
+        }
+        if self.waits.len() > 2 * self.local.len() + WAITS_SPARE {
+            self.waits.retain(|(_, ticket)| self.local.contains_key(ticket));
+        }
     }
 
     pub fn enter_operation(&mut self, id: OperationId, part: Part) {

@@ -1,8 +1,9 @@
-//! Which keys may take effect together: keys of one slot of one database.
+//! Decides which keys may take effect together: keys of one slot of one database.
 //!
-//! A commit needs one stream of one server's log, and all keys of a slot share one. Keys of different slots may be
-//! neighbours by accident, on one server above all; programs that rely on such an accident fail when a tablet moves. So the
-//! slot alone decides, unless the operator has chosen `CrossSlot::Allow`.
+//! A commit needs one stream of one server's log, and all keys of a slot share one. Keys of different slots
+//! may be neighbours by accident, above all in a cluster of one server. Programs that rely on such an
+//! accident fail when a tablet moves. So the slot alone decides, unless the operator has chosen
+//! `CrossSlot::Allow`.
 //!
 //! Not here: tables that are not placed by slots, and the servers' own check (`Status::NotTogether`).
 
@@ -15,10 +16,10 @@ use ramhold_base::hash::slot_of;
 /// The treatment of a command or transaction whose keys have different slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum CrossSlot {
-    /// It is refused.
+    /// The command or transaction is refused.
     #[default]
     Strict,
-    /// It takes effect if one server has all keys, and is refused otherwise.
+    /// It takes effect if one server has all its keys, and is refused otherwise.
     Allow,
 }
 
@@ -55,7 +56,7 @@ impl CrossSlot {
         if self == CrossSlot::Allow {
             return Ok(());
         }
-        // They are in the order of their databases.
+        // The places are in the order of their databases.
         let database = |place: Option<&Place>| place.map(|(db, _)| *db);
         let mut places = keys.entries().map(|(place, ..)| place);
         let first = database(places.next());

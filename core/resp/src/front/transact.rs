@@ -1,9 +1,11 @@
-//! Commands that handlers carry out: what they need is read, what they want is written if what was read is still so, and
-//! otherwise they begin again (optimistic, and atomic: no other client sees a part of it).
+//! Commands that handlers carry out. The front reads the keys that the handlers need, and writes the changes
+//! that they want if everything read is still so. Otherwise the handlers begin again. The method is
+//! optimistic, and the command atomic: no other client sees a part of it.
 //!
-//! One key is written by a conditional write or remove, several by one commit.
+//! A transaction over one key ends with a conditional write or remove, a transaction over several keys with
+//! one commit.
 //!
-//! Invariant: a reply is given only when every key that its handlers saw was so at one moment.
+//! Invariant: a reply is given only if every key that its handlers saw was so at one moment.
 
 use super::answer::{Answer, Kind};
 use super::clients::is_of_client;
@@ -23,7 +25,7 @@ use ramhold_wire::commit::{self, CommitRequest};
 use ramhold_wire::data::{KeyRequest, WriteRequest};
 use ramhold_wire::local::LocalRequest;
 
-/// The part of a transaction that writes.
+/// Index of the part that writes.
 const COMMIT: u32 = u32::MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,14 +36,14 @@ enum Phase {
     Committing,
 }
 
-/// What a transaction is for.
+/// The purpose of a transaction.
 #[derive(Debug)]
 pub enum Purpose {
     /// The running command itself.
     Command,
-    /// `EXEC`: these commands, if the watched keys are as they were.
+    /// `EXEC`: carries out these commands if the watched keys are as they were.
     Exec { queued: Vec<Queued>, watched: Vec<(Place, Option<Version>)> },
-    /// `WATCH`: only to read.
+    /// `WATCH`: only reads.
     Watch,
 }
 
@@ -50,40 +52,40 @@ pub struct Transact {
     pub purpose: Purpose,
     keys: Transaction,
     phase: Phase,
-    /// What is being read; a part's index is its place in here.
+    /// The keys that are being read. The index of a part is its place in this list.
     places: Vec<Place>,
     missing: usize,
-    /// Of the values that were read.
+    /// Bytes of the values that were read.
     bytes: usize,
     pub attempts: u32,
     protocol: Protocol,
-    /// What follows for the connection from an `EXEC` that has its effect.
+    /// The consequences for the connection of an `EXEC` that takes effect.
     pub after: Option<After>,
 }
 
-/// What queued commands about the connection come to once the others have had their effect.
+/// The consequences of queued commands about the connection, once the other commands have taken effect.
 #[derive(Debug)]
 pub struct After {
-    /// The database that it has then.
+    /// The database that the connection then has.
     pub db: u16,
-    /// Commands whose replies are still to be written, and where in the reply.
+    /// Commands whose replies are still to be written, with their places in the reply.
     pub aside: Vec<Aside>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct Aside {
-    /// Bytes of the reply before it.
+    /// Bytes of the reply of `EXEC` before the reply of this command.
     pub start: usize,
-    /// Of the queued command.
+    /// Position in the list of queued commands.
     pub index: usize,
     pub front: Front,
 }
 
-/// What becomes of a transaction now.
+/// The next step of a transaction.
 enum Step {
-    /// Waits for answers.
+    /// The transaction waits for answers.
     Wait,
-    /// Its reply is there.
+    /// The reply is there.
     Over,
     Again,
 }
@@ -103,18 +105,18 @@ impl Transact {
         }
     }
 
-    /// Forgets what was seen, to begin again.
+    /// Forgets everything that was seen, to begin again.
     pub fn renew(&mut self) {
         self.forget();
         self.phase = Phase::Ready;
         self.attempts += 1;
     }
 
-    /// Ends with an error: nothing has had an effect, on the connection neither.
+    /// Ends with an error. Nothing has taken effect, not even on the connection.
     fn refuse(&mut self, running: &mut Running, fault: &Fault) {
         self.after = None;
         if matches!(self.purpose, Purpose::Watch) {
-            self.forget(); // What was not watched for the client is not watched behind its back.
+            self.forget(); // A `WATCH` that is refused must not watch keys unnoticed.
         }
         running.reply.clear();
         Reply::new(&mut running.reply, self.protocol).fault(fault);
@@ -126,7 +128,7 @@ impl Transact {
         self.bytes = 0;
     }
 
-    /// Keeps what was read of a key.
+    /// Keeps the object that was read for a key.
     fn learn(&mut self, place: Place, object: Option<(Version, Object)>) -> Result<(), Fault> {
         self.missing -= 1;
         self.bytes += object.as_ref().map_or(0, |(_, object)| object.value.len());
@@ -134,7 +136,8 @@ impl Transact {
         if self.bytes > REPLY_BYTES_MAX { Err(REPLY_TOO_LARGE) } else { Ok(()) }
     }
 
-    /// Whether each key of one of its commands was there, whatever the commands before it did; of those that were read.
+    /// For each key of one of its commands that was read: whether the key was there, whatever the commands
+    /// before did.
     pub fn lookups(&self, row: &Command, args: &[&[u8]]) -> Vec<bool> {
         let is_seen = |key: &[u8]| {
             let mut entries = self.keys.entries();
@@ -143,7 +146,7 @@ impl Transact {
         row.keys.of(args).filter_map(is_seen).collect()
     }
 
-    /// What `WATCH` saw.
+    /// The keys that `WATCH` saw, with their versions.
     pub fn seen(&self) -> Vec<(Place, Option<Version>)> {
         let seen = self.keys.entries().filter_map(|(place, seen, _)| seen.map(|seen| (place.clone(), seen)));
         seen.collect()
@@ -151,7 +154,8 @@ impl Transact {
 }
 
 impl Resp {
-    /// Takes a transaction as far as it gets. `running.work` is taken out meanwhile and given here.
+    /// Advances a transaction as far as possible, and returns whether its reply is there. `running.work` is
+    /// taken out meanwhile and passed as `work`.
     pub fn advance_transact(
         &mut self,
         now: Instant,
@@ -228,7 +232,7 @@ impl Resp {
         self.commit(now, conn, running, work, host, effects)
     }
 
-    /// The commands between `MULTI` and `EXEC`, one after the other over the same keys.
+    /// Runs the commands between `MULTI` and `EXEC`, one after the other over the same keys.
     fn run_queued(
         &mut self,
         conn: ConnId,
@@ -244,7 +248,8 @@ impl Resp {
             match work.keys.version(*db, key) {
                 Ok(present) if present != *version && !planted(Defect::RespWatchIgnored) => {
                     self.stats.watch_failed += 1;
-                    // As if nothing had been asked for: what was read is not looked at again.
+                    // The reply is as if nothing had been asked for: the keys that were read are not checked
+                    // again.
                     work.keys = Transaction::default();
                     running.reply.clear();
                     Reply::new(&mut running.reply, work.protocol).null_array();
@@ -287,7 +292,7 @@ impl Resp {
             };
             match ran {
                 Ok(()) => {}
-                // The others may need more keys; all are read together.
+                // The commands behind it may need more keys; all keys are read together.
                 Err(Stop::Need) => needs = true,
                 Err(Stop::Fault(fault)) => {
                     reply.truncate(start);
@@ -302,7 +307,7 @@ impl Resp {
         if needs { Err(Stop::Need) } else { Ok(()) }
     }
 
-    /// Asks for what the handlers need.
+    /// Asks for the keys that the handlers need.
     fn read(
         &mut self,
         now: Instant,
@@ -345,7 +350,7 @@ impl Resp {
                     }
                     Err(_) => self.posted.push((Operation::Read { table, key: key.clone(), rules }, part)),
                 },
-                None => self.tickets.enter_local(ticket, part, Kind::Read),
+                None => self.tickets.enter_local(self.now, ticket, part, Kind::Read),
             }
             self.answers.clear();
         }
@@ -356,7 +361,8 @@ impl Resp {
         Step::Wait
     }
 
-    /// Writes what the handlers want, if there is something, or has it proven that what they saw was so at one moment.
+    /// Writes the changes that the handlers want. If there are none, has it proven that the keys seen were so
+    /// at one moment.
     fn commit(
         &mut self,
         now: Instant,
@@ -382,7 +388,7 @@ impl Resp {
                     let answer = self.answers.iter().find(|(of, ..)| *of == ticket);
                     let answer = answer.map(|(_, status, body)| Answer::of_local(kind, status, body));
                     if answer.is_none() {
-                        self.tickets.enter_local(ticket, part, kind);
+                        self.tickets.enter_local(self.now, ticket, part, kind);
                     }
                     answer.map(Answer::into_end)
                 });
@@ -416,7 +422,7 @@ impl Resp {
         }
     }
 
-    /// An answer to a transaction's reading or writing. True when its reply is there.
+    /// Takes an answer to a read or write of a transaction. Returns true when the reply is there.
     pub fn on_transact_answer(
         &mut self,
         now: Instant,
@@ -490,7 +496,7 @@ fn end_with(running: &mut Running, work: &mut Transact, answer: Answer<'_>) -> b
     true
 }
 
-/// How an attempt to write ended.
+/// The result of an attempt to write.
 enum End {
     Done,
     Later,
@@ -511,16 +517,16 @@ impl Answer<'_> {
     }
 }
 
-/// What a transaction comes to.
+/// The write that a transaction ends with.
 enum Wanted<'a> {
     Nothing,
-    /// One key, seen or not, is changed and no other was seen.
+    /// One key is changed, whether it was seen or not, and no other key was seen.
     One(Item<'a>),
-    /// All of these together.
+    /// All of these keys are checked and changed together.
     Several(Vec<Item<'a>>),
 }
 
-/// One key: as it was seen, and what it is to become.
+/// One key, with the condition that it is as it was seen, and with the change wanted.
 #[derive(Clone, Copy)]
 struct Item<'a> {
     table: TableId,
@@ -541,7 +547,7 @@ fn wanted<'a>(keys: &'a Transaction, databases: &Databases) -> Result<Wanted<'a>
         {
             return Err(Fault::VALUE_TOO_LARGE);
         }
-        // Where nothing was, nothing is removed.
+        // A key that was absent need not be removed.
         let change = change.filter(|change| seen != Some(None) || **change != Change::Remove);
         let table = databases.table(*db).ok_or(Fault::NO_SUCH_DATABASE)?;
         changes += usize::from(change.is_some());
@@ -554,7 +560,7 @@ fn wanted<'a>(keys: &'a Transaction, databases: &Databases) -> Result<Wanted<'a>
     })
 }
 
-/// The key is still as it was seen.
+/// The condition that the key is still as it was seen.
 fn rules(seen: Option<Option<Version>>) -> RejectRules {
     match seen {
         _ if planted(Defect::RespUnconditional) => RejectRules::default(),
@@ -579,7 +585,7 @@ impl Wanted<'_> {
         }
     }
 
-    /// As a request to the host; or why it can be none.
+    /// Passes the request for the host to `ask`, or says why there can be none.
     fn with_request<R>(&self, ask: impl FnOnce(&LocalRequest<'_>) -> R) -> Result<R, Status> {
         let one = match self {
             Wanted::Nothing => return Err(Status::BadRequest),
@@ -643,7 +649,7 @@ impl<'a> Item<'a> {
     }
 }
 
-/// Whether the work of a running command is a transaction's; taken out while it is carried on.
+/// The work of a running command, if it is a transaction. It is taken out while it is advanced.
 pub fn take_work(running: &mut Running) -> Option<Box<Transact>> {
     match std::mem::replace(&mut running.work, Work::Waiting) {
         Work::Transact(work) => Some(work),
